@@ -62,7 +62,11 @@ async fn every_call_does_what_the_store_does() {
     let snapshot = client.snapshot().await.unwrap();
     assert_eq!(
         snapshot,
-        store.snapshot().await.map(|it| model::snapshot::Snapshot { now_ms: snapshot.now_ms, ..it }).unwrap()
+        store
+            .snapshot()
+            .await
+            .map(|snapshot| model::snapshot::Snapshot { now_ms: snapshot.now_ms, ..snapshot })
+            .unwrap()
     );
     assert_eq!(client.proxy_snapshot().await.unwrap().slots, snapshot.slots);
 
@@ -128,7 +132,7 @@ async fn an_agent_without_the_call_for_many_slots_is_asked_for_each() {
         let renew = |at: usize| Renewal { slot: slots[at].key.clone(), observed: slots[at].incarnation, failures: 3 };
         let drawn = client.new_incarnations(Epoch(1), &[stale, renew(0), renew(1)]).await.unwrap();
         let now: Vec<_> =
-            store.snapshot().await.unwrap().slots.iter().map(|it| (it.incarnation, it.failures)).collect();
+            store.snapshot().await.unwrap().slots.iter().map(|slot| (slot.incarnation, slot.failures)).collect();
         assert_eq!(drawn[1..], [Ok(now[0].0), Ok(now[1].0)]);
         assert!(drawn[0].is_err() && now[0].1 == 3 && now[0].0 != slots[0].incarnation, "{drawn:?}");
         store.raise_epoch(Epoch(1), "another").await.unwrap();

@@ -1,4 +1,4 @@
-//! SHOW CREATE: an object as the statement that makes it again.
+//! SHOW CREATE: the statement that creates an object again.
 
 use model::alteration::ObjectRef;
 use model::catalog::{PoolSpec, TenantSpec, UnitSpec};
@@ -8,9 +8,9 @@ use model::secret::SecretKeys;
 use crate::quote::quoted_name;
 use crate::statement::printed_options;
 
-/// The CREATE that makes the same object again, one option on each line; names nothing that has no value and every
-/// number, so that it doesn't depend on the installation's defaults. Secret values are masked, and CREATE refuses the
-/// mask, so that whoever uses the text must say them.
+/// The CREATE statement of the object, one option per line. It includes every number and no option without a value,
+/// so it does not depend on the installation's defaults. Secret values are masked, and CREATE refuses the mask, so
+/// they must be filled in before the text is run.
 pub fn print_create(object: &Object, keys: &SecretKeys) -> String {
     let object = object.masked(keys);
     let ObjectRef { kind, name } = object.reference();
@@ -60,7 +60,7 @@ fn pool(spec: PoolSpec) -> PoolPatch {
 }
 
 fn unit(spec: UnitSpec) -> UnitPatch {
-    // Every field is named, so that a new one can't be forgotten here.
+    // Names every field, so that a new one cannot be forgotten here.
     let UnitSpec {
         engine_type,
         driver_cpu,
@@ -72,7 +72,7 @@ fn unit(spec: UnitSpec) -> UnitPatch {
         min_engines,
         max_engines,
         properties,
-        // Recorded when the statement is carried out.
+        // Recorded when the statement is executed.
         secrets: _,
         comment,
     } = spec;

@@ -1,7 +1,7 @@
-//! Reading tokens one after the other, and saying what was expected where a statement goes wrong.
+//! The token cursor: reads tokens one after the other and collects what was expected.
 //!
-//! Everything that is asked for at a token and is not there is remembered; the error names it all, and the hint the
-//! nearest of it. So an error knows the grammar without a second copy of it.
+//! Everything that the parser tries at a token and does not find is collected; the error lists it all, and the hint
+//! the nearest of it. So errors know the grammar without a second copy of it.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::token::{Kind, Token, tokenize};
 /// The longest piece of a statement that an error repeats, in characters.
 const MAX_FOUND_CHARS: usize = 40;
 
-/// What could have stood at a place.
+/// One thing that the parser expected at a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expected {
     /// A keyword or the name of an option, as it is written.
     Word(&'static str),
-    /// Something else, in words.
+    /// A description of anything else.
     Thing(&'static str),
 }
 
@@ -34,28 +34,27 @@ impl Expected {
     }
 }
 
-/// A place among the tokens of one statement.
+/// A position among the tokens of one statement.
 pub(crate) struct Cursor<'a> {
     text: &'a str,
     tokens: Vec<Token<'a>>,
     at: usize,
     expected: Vec<Expected>,
-    /// What stands here may belong to a secret value: no error repeats it.
+    /// The current tokens may belong to a secret value: no error repeats them.
     hidden: bool,
 }
 
 impl<'a> Cursor<'a> {
-    /// Tokenises the text from the offset on, which is where the head ends.
+    /// Tokenises the text from the end of the head.
     pub(crate) fn new(text: &'a str, offset: usize) -> Result<Self, ParseError> {
         Ok(Self { text, tokens: tokenize(text, offset)?, at: 0, expected: Vec::new(), hidden: false })
     }
 
     fn token(&self) -> &Token<'a> {
-        // The last token is the end, and the cursor never goes beyond it.
+        // The last token is the end, and the cursor never moves beyond it.
         &self.tokens[self.at]
     }
 
-    /// Where the next token stands.
     pub(crate) fn position(&self) -> Position {
         self.token().position
     }
@@ -71,17 +70,17 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Remembers that something could have stood here.
+    /// Collects what the parser expected here.
     pub(crate) fn could_be(&mut self, thing: &'static str) {
         self.expect(Expected::Thing(thing));
     }
 
-    /// From here on errors repeat, or don't repeat, what stands in the statement.
+    /// Whether errors repeat text of the statement from here on.
     pub(crate) fn hide(&mut self, hidden: bool) {
         self.hidden = hidden;
     }
 
-    /// The error for something that had to stand here.
+    /// The error for a missing mandatory token.
     pub(crate) fn missing(&mut self, thing: &'static str) -> ParseError {
         self.expect(Expected::Thing(thing));
         self.unexpected()
@@ -92,12 +91,12 @@ impl<'a> Cursor<'a> {
         (self.token().kind == Kind::Word).then(|| self.token().source)
     }
 
-    /// Whether the next token is this keyword; nothing is remembered.
+    /// Whether the next token is this keyword; collects nothing.
     pub(crate) fn is(&self, keyword: &str) -> bool {
         self.peek_word().is_some_and(|word| word.eq_ignore_ascii_case(keyword))
     }
 
-    /// Steps over the keyword if it comes next.
+    /// Skips the keyword if it comes next.
     pub(crate) fn eat(&mut self, keyword: &'static str) -> bool {
         let found = self.is(keyword);
         if found {
@@ -108,12 +107,12 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Steps over the keyword; an error if something else comes next.
+    /// Skips the keyword; an error if something else comes next.
     pub(crate) fn keyword(&mut self, keyword: &'static str) -> Result<(), ParseError> {
         if self.eat(keyword) { Ok(()) } else { Err(self.unexpected()) }
     }
 
-    /// Steps over the symbol if it comes next.
+    /// Skips the symbol if it comes next.
     pub(crate) fn eat_symbol(&mut self, kind: &Kind) -> bool {
         let found = self.token().kind == *kind;
         if found {
@@ -124,30 +123,28 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Steps over the symbol; an error if something else comes next.
+    /// Skips the symbol; an error if something else comes next.
     pub(crate) fn symbol(&mut self, kind: &Kind) -> Result<(), ParseError> {
         if self.eat_symbol(kind) { Ok(()) } else { Err(self.unexpected()) }
     }
 
-    /// One `;` may come, then the end must.
+    /// Accepts one optional `;` and the end of the statement.
     pub(crate) fn finish(&mut self) -> Result<(), ParseError> {
         if self.token().kind == Kind::Semicolon {
             self.advance();
             if self.token().kind != Kind::End {
                 return Err(self
                     .missing("the end of the statement")
-                    .or_hint("say one statement at a time; one ; may end it"));
+                    .or_hint("Run one statement at a time; one ; may end it."));
             }
         }
         if self.token().kind == Kind::End { Ok(()) } else { Err(self.missing("the end of the statement")) }
     }
 
-    /// Whether the statement ends here.
     pub(crate) fn at_end(&self) -> bool {
         matches!(self.token().kind, Kind::End | Kind::Semicolon)
     }
 
-    /// Whether the next token is a string.
     pub(crate) fn at_string(&self) -> bool {
         matches!(self.token().kind, Kind::Text(_))
     }
@@ -172,7 +169,7 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// How what stands here without single quotes would be written as a string.
+    /// The text at the cursor as a string literal, for a hint.
     fn bare_hint(&self) -> Option<String> {
         if self.hidden {
             return None;
@@ -182,7 +179,7 @@ impl<'a> Cursor<'a> {
             Kind::QuotedName(name) => name,
             _ => return None,
         };
-        Some(format!("write {}", crate::quote::quoted_string(&shorten(text))))
+        Some(format!("Write {}.", crate::quote::quoted_string(&shorten(text))))
     }
 
     /// A string, or a number, word or quantity without quotes.
@@ -199,38 +196,36 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A string or a bare word that is read as a value of its own type.
+    /// A string or a bare word, parsed as a value of its own type.
     pub(crate) fn value<T>(&mut self, option: &'static str, what: &'static str) -> Result<T, ParseError>
     where
         T: FromStr<Err = UserError>,
     {
         let (text, position) = self.scalar(what)?;
-        // What is too long for any value is cut, which leaves it invalid.
+        // A text that is too long for any value is cut, and remains invalid.
         shorten(&text).parse().map_err(|error: UserError| {
             let message = format!("{option}: {}", error.message);
             ParseError::at(position, UserError { message, ..error })
         })
     }
 
-    /// A whole number.
     pub(crate) fn number(&mut self, option: &'static str) -> Result<u32, ParseError> {
         let (text, position) = self.scalar("a whole number")?;
         let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         text.parse().ok().filter(|_| digits).ok_or_else(|| {
             let message = format!("{option}: invalid number \"{}\"", shorten(&text));
             let error = UserError::new(ErrorKind::InvalidValue, message);
-            ParseError::at(position, error.detail(format!("it is a whole number from 0 to {}", u32::MAX)))
+            ParseError::at(position, error.detail(format!("It is a whole number from 0 to {}.", u32::MAX)))
         })
     }
 
-    /// A length of time.
     pub(crate) fn span(&mut self) -> Result<Duration, ParseError> {
         let (text, position) = self.scalar("a length of time such as '5m'")?;
         span::parse(&shorten(&text)).map_err(|error| ParseError::at(position, error))
     }
 
-    /// The source from here to where a bare name or quantity ends, and the number of its tokens: words, numbers, `-`
-    /// and `.` without a gap between them.
+    /// The source from here to the end of a bare name or quantity, and the number of its tokens: adjacent words,
+    /// numbers, `-` and `.`.
     fn bare_run(&self) -> (&'a str, usize) {
         let first = self.token();
         let mut end = first.end();
@@ -253,7 +248,7 @@ impl<'a> Cursor<'a> {
         source
     }
 
-    /// A name: bare ones are folded to lower case, quoted ones are taken as they are.
+    /// A name: bare ones are folded to lower case, quoted ones are kept.
     fn name(&mut self, what: &'static str) -> Result<(String, Position), ParseError> {
         let position = self.position();
         match &self.token().kind {
@@ -264,22 +259,22 @@ impl<'a> Cursor<'a> {
             }
             Kind::Word | Kind::Number => Ok((self.bare_name()?, position)),
             Kind::Text(text) => {
-                let hint = format!("names stand without single quotes: {}", crate::quote::quoted_name(&shorten(text)));
+                let hint = format!("Names have no single quotes: {}", crate::quote::quoted_name(&shorten(text)));
                 Err(self.missing(what).or_hint(hint))
             }
             _ => Err(self.missing(what)),
         }
     }
 
-    /// A bare name. A name may hold `--`, but a bare one would end there and a comment begin, so that
-    /// `DROP TENANT a--b` would drop `a`: that is refused.
+    /// A bare name. A name may contain `--`, but in a bare one a comment would begin there, so `DROP TENANT a--b`
+    /// would drop `a`: that is refused.
     fn bare_name(&mut self) -> Result<String, ParseError> {
         let position = self.position();
         let (name, _) = self.bare_run();
         if self.text[position.offset + name.len()..].starts_with("--") {
-            let message = format!("it is not clear whether -- belongs to the name \"{}\"", shorten(name));
+            let message = format!("-- after the name \"{}\" is ambiguous", shorten(name));
             return Err(ParseError::syntax(position, message)
-                .or_hint("put a name that holds -- in double quotes, or a blank before the comment"));
+                .or_hint("Put double quotes around a name that contains --, or white space before a comment."));
         }
         Ok(self.take_bare_run().to_ascii_lowercase())
     }
@@ -293,17 +288,14 @@ impl<'a> Cursor<'a> {
         make(name).map_err(|error| ParseError::at(position, error))
     }
 
-    /// The name of a tenant.
     pub(crate) fn tenant(&mut self) -> Result<TenantName, ParseError> {
         self.checked_name("the name of a tenant", TenantName::new)
     }
 
-    /// The name of a resource pool.
     pub(crate) fn pool(&mut self) -> Result<PoolName, ParseError> {
         self.checked_name("the name of a resource pool", PoolName::new)
     }
 
-    /// The name of a resource unit.
     pub(crate) fn unit(&mut self) -> Result<UnitName, ParseError> {
         self.checked_name("the name of a resource unit", UnitName::new)
     }
@@ -329,7 +321,7 @@ impl<'a> Cursor<'a> {
         self.checked_name(what, make)
     }
 
-    /// What stands at the next token, as an error says it. A string may be a secret, so it is never repeated.
+    /// The next token for an error message. A string may be a secret, so it is never repeated.
     fn found(&self) -> String {
         match &self.token().kind {
             Kind::End => "the end of the statement".to_owned(),
@@ -341,11 +333,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The error for a token that nothing of what was expected is.
+    /// The error for an unexpected token.
     pub(crate) fn unexpected(&self) -> ParseError {
-        let expected: Vec<&str> = self.expected.iter().map(|it| it.text()).collect();
+        let expected: Vec<&str> = self.expected.iter().map(|expected| expected.text()).collect();
         let mut error = UserError::new(ErrorKind::Syntax, format!("syntax error at {}", self.found()));
-        error.detail = Some(format!("expected {}", join_or(&expected)));
+        error.detail = Some(format!("Expected {}.", join_or(&expected)));
         let error = ParseError::at(self.position(), error);
         match self.hint() {
             Some(hint) => error.or_hint(hint),
@@ -354,26 +346,26 @@ impl<'a> Cursor<'a> {
     }
 
     fn hint(&self) -> Option<String> {
-        let words = self.expected.iter().filter_map(|it| match it {
+        let words = self.expected.iter().filter_map(|expected| match expected {
             Expected::Word(word) => Some(*word),
             Expected::Thing(_) => None,
         });
         if let Some(word) = self.peek_word().filter(|_| !self.hidden) {
-            return nearest(word, words).map(|meant| format!("did you mean {meant}?"));
+            return nearest(word, words).map(|meant| format!("Did you mean {meant}?"));
         }
         let after_backslash = self
             .at
             .checked_sub(1)
             .is_some_and(|before| matches!(&self.tokens[before].kind, Kind::Text(text) if text.ends_with('\\')));
         if after_backslash {
-            return Some("a quote inside a string is doubled, not escaped: 'it''s'".to_owned());
+            return Some("Double a quote inside a string instead of escaping it: 'it''s'.".to_owned());
         }
         let curly = self.token().source.contains(['\u{2018}', '\u{2019}', '\u{201c}', '\u{201d}']);
-        curly.then(|| "strings stand in straight quotes: 'like this'".to_owned())
+        curly.then(|| "Use straight quotes for strings: 'like this'.".to_owned())
     }
 }
 
-/// How a symbol is called in an error.
+/// The name of a symbol in errors.
 const fn symbol(kind: &Kind) -> Option<&'static str> {
     match kind {
         Kind::Comma => Some("\",\""),

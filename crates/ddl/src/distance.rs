@@ -1,10 +1,10 @@
-//! How far one word is from another: what hints are made from.
+//! Edit distance between words, for hints.
 
-/// The longest word that is compared, in bytes. Longer ones are near nothing.
+/// The longest word that is compared, in bytes.
 const MAX_WORD_BYTES: usize = 32;
 
-/// The number of letters inserted, deleted, replaced, or swapped with their neighbour, without regard to case;
-/// `None` for words that are too long or not ASCII.
+/// The number of letters inserted, deleted, replaced, or swapped with their neighbour, ignoring case; `None` for
+/// words that are too long or not ASCII.
 fn distance(left: &str, right: &str) -> Option<usize> {
     if left.len() > MAX_WORD_BYTES || right.len() > MAX_WORD_BYTES || !left.is_ascii() || !right.is_ascii() {
         return None;
@@ -28,7 +28,7 @@ fn distance(left: &str, right: &str) -> Option<usize> {
     Some(rows[left.len()][right.len()])
 }
 
-/// How many slips a word of this length may have and still be meant: none up to two letters, one up to four, then two.
+/// The most typos in a word of this length: none up to two letters, one up to four, then two.
 const fn slips(bytes: usize) -> usize {
     match bytes {
         0..=2 => 0,
@@ -37,12 +37,12 @@ const fn slips(bytes: usize) -> usize {
     }
 }
 
-/// The number of slips between what was written and what may have been meant, if they are few enough.
+/// The number of typos between two words, if they are few enough.
 pub(crate) fn near(written: &str, meant: &str) -> Option<usize> {
     distance(written, meant).filter(|slips_made| *slips_made <= slips(meant.len()))
 }
 
-/// The nearest of the candidates, the first one if several are equally near.
+/// The nearest of the candidates; the first one of several equally near ones.
 pub(crate) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .into_iter()

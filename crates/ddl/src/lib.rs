@@ -1,27 +1,27 @@
-//! The control language: is a statement ours, what does it say, and how is it written down again.
+//! The control language: sniffer, parser and printer.
 //!
-//! Control statements arrive as the text of a `HiveServer2` `ExecuteStatement`, mixed with the SQL of the engines. The
-//! first question, [`sniff()`], looks at the head alone; what is not ours is never tokenised. What is ours is read by
-//! [`parse`], which is total: any text gives a [`Statement`] or a [`ParseError`] with its place, what was expected
-//! there, and a hint for near misses.
+//! Control statements arrive as the text of a HiveServer2 `ExecuteStatement`, mixed with the SQL of the engines.
+//! First [`sniff()`] reads the head alone; a statement that is not a control statement is never tokenised. [`parse`]
+//! reads control statements and is total: any text gives a [`Statement`] or a [`ParseError`] with its position, what
+//! was expected there, and a hint for near misses.
 //!
 //! Invariants: `parse(print(statement)) == statement`; `sniff`, [`pins_session`] and [`session_statement`] never fail
-//! and never allocate; nothing here does IO or keeps state, so there is no stale caller: the same text always gives
-//! the same answer, in the proxy, in the metadata agent and in the engine agent.
+//! and never allocate; the crate does no I/O and keeps no state, so there is no stale caller: the same text always
+//! gives the same result, in the proxy, in the metadata agent and in the engine agent.
 //!
-//! How things are written, where the language leaves a choice:
+//! Notation, where the language leaves a choice:
 //!
-//! - Options are separated by commas; `=` between name and value, and SET before the first, may be left out.
-//! - A string stands in single quotes and doubles them inside (`'it''s'`); a backslash is an ordinary character.
-//! - A name is bare, and then folded to lower case, or stands in `"…"` or `` `…` `` and is taken as it is. In
-//!   `UNIT_LIST`, `RESOURCE_POOL_LIST` and `DEFAULT_UNIT` it may also be a string. A bare name with `--` right behind it is refused.
+//! - Options are separated by commas; `=` between name and value, and SET before the first, are optional.
+//! - A string is in single quotes, which are doubled inside (`'it''s'`); a backslash is an ordinary character.
+//! - A name is bare, and then folded to lower case, or in `"…"` or `` `…` ``, and then kept as it is. In `UNIT_LIST`,
+//!   `RESOURCE_POOL_LIST` and `DEFAULT_UNIT` it may also be a string. A bare name directly followed by `--` is refused.
 //! - The name of an engine is always a string.
-//! - Numbers, sizes and lengths of time may be quoted or not: `1G`, `'1G'`, `WAIT 5m`.
-//! - DEFAULT, or NULL, takes back `NAMESPACE`, `NODE_LIST`, `NODE_SELECTOR`, `CPU_OVERCOMMIT`, `QUEUE_PREFIX`, `IMAGE`,
-//!   `DEFAULT_UNIT` and `COMMENT`. `NODE_LIST ()` is no node; `NODE_SELECTOR` needs a label.
-//! - `PROPERTIES RESET` drops all properties; `PROPERTIES RESET ('k'='v')` drops all and then sets.
-//! - A bare WAIT waits for [`DEFAULT_WAIT`].
-//! - `EXPLAIN` takes no WAIT, and `ALTER` needs at least one option.
+//! - Numbers, sizes and durations may be quoted: `1G`, `'1G'`, `WAIT 5m`.
+//! - DEFAULT, or NULL, resets `NAMESPACE`, `NODE_LIST`, `NODE_SELECTOR`, `CPU_OVERCOMMIT`, `QUEUE_PREFIX`, `IMAGE`,
+//!   `DEFAULT_UNIT` and `COMMENT`. `NODE_LIST ()` means no node; `NODE_SELECTOR` needs a label.
+//! - `PROPERTIES RESET` removes all properties; `PROPERTIES RESET ('k'='v')` removes all and then sets.
+//! - WAIT without a duration waits for [`DEFAULT_WAIT`].
+//! - `EXPLAIN` has no WAIT, and `ALTER` needs at least one option.
 
 mod create;
 mod cursor;

@@ -1,13 +1,13 @@
-//! The patterns of `LIKE`.
+//! `LIKE` patterns.
 
-/// Whether the name matches the pattern: `%` stands for any text, `_` for one character, and a backslash takes the
-/// next character literally; case is ignored. `*` stands for any text too, as in Spark's SHOW, because no name holds
-/// one. Takes at most (length of the pattern) x (length of the name) steps.
+/// Whether the name matches the pattern: `%` stands for any text, `_` for one character, and a backslash escapes the
+/// next character; case is ignored. `*` also stands for any text, as in Spark's SHOW, because no name contains one.
+/// Takes at most (length of the pattern) x (length of the name) steps.
 pub fn like_matches(pattern: &str, name: &str) -> bool {
     let pattern = compile(pattern);
     let name: Vec<char> = name.chars().flat_map(char::to_lowercase).collect();
     let (mut p, mut n) = (0, 0);
-    // Where to go on when the last `%` must stand for one character more.
+    // Where to resume when the last `%` must match one more character.
     let mut again: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {

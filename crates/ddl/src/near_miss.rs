@@ -1,7 +1,7 @@
-//! Statements that look as if they were meant to be ours.
+//! Hints for statements that almost begin like a control statement.
 //!
-//! They are not ours and pass to the engine unchanged. Where no engine is there to refuse them, the proxy adds this
-//! hint to its error.
+//! Such statements pass to the engine unchanged. If there is no engine to reject them, the proxy adds the hint to its
+//! error.
 
 use crate::distance::near;
 use crate::scan::Scanner;
@@ -46,13 +46,13 @@ const HEADS: [&[&str]; 35] = [
     &["EXPLAIN", "DROP", "RESOURCE", "UNIT"],
 ];
 
-/// The most words that a head has.
+/// The most words of a head.
 const MAX_WORDS: usize = 4;
-/// The most slips in all words of a head together.
+/// The most typos in all words of a head.
 const MAX_SLIPS: usize = 2;
 
-/// A hint such as `did you mean SHOW ENGINES?` for a statement that is not ours but almost begins like one of ours;
-/// `None` for all others and for those that are ours. Looks at the first words only.
+/// A hint such as `Did you mean SHOW ENGINES?` for a statement that almost begins like a control statement; `None`
+/// for all others and for control statements. Reads the first words only.
 pub fn near_miss(text: &str) -> Option<String> {
     if sniff(text).is_some() {
         return None;
@@ -74,10 +74,10 @@ pub fn near_miss(text: &str) -> Option<String> {
     }
     let candidates = HEADS.iter().filter_map(|head| Some((slips(&words, head)?, *head)));
     let (_, head) = candidates.min_by_key(|(slips_made, _)| *slips_made)?;
-    Some(format!("did you mean {}?", head.join(" ")))
+    Some(format!("Did you mean {}?", head.join(" ")))
 }
 
-/// How many slips make the head out of the first words; a forgotten RESOURCE is one slip.
+/// The number of typos between the first words and the head; a forgotten RESOURCE is one typo.
 fn slips(words: &[&str], head: &[&str]) -> Option<usize> {
     let forgotten = || {
         let rest: Vec<&str> = head.iter().copied().filter(|word| *word != "RESOURCE").collect();
@@ -113,7 +113,7 @@ mod tests {
             ("SHOW ALTERATION", "SHOW ALTERATIONS"),
             ("DESC TENANTS t_1", "DESCRIBE TENANT"),
         ] {
-            assert_eq!(near_miss(text).unwrap_or_default(), format!("did you mean {meant}?"), "{text}");
+            assert_eq!(near_miss(text).unwrap_or_default(), format!("Did you mean {meant}?"), "{text}");
         }
         assert!(near_miss("DESC ENGINE x").unwrap().contains("in quotes"));
     }

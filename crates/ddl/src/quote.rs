@@ -1,6 +1,6 @@
-//! Writing names and strings so that they are read back as they are.
+//! Quotes names and strings so that they parse back unchanged.
 
-/// Words that mean something in the language; a name that is one of them is printed in quotes.
+/// Keywords; a name that is one of them is printed in quotes.
 const KEYWORDS: [&str; 47] = [
     "all",
     "alter",
@@ -51,7 +51,7 @@ const KEYWORDS: [&str; 47] = [
     "resource_pool_list",
 ];
 
-/// A name as it is written in a statement: bare where that is safe, else in double quotes.
+/// A name for a statement: bare where that is safe, otherwise in double quotes.
 pub fn quoted_name(name: &str) -> String {
     let bytes = name.as_bytes();
     let bare = bytes.first().is_some_and(u8::is_ascii_lowercase)
@@ -60,7 +60,7 @@ pub fn quoted_name(name: &str) -> String {
     if bare { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
-/// A text as a string of the language: in single quotes, those inside doubled.
+/// A string literal: in single quotes, which are doubled inside.
 pub fn quoted_string(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

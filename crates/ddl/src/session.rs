@@ -1,24 +1,23 @@
-//! Statements about the session itself: which ones a session without an engine answers, and from which one on a
-//! session has state that only its engine knows.
+//! Session statements: those that the proxy answers before a session has an engine, and those that pin it to one.
 //!
-//! Proxy and engine agent ask the same functions, so that both draw the line at the same statement.
+//! Proxy and engine agent call the same functions, so that both decide alike.
 
 use crate::scan::Scanner;
 use crate::sniff::sniff;
 
-/// Heads after which an engine knows no more of the session than can be replayed (USE and SET).
+/// Heads after which a session has no other state than USE and SET, which can be replayed.
 const STATELESS: [&str; 11] =
     ["SELECT", "WITH", "VALUES", "TABLE", "INSERT", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "USE", "SET"];
 
-/// What may stand between CREATE, ALTER or DROP and TEMPORARY in the grammars of Spark and DataFusion.
+/// The words that may precede TEMPORARY in CREATE, ALTER or DROP, in the grammars of Spark and DataFusion.
 const BEFORE_TEMPORARY: [&str; 10] =
     ["OR", "REPLACE", "ALTER", "GLOBAL", "LOCAL", "EXTERNAL", "UNBOUNDED", "TRANSIENT", "VOLATILE", "MATERIALIZED"];
 
-/// Whether the session has state of its own from this statement on, so that it can't be moved to another engine.
+/// Whether the session is stateful from this statement on, so that it cannot be moved to another engine.
 ///
-/// That is so unless the head is SELECT, WITH, VALUES, TABLE, INSERT, SHOW, DESCRIBE, DESC, EXPLAIN, USE, SET, or
-/// CREATE, ALTER or DROP of what is not TEMPORARY. A query in parentheses counts as the query; an empty statement and
-/// a control statement leave nothing behind. Never fails, never allocates.
+/// It is unless the head is SELECT, WITH, VALUES, TABLE, INSERT, SHOW, DESCRIBE, DESC, EXPLAIN, USE, SET, or
+/// CREATE, ALTER or DROP without TEMPORARY. A query in parentheses counts as the query; an empty statement and
+/// a control statement leave no state. Never fails, never allocates.
 pub fn pins_session(text: &str) -> bool {
     let mut scanner = Scanner::new(text);
     if scanner.at_end() || sniff(text).is_some() {
@@ -35,13 +34,14 @@ pub fn pins_session(text: &str) -> bool {
     scanner.any_keyword(&["TEMPORARY", "TEMP"])
 }
 
-/// Whether a statement changes what tables, views and databases there are: CREATE, ALTER or DROP. At an engine whose
-/// catalog is its own, a session has state of its own from this statement on. Never fails, never allocates.
+/// Whether a statement changes the set of tables, views and databases: CREATE, ALTER or DROP. At an engine with its
+/// own catalog, the session is pinned from this statement on. Never fails, never allocates.
 pub fn changes_tables(text: &str) -> bool {
     sniff(text).is_none() && Scanner::new(text).any_keyword(&["CREATE", "ALTER", "DROP"])
 }
 
-/// A statement that a session without an engine answers itself and replays, as the text that it was, when it is bound.
+/// A statement that the proxy answers for a session without an engine, and replays as it was written when the session
+/// is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionStatement<'a> {
     /// `USE x`, `USE DATABASE x`, `` USE `x` ``.
@@ -51,25 +51,21 @@ pub enum SessionStatement<'a> {
     },
     /// `SET key=value`.
     Set {
-        /// The key.
         key: &'a str,
-        /// The value, white space at both ends cut off; may be empty.
+        /// Trimmed; may be empty.
         value: &'a str,
     },
-    /// `SET key`: what is its value?
-    ShowSetting {
-        /// The key.
-        key: &'a str,
-    },
-    /// `SET`, `SET -v`: what is set?
+    /// `SET key`, which reads the value.
+    ShowSetting { key: &'a str },
+    /// `SET`, `SET -v`, which list the settings.
     ListSettings {
-        /// `-v` was said: with descriptions and defaults.
+        /// With `-v`: with descriptions and defaults.
         verbose: bool,
     },
 }
 
-/// Recognises USE and SET; anything else, and any form of them that only an engine understands (`SET TIME ZONE`,
-/// `SET VAR x = 1`), is `None`. Never fails, never allocates.
+/// Recognises USE and SET; any other statement, and any form of them that only an engine understands (`SET TIME
+/// ZONE`, `SET VAR x = 1`), is `None`. Never fails, never allocates.
 pub fn session_statement(text: &str) -> Option<SessionStatement<'_>> {
     let mut scanner = Scanner::new(text);
     if scanner.keyword("USE") {
@@ -81,15 +77,15 @@ pub fn session_statement(text: &str) -> Option<SessionStatement<'_>> {
     }
 }
 
-/// Whether the statement is USE or SET in any form: `SET TIME ZONE`, `SET x TO 1`, `USE CATALOG c` too. What such a
-/// statement sets has to be said again to another engine, because it is no state of the session's own.
+/// Whether the statement is USE or SET in any form, including `SET TIME ZONE`, `SET x TO 1`, `USE CATALOG c`. Such a
+/// statement has to be replayed at another engine; it does not pin the session.
 pub fn sets_session(text: &str) -> bool {
     Scanner::new(text).any_keyword(&["SET", "USE"])
 }
 
 fn use_statement(mut scanner: Scanner<'_>) -> Option<SessionStatement<'_>> {
     let mut ahead = scanner;
-    // `USE database` alone names a database called so.
+    // `USE database` alone refers to a database of that name.
     if ahead.any_keyword(&["DATABASE", "SCHEMA", "NAMESPACE"]) && !matches!(ahead.peek(), None | Some(';')) {
         scanner = ahead;
     }
@@ -100,7 +96,8 @@ fn use_statement(mut scanner: Scanner<'_>) -> Option<SessionStatement<'_>> {
     let before = scanner.offset();
     // A quoted part may be followed by a dot and another part.
     while scanner.name() {
-        if !matches!(rest.get(scanner.offset() - before..).and_then(|it| it.chars().next()), Some('.' | '`' | '"')) {
+        if !matches!(rest.get(scanner.offset() - before..).and_then(|rest| rest.chars().next()), Some('.' | '`' | '"'))
+        {
             break;
         }
     }
@@ -134,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_and_lasting_objects_leave_no_state_in_a_session() {
+    fn queries_and_permanent_objects_leave_no_state_in_a_session() {
         for text in [
             "SELECT 1",
             "with x as (select 1) select * from x",

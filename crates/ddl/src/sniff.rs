@@ -1,18 +1,18 @@
-//! Is this statement ours?
+//! The sniffer: whether a statement belongs to the control language.
 //!
-//! Only the exact heads of the control language are; everything else belongs to the engine, byte for byte. The answer
-//! looks at the head alone, never fails and never allocates, so that no SQL of a user can make it go wrong.
+//! Only the exact heads of the control language do; everything else belongs to the engine, byte for byte. The sniffer
+//! reads the head alone, never fails and never allocates, so no SQL text can make it fail.
 //!
-//! Where a head could also be Spark's, it is ours only in the form that Spark can't mean: `DESC ENGINE x` describes a
-//! column of a table, and is ours only with an engine's name in quotes behind it; so does `DESC RESOURCE POOL`, which
-//! is ours only with a name; `DESC TENANT t_1` is ours if nothing follows, so that `DESC tenant PARTITION (…)` and
-//! `DESC tenant AS JSON` stay Spark's.
+//! A head that could also be Spark's belongs to the control language only in a form that Spark does not have: `DESC
+//! ENGINE x` describes a column of a table, so an engine's name in quotes must follow; `DESC RESOURCE POOL` needs a
+//! name; `DESC TENANT t_1` must end the statement, so `DESC tenant PARTITION (…)` and `DESC tenant AS JSON` remain
+//! Spark's.
 
 use model::alteration::ObjectKind;
 
 use crate::scan::Scanner;
 
-/// What is done to an object of the catalog.
+/// The verb of a statement about a catalog object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// CREATE
@@ -24,10 +24,8 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// All verbs.
     pub const ALL: [Self; 3] = [Self::Create, Self::Alter, Self::Drop];
 
-    /// The keyword.
     pub const fn keyword(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -37,7 +35,7 @@ impl Verb {
     }
 }
 
-/// The head of a statement that is ours.
+/// The head of a control statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Head {
     /// `SHOW ENGINES`
@@ -52,7 +50,7 @@ pub enum Head {
     DescribeEngine,
     /// `SHOW TENANTS`, `SHOW RESOURCE POOLS`, `SHOW RESOURCE UNITS`
     ShowObjects(ObjectKind),
-    /// `SHOW RESOURCE UNIT … FOR POOL`, `SHOW RESOURCE POOL … FOR TENANT`: the kind of the object that is named.
+    /// `SHOW RESOURCE UNIT … FOR POOL`, `SHOW RESOURCE POOL … FOR TENANT`: the kind of the named object.
     ShowObjectFor(ObjectKind),
     /// `DESCRIBE TENANT` and the like.
     Describe(ObjectKind),
@@ -68,7 +66,8 @@ pub enum Head {
     ShowMaster,
 }
 
-/// The head of the statement if it is ours; `None` says: pass the bytes on. Never fails, never allocates.
+/// The head of a control statement; `None` for any other statement, which is passed on unchanged. Never fails, never
+/// allocates.
 pub fn sniff(text: &str) -> Option<Head> {
     sniff_at(text).map(|(head, _)| head)
 }
@@ -138,7 +137,7 @@ fn describe(scanner: &mut Scanner<'_>) -> Option<Head> {
     ours.then_some(Head::Describe(kind))
 }
 
-/// Whether the statement is over: one `;` and whatever follows it are for the parser to judge.
+/// Whether the statement is over: the parser checks the text after one `;`.
 fn ends(scanner: &mut Scanner<'_>) -> bool {
     matches!(scanner.peek(), None | Some(';'))
 }

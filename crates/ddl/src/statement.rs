@@ -1,6 +1,6 @@
-//! The statements of the control language, read and written.
+//! The statements of the control language: parser and printer.
 //!
-//! One file per family reads and prints it; this one chooses the family by the head and holds what all share.
+//! One file per family parses and prints it; this one dispatches by the head and has what all share.
 
 mod alterations;
 mod change;
@@ -34,100 +34,76 @@ use crate::near_miss::near_miss;
 use crate::quote::quoted_string;
 use crate::sniff::{Head, sniff_at};
 
-/// What a WAIT without a length of time waits for at most: the default start deadline.
+/// The longest wait of a WAIT without a duration: the default start deadline.
 pub const DEFAULT_WAIT: Duration = Duration::from_mins(5);
 
-/// One control statement. Prints as canonical text of one line, secret values included: see [`masked_text`].
+/// One control statement. Prints as canonical text on one line, including secret values: see [`masked_text`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Statement {
     /// `SHOW ENGINES …`
     ShowEngines(EngineScope),
     /// `START ENGINE t_1 rp_1 uc_1`
     StartEngine {
-        /// The tenant that it is for.
         tenant: TenantName,
-        /// Where it runs.
         pool: PoolName,
-        /// Its template.
         unit: UnitName,
-        /// How long to wait until it is ready; `None` answers at once.
+        /// How long to wait until the engine is ready; `None` returns at once.
         wait: Option<Duration>,
     },
     /// `RESTART ENGINE rp_1 'engine-name'`
     RestartEngine {
-        /// Where it runs.
         pool: PoolName,
-        /// Which one.
         engine: EngineName,
-        /// How long the old one may take.
+        /// The grace period of the old engine.
         grace: Grace,
-        /// How long to wait until the new one is ready; `None` answers at once.
+        /// How long to wait until the new engine is ready; `None` returns at once.
         wait: Option<Duration>,
     },
     /// `STOP ENGINE rp_1 'engine-name'`
     StopEngine {
-        /// Where it runs.
         pool: PoolName,
-        /// Which one.
         engine: EngineName,
-        /// How long it may take.
         grace: Grace,
-        /// How long to wait until it is gone; `None` answers at once.
+        /// How long to wait until the engine is gone; `None` returns at once.
         wait: Option<Duration>,
     },
     /// `DESCRIBE ENGINE rp_1 'engine-name'`
-    DescribeEngine {
-        /// Where it runs.
-        pool: PoolName,
-        /// Which one.
-        engine: EngineName,
-    },
+    DescribeEngine { pool: PoolName, engine: EngineName },
     /// `SHOW TENANTS`, `SHOW RESOURCE POOLS`, `SHOW RESOURCE UNITS`
     ShowObjects {
-        /// Of which kind.
         kind: ObjectKind,
-        /// Only those whose names match: see [`crate::like_matches`].
+        /// A pattern for the names: see [`crate::like_matches`].
         like: Option<String>,
     },
     /// `SHOW RESOURCE UNIT uc_1 FOR POOL`: the pools that offer the unit.
-    ShowPoolsOfUnit {
-        /// The unit.
-        unit: UnitName,
-    },
+    ShowPoolsOfUnit { unit: UnitName },
     /// `SHOW RESOURCE POOL rp_1 FOR TENANT`: the tenants that use the pool.
-    ShowTenantsOfPool {
-        /// The pool.
-        pool: PoolName,
-    },
+    ShowTenantsOfPool { pool: PoolName },
     /// `DESCRIBE TENANT t_1` and the like.
     Describe(ObjectRef),
     /// `SHOW CREATE TENANT t_1` and the like.
     ShowCreate(ObjectRef),
     /// CREATE, ALTER or DROP of a tenant, pool or unit.
     Change {
-        /// What was said.
         change: Change,
-        /// How long to wait until the engines concerned are ready or gone; `None` answers at once.
+        /// How long to wait until the affected engines are ready or gone; `None` returns at once.
         wait: Option<Duration>,
     },
     /// `EXPLAIN {CREATE | ALTER | DROP} …`
-    Explain {
-        /// What would be changed.
-        change: Change,
-    },
+    Explain { change: Change },
     /// `SHOW ALTERATIONS`
     ShowAlterations {
-        /// At most so many rows, from 1 to [`MAX_LIMIT`].
+        /// The most rows, from 1 to [`MAX_LIMIT`].
         limit: Option<u32>,
     },
     /// `SHOW MASTER`
     ShowMaster,
 }
 
-/// Reads a statement that is ours. One `;` may end it.
+/// Parses a control statement. One `;` may end it.
 ///
-/// Errors: 42601 with what was expected, 42602 for names, 22023 for values, 54000 for limits; each with its place.
-/// Text that isn't ours is a syntax error too: ask [`crate::sniff()`] first.
+/// Errors: 42601 with what was expected, 42602 for names, 22023 for values, 54000 for limits; each with its position.
+/// Text that is not a control statement is a syntax error: check it with [`crate::sniff()`] first.
 pub fn parse(text: &str) -> Result<Statement, ParseError> {
     let Some((head, end)) = sniff_at(text) else { return Err(not_ours(text)) };
     let mut cursor = Cursor::new(text, end)?;
@@ -152,7 +128,7 @@ pub fn parse(text: &str) -> Result<Statement, ParseError> {
 }
 
 fn not_ours(text: &str) -> ParseError {
-    let error = UserError::new(ErrorKind::Syntax, "this is no statement of the control language");
+    let error = UserError::new(ErrorKind::Syntax, "not a statement of the control language");
     let error = ParseError::at(Position { line: 1, column: 1, offset: 0 }, error);
     match near_miss(text) {
         Some(hint) => error.or_hint(hint),
@@ -160,8 +136,8 @@ fn not_ours(text: &str) -> ParseError {
     }
 }
 
-/// The statement as canonical text with its secret values masked: the form for the alteration's node, its row, and
-/// logs. It says the same as the statement except that CREATE with a masked value is refused.
+/// The statement as canonical text with masked secret values: for the alteration's node, its row, and logs. It is
+/// equivalent to the statement, except that CREATE with a masked value is refused.
 pub fn masked_text(statement: &Statement, keys: &SecretKeys) -> String {
     let mut shown = statement.clone();
     if let Statement::Change { change, .. } | Statement::Explain { change } = &mut shown
@@ -177,7 +153,7 @@ pub fn masked_text(statement: &Statement, keys: &SecretKeys) -> String {
     shown.to_string()
 }
 
-/// Reads `[WAIT ['5m']]`.
+/// Parses `[WAIT ['5m']]`.
 fn read_wait(cursor: &mut Cursor<'_>) -> Result<Option<Duration>, ParseError> {
     if !cursor.eat("WAIT") {
         return Ok(None);
@@ -197,7 +173,7 @@ fn write_wait(f: &mut fmt::Formatter<'_>, wait: Option<Duration>) -> fmt::Result
 }
 
 impl Statement {
-    /// How long the statement is to wait for its effect; `None` where it does not wait.
+    /// How long the statement waits for its effect; `None` if it does not wait.
     pub const fn wait(&self) -> Option<Duration> {
         match self {
             Self::StartEngine { wait, .. }

@@ -1,7 +1,7 @@
-//! Tokens of a statement that is ours, from `sqlparser`, with the place and the source of each.
+//! The tokens of a control statement, from `sqlparser`, each with its position and source.
 //!
-//! Only what follows the head is tokenised. `sqlparser` gives each token's kind and unescaped value; the source text
-//! is kept beside it, so that `500m`, `1G` or `rp-1.a` can be read as one piece however the tokeniser cuts them.
+//! Only the text after the head is tokenised. `sqlparser` gives each token's kind and unescaped value; the source
+//! text is kept as well, so that `500m`, `1G` or `rp-1.a` can be read as one piece however the tokeniser splits them.
 
 use model::error::{ErrorKind, UserError};
 use sqlparser::dialect::Dialect;
@@ -9,19 +9,16 @@ use sqlparser::tokenizer::{Location, Token as SqlToken, TokenWithSpan, Tokenizer
 
 use crate::error::{ParseError, Position};
 
-/// The longest control statement, in bytes: the node of its alteration must hold it beside the old object.
+/// The longest control statement, in bytes: the alteration's node holds it with the old object.
 pub const MAX_STATEMENT_BYTES: usize = 256 << 10;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A word without quotes: a keyword or a name.
     Word,
-    /// A name in quotes, without them.
     QuotedName(String),
-    /// A string, without its quotes.
     Text(String),
-    /// A number.
     Number,
     Comma,
     Open,
@@ -30,17 +27,16 @@ pub(crate) enum Kind {
     Semicolon,
     /// `-` or `.`: parts of bare names and quantities.
     Joint,
-    /// Anything that the language has no use for.
+    /// A character that the language does not use.
     Other,
     /// The end of the statement.
     End,
 }
 
-/// One token.
 #[derive(Debug, Clone)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: Kind,
-    /// The token as it stands in the statement, quotes included.
+    /// The source text, including quotes.
     pub(crate) source: &'a str,
     pub(crate) position: Position,
 }
@@ -52,8 +48,7 @@ impl Token<'_> {
     }
 }
 
-/// How the control language is cut into tokens: names in `"…"` or `` `…` ``, strings in `'…'` without backslash
-/// escapes, comments nested.
+/// The tokeniser's dialect: names in `"…"` or `` `…` ``, strings in `'…'` without backslash escapes, nested comments.
 #[derive(Debug)]
 struct ControlLanguage;
 
@@ -71,18 +66,18 @@ impl Dialect for ControlLanguage {
     }
 }
 
-/// The tokens from the offset on, without white space and comments, closed by [`Kind::End`].
+/// The tokens from the offset on, without white space and comments, ended by [`Kind::End`].
 pub(crate) fn tokenize(text: &str, offset: usize) -> Result<Vec<Token<'_>>, ParseError> {
     let mut walk = Walk::new(text, offset);
     if text.len() > MAX_STATEMENT_BYTES {
-        let error = UserError::new(ErrorKind::ProgramLimit, "the statement is too long")
-            .detail(format!("it has {} bytes and may have {MAX_STATEMENT_BYTES}", text.len()));
+        let error = UserError::new(ErrorKind::ProgramLimit, "statement too long")
+            .detail(format!("It has {} bytes; the limit is {MAX_STATEMENT_BYTES}.", text.len()));
         return Err(ParseError::at(walk.position, error));
     }
     if let Some(at) = text[offset..].find('\0') {
         while walk.position.offset < offset + at && walk.step() {}
         let error = UserError::new(ErrorKind::InvalidValue, "null character in statement")
-            .detail("A statement cannot contain the character U+0000, because PostgreSQL cannot store it")
+            .detail("A statement cannot contain the character U+0000, because PostgreSQL cannot store it.")
             .hint("Remove the character.");
         return Err(ParseError::at(walk.position, error));
     }
@@ -105,7 +100,7 @@ pub(crate) fn tokenize(text: &str, offset: usize) -> Result<Vec<Token<'_>>, Pars
     Ok(tokens)
 }
 
-/// What a token of `sqlparser` is to us; `None` for white space and comments.
+/// Converts a token of `sqlparser`; `None` for white space and comments.
 fn kind(token: SqlToken) -> Option<Kind> {
     Some(match token {
         SqlToken::Whitespace(_) => return None,
@@ -127,7 +122,7 @@ fn kind(token: SqlToken) -> Option<Kind> {
 fn unreadable(rest: &str, position: Position) -> ParseError {
     match rest.chars().next() {
         Some('\'') => ParseError::syntax(position, "unterminated quoted string")
-            .or_hint("a quote inside a string is doubled: 'it''s'"),
+            .or_hint("Double a quote inside a string: 'it''s'."),
         Some(quote @ ('"' | '`')) => ParseError::syntax(position, format!("unterminated name in {quote} quotes")),
         Some(c) => ParseError::syntax(position, format!("unexpected character \"{c}\"")),
         None => ParseError::syntax(position, "unterminated comment"),

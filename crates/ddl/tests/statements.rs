@@ -16,7 +16,7 @@ use ddl::{ParseError, near_miss, parse, sniff};
 fn every_statement_of_the_data_files_is_read_as_the_file_says() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|it| it == "txt"));
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
     files.sort();
     assert!(files.len() >= 9, "one file per statement family: {files:?}");
     let update = std::env::var_os("UPDATE_DATA").is_some();

@@ -23,8 +23,8 @@ pub fn negotiate(client: TProtocolVersion) -> Result<TProtocolVersion, UserError
             ErrorKind::NotSupported,
             format!("protocol version V{} of the client is too old", i64::from(client.0) + 1),
         )
-        .detail("results are sent in columns, which clients read from version V6 on")
-        .hint("use a driver of Hive 0.13 or later"));
+        .detail("Results are sent in columns, which clients support since version V6.")
+        .hint("Use a driver of Hive 0.13 or later."));
     }
     Ok(client.min(NEWEST))
 }

@@ -1,22 +1,21 @@
-//! The address under which others are told to connect: what an operator says it is, or the listen address.
+//! The advertised address: what the operator configured, or the listen address.
 //!
-//! Invariant: it names one machine. `0.0.0.0` and `[::]` mean *every address of this machine* to who listens, and to who
-//! connects his own; so they are refused here, where somebody can still be told which key to set.
+//! Invariant: it names one machine. `0.0.0.0` and `[::]` mean "all interfaces" to a listener and "localhost" to a
+//! client, so they are refused here, with the configuration key to set.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::error::{ErrorKind, UserError};
 
-/// The longest name of a machine, in bytes.
+/// The longest host name, in bytes.
 const MAX_HOST_BYTES: usize = 253;
 
-/// Where to connect. Printed as `host:port`.
+/// An endpoint to connect to. Printed as `host:port`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertised {
-    /// A name or an address; an IPv6 address stands in brackets, as it must before a port.
+    /// A name or an address; an IPv6 address is in brackets, as it must be before a port.
     pub host: String,
-    /// The port.
     pub port: u16,
 }
 
@@ -27,28 +26,27 @@ impl fmt::Display for Advertised {
 }
 
 impl Advertised {
-    /// From the text of a configuration's key: `host`, `host:port`, or empty for the address that is listened on. An IPv6
-    /// address may stand alone, with or without brackets; before a port it needs them.
+    /// From the text of a configuration key: `host`, `host:port`, or empty for the listen address. An IPv6 address
+    /// needs brackets only before a port.
     pub fn new(key: &str, text: &str, listens: SocketAddr) -> Result<Self, UserError> {
-        let hint =
-            format!("set {key} to a name or an address of this machine that others reach, with or without a port");
+        let hint = format!(
+            "Set {key} to a host name or address of this machine that others can reach, with or without a port."
+        );
         let refused = |what: String| UserError::new(ErrorKind::InvalidValue, what).hint(hint.clone());
         let (host, port) = if text.is_empty() {
             (print(listens.ip()), listens.port())
         } else {
-            let unclear = || refused(format!("{key} is \"{text}\", which is no HOST or HOST:PORT"));
+            let unclear = || refused(format!("invalid {key} \"{text}\": expected HOST or HOST:PORT"));
             split(text).map(|(host, port)| (host, port.unwrap_or(listens.port()))).ok_or_else(unclear)?
         };
         let everywhere = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
         if everywhere {
             let what = if text.is_empty() {
-                format!("{key} is empty and {listens} is listened on")
+                format!("{key} is empty and the listen address is {listens}")
             } else {
                 format!("{key} is \"{text}\"")
             };
-            return Err(refused(format!(
-                "{what}, which is every address of this machine and none that others could connect to"
-            )));
+            return Err(refused(format!("{what}, which stands for all interfaces and cannot be connected to")));
         }
         Ok(Self { host, port })
     }
@@ -85,12 +83,12 @@ mod tests {
 
     const KEY: &str = "proxy.advertise";
 
-    fn of(text: &str, listens: &str) -> Result<String, UserError> {
-        Advertised::new(KEY, text, listens.parse().unwrap()).map(|it| it.to_string())
+    fn parse(text: &str, listens: &str) -> Result<String, UserError> {
+        Advertised::new(KEY, text, listens.parse().unwrap()).map(|advertised| advertised.to_string())
     }
 
     #[test]
-    fn a_host_a_port_and_an_address_of_either_kind_are_told_apart() {
+    fn hosts_ports_and_addresses_of_both_kinds_are_parsed() {
         for (text, listens, wanted) in [
             ("", "127.0.0.1:10009", "127.0.0.1:10009"),
             ("", "[::1]:10009", "[::1]:10009"),
@@ -101,15 +99,15 @@ mod tests {
             ("::1", "[::]:7", "[::1]:7"),
             ("[::1]", "[::]:7", "[::1]:7"),
             ("[fe80::2]:99", "[::]:7", "[fe80::2]:99"),
-            // An address, and no port of one that ends earlier.
+            // An address, not a shorter one with a port.
             ("fe80::2:99", "[::]:7", "[fe80::2:99]:7"),
         ] {
-            assert_eq!(of(text, listens).unwrap(), wanted, "{text}");
+            assert_eq!(parse(text, listens).unwrap(), wanted, "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_its_key() {
+    fn an_invalid_address_is_refused_with_its_key() {
         for text in [
             "a b",
             ":99",
@@ -124,15 +122,15 @@ mod tests {
             "h/x",
             "é",
         ] {
-            let error = of(text, "127.0.0.1:7").unwrap_err();
+            let error = parse(text, "127.0.0.1:7").unwrap_err();
             assert_eq!(error.sqlstate(), "22023", "{text}");
             assert!(error.message.contains(KEY) && error.message.contains(text), "{error}");
         }
-        assert!(of(&"a".repeat(MAX_HOST_BYTES + 1), "127.0.0.1:7").is_err());
+        assert!(parse(&"a".repeat(MAX_HOST_BYTES + 1), "127.0.0.1:7").is_err());
     }
 
     #[test]
-    fn every_address_is_none_to_connect_to() {
+    fn an_unspecified_address_is_refused() {
         for (text, listens) in [
             ("", "0.0.0.0:7"),
             ("", "[::]:7"),
@@ -140,8 +138,8 @@ mod tests {
             ("[::]:99", "127.0.0.1:7"),
             ("::", "127.0.0.1:7"),
         ] {
-            let error = of(text, listens).unwrap_err();
-            assert!(error.text().contains("Hint: set proxy.advertise"), "{text} {listens}: {error}");
+            let error = parse(text, listens).unwrap_err();
+            assert!(error.text().contains("Hint: Set proxy.advertise"), "{text} {listens}: {error}");
         }
     }
 }

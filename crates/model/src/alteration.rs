@@ -1,7 +1,7 @@
-//! An alteration: one CREATE, ALTER or DROP of a tenant, pool or unit on its way.
+//! An alteration: one CREATE, ALTER or DROP of a tenant, pool or unit.
 //!
-//! Its outcome is a row of the database that is written once: commit and abort race for one primary key, and the
-//! first wins. Nobody infers an outcome from absence or time.
+//! Its outcome is a database row that is written once: commit and abort race for one primary key, and the first wins.
+//! The outcome is never inferred from absence or elapsed time.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use crate::number::Generation;
 /// The longest request or alteration id, in bytes.
 pub const MAX_ID_BYTES: usize = 64;
 
-/// The kinds of objects that admins define.
+/// The kinds of catalog objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectKind {
-    /// Who runs engines.
+    /// The users who share engines.
     Tenant,
     /// Where engines run.
     ResourcePool,
@@ -58,14 +58,13 @@ impl fmt::Display for ObjectKind {
 /// One object of the catalog by kind and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectRef {
-    /// Its kind.
     pub kind: ObjectKind,
-    /// Its name, valid for the kind.
+    /// Valid for the kind.
     pub name: String,
 }
 
 impl ObjectRef {
-    /// `tenant "t_1" does not exist`.
+    /// The error `tenant "t_1" does not exist`.
     pub fn undefined(&self) -> UserError {
         UserError::new(ErrorKind::UndefinedObject, format!("{self} does not exist"))
     }
@@ -77,14 +76,14 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// The id of an alteration, or of a START, STOP or RESTART request: made by whoever first sends the statement, the
-/// same with every retry, never used for another statement.
+/// The id of an alteration, or of a START, STOP or RESTART request. The first sender of the statement makes it; every
+/// retry carries the same id, and no other statement does.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RequestId(String);
 
 impl RequestId {
-    /// Checks that the text can be an id: 1 to 64 of `A-Z a-z 0-9 _ -`, so that it can be a znode's name.
+    /// Checks that the text is a valid id: 1 to 64 of `A-Z a-z 0-9 _ -`, so that it can name a znode.
     pub fn new(text: impl Into<String>) -> Result<Self, UserError> {
         let text = text.into();
         let fits = (1..=MAX_ID_BYTES).contains(&text.len())
@@ -93,11 +92,10 @@ impl RequestId {
             Ok(Self(text))
         } else {
             Err(UserError::new(ErrorKind::InvalidValue, "invalid request id")
-                .detail("an id has 1 to 64 letters, digits, - and _"))
+                .detail("An id has 1 to 64 letters, digits, - and _."))
         }
     }
 
-    /// The id's text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -122,7 +120,7 @@ impl From<RequestId> for String {
     }
 }
 
-/// How an alteration ended: written once, by whoever came first.
+/// How an alteration ended. Written once, by the first of commit and abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -133,7 +131,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The word of the database.
+    /// The word in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Committed => "committed",
@@ -141,9 +139,9 @@ impl Outcome {
         }
     }
 
-    /// Reads the word of the database.
+    /// Parses the word in the database.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Committed, Self::Aborted].into_iter().find(|it| it.as_str() == word)
+        [Self::Committed, Self::Aborted].into_iter().find(|outcome| outcome.as_str() == word)
     }
 }
 
@@ -151,18 +149,18 @@ impl Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlterationProgress {
-    /// Engines still differ from what it says.
+    /// Engines still differ from the alteration.
     Converging,
-    /// Every engine that it reaches has been created or condemned accordingly.
+    /// Every engine that it affects has been created or condemned accordingly.
     Converged,
-    /// The deadline passed before that; reconciliation goes on.
+    /// The deadline passed first; reconciliation continues.
     Stalled,
     /// A newer committed alteration of the same object took over.
     Superseded,
 }
 
 impl AlterationProgress {
-    /// The word of the database.
+    /// The word in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Converging => "converging",
@@ -172,16 +170,17 @@ impl AlterationProgress {
         }
     }
 
-    /// Reads the word of the database.
+    /// Parses the word in the database.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Converging, Self::Converged, Self::Stalled, Self::Superseded].into_iter().find(|it| it.as_str() == word)
+        [Self::Converging, Self::Converged, Self::Stalled, Self::Superseded]
+            .into_iter()
+            .find(|progress| progress.as_str() == word)
     }
 }
 
 /// A row of table `alteration`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlterationRecord {
-    /// Its id.
     pub id: RequestId,
     /// What it changes; `None` only for an aborted one whose alter node could not be read.
     pub object: Option<ObjectRef>,
@@ -191,21 +190,20 @@ pub struct AlterationRecord {
     pub generation: Generation,
     /// The statement, secret values masked.
     pub statement: String,
-    /// The user who said it.
+    /// The user who ran the statement.
     pub requested_by: String,
-    /// When it was said, in milliseconds since 1970.
+    /// When the statement was run, in milliseconds since 1970.
     pub requested_at_ms: i64,
-    /// Committed or aborted.
     pub outcome: Outcome,
-    /// Who decided: an agent's id, or `master <epoch>`.
+    /// The decider: an agent's id, or `master <epoch>`.
     pub decided_by: String,
-    /// When, by the database's clock, in milliseconds since 1970.
+    /// Of the decision, by the database's clock, in milliseconds since 1970.
     pub decided_at_ms: i64,
-    /// For a committed one, how far the engines have followed.
+    /// Of a committed alteration.
     pub progress: Option<AlterationProgress>,
     /// Why it stalled or was aborted.
     pub reason: Option<String>,
-    /// When it stopped converging.
+    /// When it stopped converging, in milliseconds since 1970.
     pub finished_at_ms: Option<i64>,
 }
 
@@ -219,10 +217,9 @@ impl AlterationRecord {
     }
 }
 
-/// What is known of an alteration that is to be aborted: becomes its row, unless a commit came first.
+/// An alteration that is to be aborted. It becomes the alteration's row unless a commit came first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Abort {
-    /// Its id.
     pub id: RequestId,
     /// What it was to change; `None` if its alter node could not be read.
     pub object: Option<ObjectRef>,
@@ -230,12 +227,11 @@ pub struct Abort {
     pub base_generation: Generation,
     /// The statement, secret values masked; empty when unknown.
     pub statement: String,
-    /// The user who said it; empty when unknown.
+    /// The user who ran the statement; empty when unknown.
     pub requested_by: String,
-    /// When it was said, in milliseconds since 1970; 0 when unknown.
+    /// When the statement was run, in milliseconds since 1970; 0 when unknown.
     pub requested_at_ms: i64,
-    /// Who aborts it: an agent's id, or `master <epoch>`.
+    /// The process that aborts it: an agent's id, or `master <epoch>`.
     pub decided_by: String,
-    /// Why.
     pub reason: String,
 }

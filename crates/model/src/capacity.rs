@@ -1,38 +1,37 @@
-//! How much room the nodes of a pool have: what DESCRIBE RESOURCE POOL says, and which node is in two pools.
+//! The capacity of a resource pool: the figures of DESCRIBE RESOURCE POOL, and nodes that two pools claim.
 //!
-//! Pure arithmetic over what the orchestrator saw. CPU and memory are what may be promised (requests), and *used* is what
-//! was promised to what is ours: what others run on the same machines is not known here, so an engine that fits by this
-//! may still have to wait. Nothing is decided upon it; a stale reading shows a pool as it was.
+//! Pure arithmetic over the nodes that the orchestrator observed. CPU and memory are allocatable amounts, and *used*
+//! is the sum of our own requests: what other workloads use is not known here, so an engine that fits by these
+//! figures may still have to wait. Informational only; a stale reading shows the pool as it was.
 
 use crate::catalog::{Catalog, PoolSpec};
 use crate::name::PoolName;
 use crate::observation::ObservedNode;
 
-/// By how much the nodes of a pool may differ before they are told of: in percent of the largest.
+/// The difference between the nodes of a pool above which a warning is shown, in percent of the largest node.
 pub const MAX_DIFFERENCE_PERCENT: u64 = 10;
 
-/// CPU and memory.
+/// An amount of CPU and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Amount {
-    /// CPU, in thousandths of a core.
+    /// In thousandths of a core.
     pub cpu_millis: u64,
-    /// Memory, in bytes.
     pub memory_bytes: u64,
 }
 
-/// The nodes of a pool and what is on them.
+/// The nodes of a pool with their use.
 #[derive(Debug, Clone)]
 pub struct PoolCapacity<'a> {
-    /// The nodes that its engines may run on and that are there, by name.
+    /// The existing nodes that its engines may run on, sorted by name.
     pub nodes: Vec<&'a ObservedNode>,
-    /// Names of its list that no node has.
+    /// Names in its list for which no node exists.
     pub missing: Vec<&'a str>,
-    /// Nodes that are another pool's as well, with that pool.
+    /// Nodes that another pool also claims, with that pool.
     pub shared: Vec<(&'a str, &'a PoolName)>,
     percent: u64,
 }
 
-/// Every node that two pools claim, with the two; further pools of the same node are left out.
+/// Every node that two pools claim, with the two pools; further claimants are left out.
 pub fn nodes_in_two_pools<'a>(
     catalog: &'a Catalog,
     nodes: &'a [ObservedNode],
@@ -50,7 +49,7 @@ fn owners<'a>(catalog: &'a Catalog, node: &'a ObservedNode) -> impl Iterator<Ite
 }
 
 impl<'a> PoolCapacity<'a> {
-    /// The room of a pool of the catalog.
+    /// The capacity of a pool of the catalog.
     pub fn new(catalog: &'a Catalog, name: &PoolName, spec: &'a PoolSpec, nodes: &'a [ObservedNode]) -> Self {
         let listed = spec.nodes.iter().flatten().map(String::as_str);
         let missing = listed.filter(|listed| nodes.iter().all(|node| node.name != *listed)).collect();
@@ -65,12 +64,12 @@ impl<'a> PoolCapacity<'a> {
         Self { nodes: own, missing, shared, percent: u64::from(spec.cpu_overcommit.unwrap_or(100)).max(1) }
     }
 
-    /// What all its nodes may promise.
+    /// The allocatable amount of all nodes.
     pub fn total(&self) -> Amount {
         self.sum(|node| (node.cpu_millis, node.memory_bytes))
     }
 
-    /// What they have promised to engines.
+    /// The requests of our engines on all nodes.
     pub fn used(&self) -> Amount {
         self.sum(|node| (node.cpu_used_millis, node.memory_used_bytes))
     }
@@ -82,8 +81,8 @@ impl<'a> PoolCapacity<'a> {
         })
     }
 
-    /// The largest engine that still fits on one open node, with the node: that with the most CPU, and among equals with
-    /// the most memory. CPU is what the engine may use, so an overcommit makes more of it than is free.
+    /// The largest engine that still fits on one schedulable node, with the node: the most CPU, then the most memory.
+    /// CPU is an engine's limit, so an overcommit raises it above the free amount.
     pub fn largest_fit(&self) -> Option<(Amount, &'a str)> {
         let free = self.nodes.iter().filter(|node| node.open).map(|node| {
             let cpu_millis = node.cpu_millis.saturating_sub(node.cpu_used_millis).saturating_mul(self.percent) / 100;
@@ -94,7 +93,7 @@ impl<'a> PoolCapacity<'a> {
         fitting.max_by_key(|(amount, _)| (amount.cpu_millis, amount.memory_bytes))
     }
 
-    /// The smallest and the largest node, if they differ by more than [`MAX_DIFFERENCE_PERCENT`] in CPU or in memory.
+    /// The smallest and the largest node if they differ by more than [`MAX_DIFFERENCE_PERCENT`] in CPU or memory.
     pub fn uneven(&self) -> Option<(&'a ObservedNode, &'a ObservedNode)> {
         let measures: [fn(&ObservedNode) -> u64; 2] = [|node| node.cpu_millis, |node| node.memory_bytes];
         measures.into_iter().find_map(|measure| {
@@ -108,7 +107,7 @@ impl<'a> PoolCapacity<'a> {
 }
 
 impl std::fmt::Display for Amount {
-    /// `3.5 CPU and 12.4G`: rounded down, so that what is said fits.
+    /// `3.5 CPU and 12.4G`: rounded down, so that the printed amount fits.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} CPU and {}", tenths(self.cpu_millis, 1_000), memory(self.memory_bytes))
     }
@@ -162,11 +161,11 @@ mod tests {
     }
 
     fn listed(nodes: &[&str]) -> PoolSpec {
-        PoolSpec { nodes: Some(nodes.iter().map(|it| (*it).to_owned()).collect()), ..PoolSpec::default() }
+        PoolSpec { nodes: Some(nodes.iter().map(|node| (*node).to_owned()).collect()), ..PoolSpec::default() }
     }
 
     #[test]
-    fn what_is_free_is_what_is_there_without_what_is_promised_and_more_of_it_with_an_overcommit() {
+    fn free_is_total_less_used_and_more_with_an_overcommit() {
         let mut nodes = vec![node("node-1", 4, 16), node("node-2", 4, 16), node("node-3", 64, 256)];
         (nodes[0].cpu_used_millis, nodes[0].memory_used_bytes) = (3_000, 4 * GIB);
         let spec = listed(&["node-1", "node-2", "gone"]);
@@ -177,7 +176,7 @@ mod tests {
         assert_eq!(capacity.missing, ["gone"]);
         let (amount, at) = capacity.largest_fit().unwrap();
         assert_eq!((amount.to_string().as_str(), at), ("4 CPU and 16G", "node-2"));
-        // A node that is closed takes nobody; half a core that is free is one for engines that ask for half of theirs.
+        // A closed node takes no engine; with half requests, half a free core is a whole one for an engine.
         nodes[1].open = false;
         nodes[0].cpu_used_millis = 3_500;
         let spec = PoolSpec { cpu_overcommit: Some(200), ..spec };
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_differ_by_more_than_a_tenth_are_told_of() {
+    fn nodes_that_differ_by_more_than_a_tenth_are_uneven() {
         let catalog = Catalog::default();
         let spec = PoolSpec::default();
         let differ = |nodes: &[ObservedNode]| {
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_labels_give_to_two_pools_is_found() {
+    fn a_node_that_two_pools_claim_by_labels_is_found() {
         let nodes = [node("node-1", 4, 16), node("node-2", 4, 16)];
         let selected = PoolSpec { node_selector: zone("a"), ..PoolSpec::default() };
         let catalog = catalog(&[("any", PoolSpec::default()), ("rp_1", selected), ("rp_2", listed(&["node-2"]))]);

@@ -1,7 +1,7 @@
-//! The catalog: tenants, resource pools and resource units as admins defined them.
+//! The catalog: tenants, resource pools and resource units.
 //!
-//! A [`Catalog`] is one consistent reading of all of them. Specs hold what was said; what follows from it for an
-//! engine (image, namespace) is computed in [`crate::configuration`].
+//! A [`Catalog`] is one consistent reading of all of them. Specs hold what the statements set; the configuration of
+//! an engine that follows from them (image, namespace) is computed in [`crate::configuration`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,6 @@ pub const MAX_PROPERTIES: usize = 1_000;
 /// The template of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitSpec {
-    /// What runs.
     pub engine_type: EngineType,
     /// CPU of the driver.
     pub driver_cpu: Cpu,
@@ -40,25 +39,25 @@ pub struct UnitSpec {
     pub executor_cpu: Cpu,
     /// Memory of each executor.
     pub executor_memory: Memory,
-    /// Executors at rest.
+    /// The executors that an idle engine keeps.
     pub min_executors: u32,
-    /// Executors at most.
     pub max_executors: u32,
-    /// Engines that always run, for each tenant and pool.
+    /// The engines that always run, for each tenant and pool.
     pub min_engines: u32,
-    /// Engines at most, for each tenant and pool.
+    /// The most engines, for each tenant and pool.
     pub max_engines: u32,
-    /// Free properties, handed to the engine.
+    /// Engine properties, passed to the engine.
     pub properties: BTreeMap<String, String>,
-    /// Which of them are secret. `None` if none is, or in a row that a program before schema version 6 wrote.
+    /// The keys of secret properties. `None` if there are none, or in a row written by a program before schema
+    /// version 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<SecretProperties>,
-    /// A remark.
     pub comment: Option<String>,
 }
 
 impl UnitSpec {
-    /// The properties as they may be shown: masked where the key names a secret or was recorded as one.
+    /// The properties with secret values masked: of keys that name a secret, and of keys that were recorded as
+    /// secret.
     pub fn masked_properties(&self, words: &SecretKeys) -> BTreeMap<String, String> {
         let recorded = self.secrets.as_ref().map(|secrets| &secrets.keys);
         words.mask_also(&self.properties, |key| recorded.is_some_and(|keys| keys.contains(key)))
@@ -68,66 +67,59 @@ impl UnitSpec {
 /// Where engines run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PoolSpec {
-    /// The units that the pool offers, in the order they were said.
+    /// The units that the pool offers, in the order of the statement.
     pub units: Vec<UnitName>,
-    /// The template of the namespace; `None` is [`crate::configuration::DEFAULT_NAMESPACE`].
+    /// The namespace template; `None` is [`crate::configuration::DEFAULT_NAMESPACE`].
     pub namespace: Option<String>,
-    /// The nodes that engines may run on; `None` is any, an empty list none.
+    /// The nodes that engines may run on; `None` is any node, an empty list is no node.
     pub nodes: Option<Vec<String>>,
-    /// Labels that a node must have besides; empty: none.
+    /// Labels that a node must also have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// CPU that may be promised for each 100 that are there; `None` is 100.
+    /// The CPU that may be requested for each 100 that exist; `None` is 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_overcommit: Option<u32>,
-    /// Sessions that name this queue, or one below it, get engines of this pool.
+    /// Sessions that name this queue, or one below it, are bound to engines of this pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_prefix: Option<String>,
-    /// The image of the pool's engines; `None` is the configuration's.
+    /// The image of the pool's engines; `None` is the configured one.
     pub image: Option<String>,
-    /// A remark.
     pub comment: Option<String>,
 }
 
-/// Who runs engines.
+/// The users who share engines, and where the engines run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TenantSpec {
-    /// The pools that the tenant may use, in the order they were said.
+    /// The pools that the tenant may use, in the order of the statement.
     pub pools: Vec<PoolName>,
-    /// The users of the tenant.
     pub users: Vec<String>,
-    /// The unit whose engines sessions get that name none; `None`: any.
+    /// The unit for sessions that name none; `None` is any unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_unit: Option<UnitName>,
-    /// A remark.
     pub comment: Option<String>,
 }
 
 /// A spec with the generation of its last change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versioned<T> {
-    /// What was said.
     pub spec: T,
     /// The generation of the last change.
     pub generation: Generation,
 }
 
-/// One consistent reading of all objects.
+/// One consistent reading of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Catalog {
-    /// The counter at the time of reading.
+    /// The generation counter at the time of reading.
     pub generation: Generation,
-    /// All units.
     pub units: BTreeMap<UnitName, Versioned<UnitSpec>>,
-    /// All pools.
     pub pools: BTreeMap<PoolName, Versioned<PoolSpec>>,
-    /// All tenants.
     pub tenants: BTreeMap<TenantName, Versioned<TenantSpec>>,
 }
 
 impl PoolSpec {
-    /// Why no engine can be made in this pool; `None` where one can. `must_name` says that a pool which names no node
-    /// has none ([`Defaults::needs_nodes`](crate::configuration::Defaults::needs_nodes)).
+    /// Why no engine can run in this pool, if so. `must_name`: a pool that names no nodes has none
+    /// ([`Defaults::needs_nodes`](crate::configuration::Defaults::needs_nodes)).
     pub fn lacks_nodes(&self, must_name: bool) -> Option<&'static str> {
         match &self.nodes {
             Some(nodes) if nodes.is_empty() => Some("its NODE_LIST is empty"),
@@ -138,20 +130,20 @@ impl PoolSpec {
 
     /// Whether engines of this pool may run on the node.
     pub fn admits(&self, node: &str, labels: &LabelMap) -> bool {
-        self.nodes.as_ref().is_none_or(|nodes| nodes.iter().any(|it| it == node)) && self.selects(labels)
+        self.nodes.as_ref().is_none_or(|nodes| nodes.iter().any(|listed| listed == node)) && self.selects(labels)
     }
 
-    /// Whether a node with these labels is one that the pool chooses by labels; so is any where it chooses by none.
+    /// Whether the pool's selector matches a node with these labels. An empty selector matches every node.
     pub fn selects(&self, labels: &LabelMap) -> bool {
         self.node_selector.iter().all(|(label, value)| labels.get(label) == Some(value))
     }
 
-    /// Whether the node is this pool's own: it may run there because the pool names it, by list or by labels.
+    /// Whether the pool owns the node: the pool may use it, and names it by list or by labels.
     pub fn claims(&self, node: &str, labels: &LabelMap) -> bool {
         (self.nodes.is_some() || !self.node_selector.is_empty()) && self.admits(node, labels)
     }
 
-    /// Whether the queue is the pool's: the prefix itself, or something below it, which begins after a dot.
+    /// Whether the queue belongs to the pool: the prefix itself, or a queue below it, which continues after a dot.
     fn has_queue(&self, queue: &str) -> bool {
         let below = self.queue_prefix.as_ref().and_then(|prefix| queue.strip_prefix(prefix.as_str()));
         below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -159,27 +151,24 @@ impl PoolSpec {
 }
 
 impl Catalog {
-    /// The unit's spec.
     pub fn unit(&self, name: &UnitName) -> Option<&UnitSpec> {
-        self.units.get(name).map(|it| &it.spec)
+        self.units.get(name).map(|unit| &unit.spec)
     }
 
-    /// The pool's spec.
     pub fn pool(&self, name: &PoolName) -> Option<&PoolSpec> {
-        self.pools.get(name).map(|it| &it.spec)
+        self.pools.get(name).map(|pool| &pool.spec)
     }
 
-    /// The tenant's spec.
     pub fn tenant(&self, name: &TenantName) -> Option<&TenantSpec> {
-        self.tenants.get(name).map(|it| &it.spec)
+        self.tenants.get(name).map(|tenant| &tenant.spec)
     }
 
-    /// Every (tenant, pool, unit) that belongs together, in order.
+    /// Every (tenant, pool, unit) where the tenant lists the pool and the pool lists the unit, sorted.
     pub fn links(&self) -> BTreeSet<Link> {
         let mut links = BTreeSet::new();
         for (tenant, of_tenant) in &self.tenants {
             for pool in &of_tenant.spec.pools {
-                for unit in self.pool(pool).map_or(&[][..], |it| &it.units) {
+                for unit in self.pool(pool).map_or(&[][..], |spec| &spec.units) {
                     if self.units.contains_key(unit) {
                         links.insert(Link { tenant: tenant.clone(), pool: pool.clone(), unit: unit.clone() });
                     }
@@ -194,13 +183,13 @@ impl Catalog {
         self.pools.iter().filter(|(_, it)| it.spec.units.contains(unit)).map(|(name, _)| name).collect()
     }
 
-    /// The pool that the queue belongs to: the one with the longest prefix of it.
+    /// The pool that the queue belongs to: the one with the longest matching prefix.
     pub fn pool_of_queue(&self, queue: &str) -> Option<&PoolName> {
         let fitting = self.pools.iter().filter(|(_, it)| it.spec.has_queue(queue));
         fitting.max_by_key(|(_, it)| it.spec.queue_prefix.as_ref().map_or(0, String::len)).map(|(name, _)| name)
     }
 
-    /// The unit of sessions of the tenant that name none. In a pool that does not offer it there is none.
+    /// The unit for sessions of the tenant that name none; none if the pool does not offer it.
     pub fn default_unit(&self, tenant: &TenantName, pool: Option<&PoolName>) -> Option<&UnitName> {
         let unit = self.tenant(tenant)?.default_unit.as_ref()?;
         let offered = pool.is_none_or(|pool| self.pool(pool).is_some_and(|spec| spec.units.contains(unit)));
@@ -296,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_an_older_program_wrote_is_read_and_what_is_not_said_is_not_written() {
+    fn options_unknown_to_an_older_program_are_read_and_written_as_absent() {
         let old = r#"{"units":[],"namespace":null,"nodes":null,"image":null,"comment":null}"#;
         let spec: PoolSpec = serde_json::from_str(old).unwrap();
         assert_eq!(spec, PoolSpec::default());

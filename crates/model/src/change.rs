@@ -1,8 +1,8 @@
-//! What a CREATE, ALTER or DROP makes of a catalog: pure, and the only place where the rules stand.
+//! Catalog changes: the effect of a CREATE, ALTER or DROP, as a pure function, and the only place for the rules.
 //!
-//! A [`Change`] holds what was said and nothing else, so it can be applied to any catalog: the metadata agent applies
-//! it twice, once to refuse early and once in the transaction that commits; EXPLAIN applies it to a copy. A change
-//! that was computed from a stale catalog is not wrong, it is refused by the generation of the object.
+//! A [`Change`] holds the content of one statement, so it can be applied to any catalog: the metadata agent applies
+//! it twice, first to refuse early and then in the transaction that commits; EXPLAIN applies it to a copy. A change
+//! that was computed from a stale catalog is refused by the generation of the object.
 
 mod object;
 mod pool;
@@ -26,10 +26,10 @@ use crate::number::Generation;
 use crate::observation::cut;
 use crate::secret::SecretKeys;
 
-/// A value that can be left as it is, taken away or set.
+/// A value that is kept, reset or set.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Setting<T> {
-    /// Not named: stays as it is.
+    /// Not named by the statement.
     #[default]
     Keep,
     /// Back to its default.
@@ -53,32 +53,25 @@ impl<T: Clone> Setting<T> {
 pub enum Change {
     /// CREATE.
     Create {
-        /// IF NOT EXISTS was said.
         if_not_exists: bool,
-        /// The object and its options.
+        /// The object with its options.
         object: ObjectPatch,
     },
     /// ALTER.
     Alter {
-        /// IF EXISTS was said.
         if_exists: bool,
-        /// The object and the options that change.
+        /// The object with the options that change.
         object: ObjectPatch,
     },
     /// DROP.
-    Drop {
-        /// IF EXISTS was said.
-        if_exists: bool,
-        /// The object.
-        object: ObjectRef,
-    },
+    Drop { if_exists: bool, object: ObjectRef },
 }
 
-/// What becomes of the catalog.
+/// The effect on the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub enum Applied {
-    /// Nothing: IF EXISTS or IF NOT EXISTS was said, and the note says so.
+    /// None: IF EXISTS or IF NOT EXISTS applied. The note tells the user.
     Nothing {
         /// `tenant "t_1" exists already, nothing was created`.
         note: String,
@@ -94,21 +87,19 @@ pub enum Applied {
     },
 }
 
-/// What rules depend on beside the catalog.
+/// The inputs of the rules apart from the catalog.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// The installation's defaults.
     pub defaults: Defaults,
-    /// Which properties are secret.
     pub secret_keys: SecretKeys,
-    /// What fingerprints of secret properties are computed with.
+    /// The key of the fingerprints of secret properties.
     pub fingerprint_key: FingerprintKey,
-    /// The most engines that all statements together may ask for: slots of all tenants.
+    /// The most slots of all tenants.
     pub max_engines: usize,
 }
 
-/// [`Rules::max_engines`] unless configured. While all of them are replaced there are twice as many permits, and one
-/// reading of `ZooKeeper` has 20,000 at most.
+/// [`Rules::max_engines`] unless configured. While every engine is replaced there are twice as many permits, and one
+/// reading of ZooKeeper has 20,000 at most.
 pub const DEFAULT_MAX_ENGINES: usize = 10_000;
 
 impl Default for Rules {
@@ -123,7 +114,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The unit with what its row records of its secret properties.
+    /// The unit with the record of its secret properties.
     #[must_use]
     pub fn with_fingerprint(&self, name: &UnitName, before: Option<&UnitSpec>, mut spec: UnitSpec) -> UnitSpec {
         spec.secrets = SecretProperties::new(name, before, &spec.properties, &self.secret_keys, &self.fingerprint_key);
@@ -132,7 +123,7 @@ impl Rules {
 }
 
 impl Change {
-    /// The object that it is about.
+    /// The object that the statement names.
     pub fn object(&self) -> ObjectRef {
         match self {
             Self::Create { object, .. } | Self::Alter { object, .. } => object.reference(),
@@ -149,7 +140,7 @@ impl Change {
         }
     }
 
-    /// Says what becomes of the catalog, or why that can't be. Changes nothing.
+    /// Computes the effect, or the reason to refuse the change.
     pub fn apply(&self, catalog: &Catalog, rules: &Rules) -> Result<Applied, UserError> {
         let reference = self.object();
         let existing = Object::find(catalog, &reference)?;
@@ -161,7 +152,7 @@ impl Change {
                 ErrorKind::DuplicateObject,
                 format!("{reference} already exists"),
             )
-            .hint(format!("ALTER {} {} changes it", reference.kind.keywords(), reference.name))),
+            .hint(format!("Use ALTER {} {} to change it.", reference.kind.keywords(), reference.name))),
             (Self::Create { object, .. }, None) => {
                 let after = object.create(rules)?;
                 after.validate(catalog)?;
@@ -185,7 +176,7 @@ impl Change {
 }
 
 impl Catalog {
-    /// The catalog after the change of one object, which gets the given generation.
+    /// The catalog after the change of one object, whose generation becomes `generation`.
     #[must_use]
     pub fn with(&self, reference: &ObjectRef, after: Option<&Object>, generation: Generation) -> Self {
         let mut catalog = self.clone();
@@ -195,7 +186,7 @@ impl Catalog {
     }
 }
 
-/// `tenant "x" does not exist`, with what there is as a hint.
+/// The error `tenant "x" does not exist`, with the existing names as a hint.
 fn undefined(catalog: &Catalog, reference: &ObjectRef) -> UserError {
     let error = reference.undefined();
     let names: Vec<&str> = match reference.kind {
@@ -204,9 +195,9 @@ fn undefined(catalog: &Catalog, reference: &ObjectRef) -> UserError {
         ObjectKind::ResourceUnit => catalog.units.keys().map(AsRef::as_ref).collect(),
     };
     if names.is_empty() {
-        error.hint(format!("CREATE {} {} creates it", reference.kind.keywords(), reference.name))
+        error.hint(format!("Use CREATE {} {} to create it.", reference.kind.keywords(), reference.name))
     } else {
-        error.hint(format!("there are {}", list_names(&names)))
+        error.hint(format!("Existing: {}.", list_names(&names)))
     }
 }
 
@@ -236,11 +227,11 @@ fn refuse_while_listed(catalog: &Catalog, reference: &ObjectRef) -> Result<(), U
         return refuse_while_default(catalog, reference);
     }
     Err(UserError::new(ErrorKind::DependentObjects, format!("{reference} is in use"))
-        .detail(format!("{owner} {} lists it", list_names(&names)))
-        .hint(format!("take it out of the list of each {owner} first")))
+        .detail(format!("It is listed by {owner} {}.", list_names(&names)))
+        .hint(format!("Remove it from the list of each {owner} first.")))
 }
 
-/// A unit stays as long as a tenant names it as its `DEFAULT_UNIT`.
+/// A unit cannot be dropped while it is the `DEFAULT_UNIT` of a tenant.
 fn refuse_while_default(catalog: &Catalog, reference: &ObjectRef) -> Result<(), UserError> {
     let is_default = |spec: &TenantSpec| spec.default_unit.as_ref().is_some_and(|unit| unit.as_str() == reference.name);
     let mut tenants = catalog.tenants.iter().filter(|(_, it)| is_default(&it.spec)).map(|(name, _)| name);
@@ -248,7 +239,7 @@ fn refuse_while_default(catalog: &Catalog, reference: &ObjectRef) -> Result<(), 
         None => Ok(()),
         Some(tenant) => Err(UserError::new(ErrorKind::DependentObjects, format!("{reference} is in use"))
             .detail(format!("It is the DEFAULT_UNIT of tenant \"{tenant}\"."))
-            .hint(format!("ALTER TENANT {tenant} DEFAULT_UNIT DEFAULT takes it back."))),
+            .hint(format!("Use ALTER TENANT {tenant} DEFAULT_UNIT DEFAULT to reset it."))),
     }
 }
 
@@ -265,25 +256,25 @@ fn list_names(names: &[&str]) -> String {
 fn check_list<T: PartialEq + AsRef<str>>(list: &str, items: &[T]) -> Result<(), UserError> {
     if items.len() > MAX_LIST {
         return Err(UserError::new(ErrorKind::ProgramLimit, format!("{list} has too many names"))
-            .detail(format!("it has {} and may have {MAX_LIST}", items.len())));
+            .detail(format!("It has {}; the limit is {MAX_LIST}.", items.len())));
     }
     for (at, item) in items.iter().enumerate() {
         if items[..at].contains(item) {
             let message = format!("{list} names \"{}\" twice", shown(item.as_ref()));
-            return Err(UserError::new(ErrorKind::InvalidValue, message).hint("leave one of them out"));
+            return Err(UserError::new(ErrorKind::InvalidValue, message).hint("Remove one of them."));
         }
     }
     Ok(())
 }
 
-/// A name in a list that is no name of ours: it has a character, and at most so many bytes.
+/// Checks a name in a list that follows no rule of ours: 1 to `max` bytes, not blank.
 fn check_foreign_names(what: &str, list: &str, names: &[String], max: usize) -> Result<(), UserError> {
     match names.iter().find(|name| name.trim().is_empty() || name.len() > max) {
         None => Ok(()),
         Some(name) => {
             let message = format!("{list} has the invalid name \"{}\" of a {what}", shown(name));
             Err(UserError::new(ErrorKind::InvalidValue, message)
-                .detail(format!("the name of a {what} has 1 to {max} bytes and is not blank")))
+                .detail(format!("The name of a {what} has 1 to {max} bytes and is not blank.")))
         }
     }
 }
@@ -292,16 +283,16 @@ fn check_comment(object: &str, comment: Option<&String>) -> Result<(), UserError
     match comment {
         Some(text) if text.len() > MAX_COMMENT_BYTES => {
             Err(UserError::new(ErrorKind::ProgramLimit, format!("COMMENT of {object} is too long"))
-                .detail(format!("it has {} bytes and may have {MAX_COMMENT_BYTES}", text.len())))
+                .detail(format!("It has {} bytes; the limit is {MAX_COMMENT_BYTES}.", text.len())))
         }
         _ => Ok(()),
     }
 }
 
-/// The most bytes of a value that an error repeats.
+/// The most bytes of a value that an error message repeats.
 const MAX_VALUE_SHOWN_BYTES: usize = 256;
 
-/// The beginning of a value that an error repeats.
+/// The beginning of a value that an error message repeats.
 fn shown(value: &str) -> &str {
     cut(value, MAX_VALUE_SHOWN_BYTES)
 }

@@ -1,7 +1,7 @@
-//! Time as a value that is handed in, so that tests decide what time it is.
+//! Clocks, passed in as values so that tests control the time.
 //!
-//! Two clocks: the wall clock for what people read, and one that counts suspension (`CLOCK_BOOTTIME`) for every
-//! comparison: a process that was stopped must notice that time went on without it.
+//! Two clocks: the wall clock for timestamps that people read, and one that counts suspension (`CLOCK_BOOTTIME`) for
+//! every comparison: a process that was stopped must notice how much time has passed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,18 +10,16 @@ use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What time it is.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Milliseconds since 1970: for people and for the database, never for comparing lengths of time.
+    /// Milliseconds since 1970: for people and for the database, never for measuring durations.
     fn wall_ms(&self) -> i64;
-    /// Time since the machine booted, suspension included. Never goes back.
+    /// Time since boot, including suspension. Monotonic.
     fn boottime(&self) -> Duration;
 }
 
-/// A clock that can be shared.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// A moment as people read it, in UTC with milliseconds: `2026-11-21T12:51:53.004Z`.
+/// A timestamp in UTC with milliseconds: `2026-11-21T12:51:53.004Z`.
 pub fn utc(wall_ms: i64) -> String {
     let (days, ms) = (wall_ms.div_euclid(86_400_000), wall_ms.rem_euclid(86_400_000));
     // Days are counted in eras of 400 years that begin on the first of March, so that a leap day ends its year.
@@ -42,7 +40,6 @@ pub fn utc(wall_ms: i64) -> String {
 pub struct SystemClock;
 
 impl SystemClock {
-    /// The machine's clocks, to be shared.
     pub fn shared() -> SharedClock {
         Arc::new(Self)
     }
@@ -60,7 +57,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until a test moves it.
+/// A clock for tests that only [`ManualClock::advance`] moves.
 #[derive(Debug)]
 pub struct ManualClock {
     wall_ms: AtomicI64,
@@ -68,7 +65,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that stands at the given wall time.
+    /// A clock at the given wall time.
     pub fn at(wall_ms: i64) -> Arc<Self> {
         Arc::new(Self { wall_ms: AtomicI64::new(wall_ms), boottime_ms: AtomicU64::new(1_000_000) })
     }

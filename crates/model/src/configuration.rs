@@ -1,10 +1,10 @@
 //! The effective configuration of an engine, its canonical form and its hash.
 //!
-//! It follows from unit, pool, tenant name and the defaults of the installation. Two engines with equal hashes were
-//! launched from the same text. The canonical form is JSON with sorted keys and no spaces, every field present but an
-//! overcommit that was not said (so that engines from before there was one stay what they are);
-//! quantities stand in it in their canonical print (`1G`, never `1024M`), so equal wishes have equal hashes.
-//! `MIN_ENGINES`, `MAX_ENGINES`, comments, users and nodes are no part of it: changing them restarts nothing.
+//! It follows from unit, pool, tenant name and the defaults of the installation. Engines with equal hashes were
+//! launched from the same text. The canonical form is JSON with sorted keys and no spaces. Every field is present
+//! except an overcommit that is not set, so that engines from before the option keep their hash. Quantities are in
+//! canonical form (`1G`, never `1024M`), so equal configurations have equal hashes. `MIN_ENGINES`, `MAX_ENGINES`,
+//! comments, users and nodes are not part of it: changing them restarts nothing.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ use crate::secret::SecretKeys;
 use crate::slot::SlotKey;
 use crate::statement_timeout;
 
-/// The namespace of engines whose pool names none.
+/// The namespace template of pools that name none.
 pub const DEFAULT_NAMESPACE: &str = "{pool}--{tenant}";
-/// The hex digits of the configuration's hash that are kept.
+/// The hex digits of a configuration's hash.
 pub const HASH_DIGITS: usize = 16;
 
-/// What the configuration of the installation says where the catalog says nothing.
+/// The installation's defaults for what the catalog leaves open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Defaults {
@@ -35,8 +35,8 @@ pub struct Defaults {
     pub engine_type: EngineType,
     /// The image of each engine type, for pools that name none.
     pub images: BTreeMap<EngineType, String>,
-    /// Whether a pool must say on which nodes its engines run: so where they are pods of a cluster that others use
-    /// too. Elsewhere a pool that names none runs on any.
+    /// Whether a pool must name the nodes of its engines: true where engines are pods of a shared cluster. Elsewhere
+    /// a pool that names none may use any node.
     pub needs_nodes: bool,
 }
 
@@ -49,36 +49,29 @@ impl Default for Defaults {
 /// The whole effective configuration of one engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Configuration {
-    /// CPU that may be promised for each 100 that are there; `None` is 100.
+    /// The CPU that may be requested for each 100 that exist; `None` is 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_overcommit: Option<u32>,
-    /// CPU of the driver.
     pub driver_cpu: Cpu,
-    /// Memory of the driver.
     pub driver_memory: Memory,
-    /// What runs.
     pub engine_type: EngineType,
-    /// CPU of each executor.
     pub executor_cpu: Cpu,
-    /// Memory of each executor.
     pub executor_memory: Memory,
-    /// The image; empty where the orchestrator needs none.
+    /// Empty where the orchestrator needs none.
     pub image: String,
-    /// Executors at most.
     pub max_executors: u32,
-    /// Executors at rest.
+    /// The executors that an idle engine keeps.
     pub min_executors: u32,
-    /// The namespace that it runs in.
     pub namespace: String,
-    /// Free properties.
+    /// Engine properties.
     pub properties: BTreeMap<String, String>,
-    /// Which of them are secret, with the fingerprint of their values.
+    /// The keys of secret properties, with a fingerprint of their values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<SecretProperties>,
 }
 
 impl Configuration {
-    /// The configuration of the slot's engine; `None` if the catalog lacks the unit or the pool.
+    /// The configuration of the slot's engine; `None` if the catalog lacks its unit or pool.
     pub fn from_slot(catalog: &Catalog, key: &SlotKey, defaults: &Defaults) -> Option<Self> {
         Some(Self::new(&key.tenant, &key.pool, catalog.pool(&key.pool)?, catalog.unit(&key.unit)?, defaults))
     }
@@ -87,7 +80,7 @@ impl Configuration {
     pub fn new(tenant: &TenantName, pool: &PoolName, of_pool: &PoolSpec, unit: &UnitSpec, defaults: &Defaults) -> Self {
         let image = of_pool.image.as_ref().or_else(|| defaults.images.get(&unit.engine_type));
         Self {
-            // What is said as much as what is not: 100 percent is none.
+            // An explicit default equals an absent one: 100 percent is none.
             cpu_overcommit: of_pool.cpu_overcommit.filter(|percent| *percent != 100),
             driver_cpu: unit.driver_cpu,
             driver_memory: unit.driver_memory,
@@ -103,8 +96,8 @@ impl Configuration {
         }
     }
 
-    /// JSON with sorted keys and no spaces. Secret values are masked; what stands for them all is their fingerprint,
-    /// in a field that is there only where there are secrets.
+    /// JSON with sorted keys and no spaces. Secret values are masked; the field with their common fingerprint is
+    /// present only if there are any.
     pub fn canonical(&self) -> String {
         let shown = Self { properties: self.masked_properties(), ..self.clone() };
         // serde_json's map is sorted, and no value here can fail to become JSON.
@@ -115,13 +108,13 @@ impl Configuration {
         value.to_string()
     }
 
-    /// The configuration as programs before schema version 6 hashed it, with its secret values in clear; `None` where
-    /// there are none. Only engines that such a program made have labels of it: they stay what they are.
+    /// The configuration as programs before schema version 6 hashed it, with secret values in clear; `None` if there
+    /// are none. Only engines created by such a program carry labels of it; they need not be replaced.
     pub fn unmasked(&self) -> Option<Self> {
         self.secrets.is_some().then(|| Self { secrets: None, ..self.clone() })
     }
 
-    /// Whether an engine with this hash was made from this configuration, by this program or one before version 6.
+    /// Whether an engine with this hash was created from this configuration, by this program or one before version 6.
     pub fn has_hash(&self, hash: &str) -> bool {
         self.hash() == hash || self.unmasked().is_some_and(|unmasked| unmasked.hash() == hash)
     }
@@ -149,20 +142,20 @@ impl Configuration {
     }
 }
 
-/// The properties that the engine is given: all but Enginehouse's own, whose change replaces no engine.
+/// The properties passed to the engine: all except Enginehouse's own, whose change replaces no engine.
 fn engine_properties(unit: &UnitSpec) -> BTreeMap<String, String> {
     let given = unit.properties.iter().filter(|(key, _)| !statement_timeout::is_ours(key));
     given.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Fills a namespace template: `{pool}` and `{tenant}` become the names; mapped and cut like engine names.
+/// Fills a namespace template: `{pool}` and `{tenant}` become the names, mapped and cut like engine names.
 pub fn namespace(template: &str, tenant: &TenantName, pool: &PoolName) -> String {
     let filled = template.replace("{pool}", pool.as_str()).replace("{tenant}", tenant.as_str());
     let label = dns_label(&filled, usize::MAX);
     if label.len() <= 63 {
         return label;
     }
-    // Two long names that are cut alike must not share a namespace.
+    // Two long names with the same prefix must not share a namespace.
     format!("{}-{}", dns_label(&filled, 56), hex_prefix(filled.as_bytes(), 6))
 }
 
@@ -188,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Every digest that a label could be of a value, if it were not keyed.
+    /// Compares every digest that a label could be of a value, if it were not keyed.
     #[test]
     fn no_label_tells_a_secret_to_a_dictionary() {
         use crate::fingerprint::FingerprintKey;

@@ -1,7 +1,7 @@
 //! Keys derived from the one cluster secret: HMAC-SHA-256 over purpose and name.
 //!
-//! Whoever has a derived key can't compute the secret or another key. An engine's key is public to its tenant, so it
-//! opens that engine only; the cluster secret itself never reaches an engine.
+//! A derived key reveals neither the secret nor another key. An engine's key is readable by its tenant, so it opens
+//! that engine only; the cluster secret itself never reaches an engine.
 
 use std::fmt;
 
@@ -24,14 +24,14 @@ impl fmt::Debug for ClusterSecret {
     }
 }
 
-/// What a derived key opens.
+/// The purpose of a derived key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose<'a> {
     /// Connections to a metadata agent (from proxies and masters).
     MetadataAgent,
     /// Connections to one engine agent (from proxies and masters).
     Engine(&'a EngineName),
-    /// Connections of one engine agent to the engine beside it.
+    /// Connections of one engine agent to its engine.
     EngineBackend(&'a EngineName),
     /// ZooKeeper, as a proxy.
     ZookeeperProxy,
@@ -41,20 +41,20 @@ pub enum Purpose<'a> {
     ZookeeperAgent,
     /// ZooKeeper, as one engine.
     ZookeeperEngine(&'a EngineName),
-    /// Opens nothing: says that the pod `<installation>/<namespace>/<name>` was made by this installation.
+    /// No access: proves that this installation created the pod `<installation>/<namespace>/<name>`.
     PodSignature(&'a str),
-    /// Opens nothing: fingerprints of secret properties.
+    /// No access: keys the fingerprints of secret properties.
     Fingerprint,
 }
 
 impl ClusterSecret {
-    /// Takes the secret; refuses one that is too short to be safe.
+    /// Refuses a secret that is too short to be safe.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, UserError> {
         let bytes: Vec<u8> = bytes.into();
         if bytes.len() < MIN_SECRET_BYTES {
             return Err(UserError::new(ErrorKind::InvalidValue, "the cluster secret is too short")
-                .detail(format!("it has {} bytes and needs at least {MIN_SECRET_BYTES}", bytes.len()))
-                .hint("write 32 random bytes in hex to the secret file, with mode 0600"));
+                .detail(format!("It has {} bytes and needs at least {MIN_SECRET_BYTES}.", bytes.len()))
+                .hint("Write 32 random bytes in hex to the secret file, with mode 0600."));
         }
         Ok(Self(bytes))
     }
@@ -81,7 +81,7 @@ impl ClusterSecret {
     }
 }
 
-/// Compares two keys in a time that does not depend on where they differ.
+/// Compares two keys in constant time.
 pub fn keys_match(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().zip(other.bytes()).fold(0, |different, (a, b)| different | (a ^ b)) == 0
 }

@@ -1,8 +1,8 @@
-//! Which slot rows follow from a catalog: the arithmetic of MIN and MAX.
+//! The slot rows that follow from a catalog: the arithmetic of MIN and MAX.
 //!
-//! [`derive()`] compares the rows that are there with a catalog and says which rows to delete, to add and to give a
-//! new incarnation. It has no memory: applied to its own result it changes nothing. The metadata agent applies it in
-//! the transaction of an alteration; EXPLAIN applies it to a copy.
+//! [`derive()`] compares the existing rows with a catalog and computes which rows to delete, to add and to renew. It
+//! is idempotent: applied to its own result it changes nothing. The metadata agent applies it in the transaction of
+//! an alteration; EXPLAIN applies it to a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,23 +11,23 @@ use crate::configuration::{Configuration, Defaults};
 use crate::slot::Link;
 use crate::slot::{Origin, Slot, SlotKey};
 
-/// What to do to the slot rows.
+/// The changes to the slot rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SlotChanges {
-    /// Rows that go, with the reason for their engines.
+    /// Rows to delete, with the reason for their engines.
     pub delete: Vec<(SlotKey, String)>,
-    /// Rows that come, all of origin [`Origin::Minimum`]; each needs a new incarnation.
+    /// Rows to add, all of origin [`Origin::Minimum`]; each needs a new incarnation.
     pub add: Vec<SlotKey>,
-    /// Rows that stay and whose engines' configuration changes; each needs a new incarnation.
+    /// Rows that stay but whose engine configuration changes; each needs a new incarnation.
     pub renew: Vec<SlotKey>,
 }
 
-/// Which rows follow when the catalog goes from `before` to `after`.
+/// The changes to the rows when the catalog goes from `before` to `after`.
 ///
-/// - A (tenant, pool, unit) that no longer belongs together loses its rows.
-/// - Rows of origin *minimum* above MIN go, highest ordinal first; then rows above MAX go, started ones first, highest
-///   ordinal first; then rows of origin *minimum* come at the lowest free ordinals until MIN is met.
-/// - A row that stays is renewed if the effective configuration that follows from `after` is another.
+/// - A (tenant, pool, unit) that is no longer linked loses its rows.
+/// - Rows of origin *minimum* above MIN are deleted, highest ordinal first; then rows above MAX, started ones first,
+///   highest ordinal first; then rows of origin *minimum* are added at the lowest free ordinals until MIN is met.
+/// - A row that stays is renewed if its effective configuration changes.
 pub fn derive(before: &Catalog, after: &Catalog, slots: &[Slot], defaults: &Defaults) -> SlotChanges {
     let links = after.links();
     let mut by_link: BTreeMap<Link, Vec<&Slot>> = links.iter().map(|link| (link.clone(), Vec::new())).collect();
@@ -44,7 +44,7 @@ pub fn derive(before: &Catalog, after: &Catalog, slots: &[Slot], defaults: &Defa
         };
         let gone = surplus(&rows, unit.min_engines as usize, unit.max_engines as usize);
         let kept: Vec<&&Slot> = rows.iter().filter(|slot| !gone.contains_key(&slot.key.ordinal)).collect();
-        // The configuration follows from the link alone: compared once for all its slots.
+        // The configuration follows from the link alone: compare it once for all its slots.
         let configuration =
             |of: &Catalog| kept.first().and_then(|slot| Configuration::from_slot(of, &slot.key, defaults));
         if configuration(before) != configuration(after) {
@@ -58,7 +58,7 @@ pub fn derive(before: &Catalog, after: &Catalog, slots: &[Slot], defaults: &Defa
     changes
 }
 
-/// The lowest ordinal that no row of the (tenant, pool, unit) has: where START puts its slot.
+/// The lowest ordinal that is free for the (tenant, pool, unit): START uses it.
 pub fn lowest_free_ordinal(link: &Link, slots: &[Slot]) -> u32 {
     let taken = slots.iter().filter(|slot| slot.key.link() == *link).map(|slot| slot.key.ordinal).collect();
     free_ordinals(&taken).next().unwrap_or(u32::MAX)
@@ -72,7 +72,7 @@ fn key(link: &Link, ordinal: u32) -> SlotKey {
     SlotKey { tenant: link.tenant.clone(), pool: link.pool.clone(), unit: link.unit.clone(), ordinal }
 }
 
-/// The ordinals that MIN and MAX take away, each with its reason. `rows` are sorted by ordinal.
+/// The ordinals above MIN and MAX, each with its reason. `rows` are sorted by ordinal.
 fn surplus(rows: &[&Slot], min: usize, max: usize) -> BTreeMap<u32, String> {
     let mut gone = BTreeMap::new();
     let minimum: Vec<u32> =
@@ -81,7 +81,7 @@ fn surplus(rows: &[&Slot], min: usize, max: usize) -> BTreeMap<u32, String> {
         gone.insert(*ordinal, format!("MIN_ENGINES is {min} now"));
     }
     let mut left: Vec<&&Slot> = rows.iter().filter(|slot| !gone.contains_key(&slot.key.ordinal)).collect();
-    // Started rows go before rows of the minimum, higher ordinals before lower ones.
+    // Started rows are deleted before rows of the minimum, higher ordinals before lower ones.
     left.sort_by_key(|slot| (slot.origin == Origin::Minimum, std::cmp::Reverse(slot.key.ordinal)));
     for slot in left.iter().take(left.len().saturating_sub(max)) {
         gone.insert(slot.key.ordinal, format!("MAX_ENGINES is {max} now"));

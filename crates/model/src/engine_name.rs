@@ -1,8 +1,8 @@
 //! The name of an engine, which follows from its slot and incarnation.
 //!
-//! Lower case, at most 63 characters, `_` and `.` become `-`, cut where needed, ending in 6 hex digits of a hash of
-//! the full names and the incarnation. The incarnation itself always stands in it uncut, and an incarnation is never
-//! used twice, so a name never means two engines. Names are looked up, never parsed.
+//! Lower case, at most 63 characters: `_` and `.` become `-`, long names are cut, and the last 6 hex digits are a
+//! hash of the full names and the incarnation. The incarnation itself is never cut, and no incarnation is used twice,
+//! so a name never means two engines. Names are looked up, never parsed.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ use crate::error::{ErrorKind, UserError};
 use crate::number::Incarnation;
 use crate::slot::SlotKey;
 
-/// The longest name of an engine: what a Kubernetes label value and a DNS label may have.
+/// The longest name of an engine: the limit of a Kubernetes label value and of a DNS label.
 pub const MAX_ENGINE_NAME_BYTES: usize = 63;
 
-/// The name of one engine: a DNS label. A copy costs no text.
+/// A DNS label. Cloning copies no text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EngineName(Arc<str>);
@@ -33,7 +33,7 @@ impl EngineName {
         Self((stem + &tail).into())
     }
 
-    /// Accepts any text that could be the name of an engine: a DNS label of at most 63 characters.
+    /// Accepts any text that can name an engine: a DNS label of at most 63 characters.
     pub fn new(text: impl Into<String>) -> Result<Self, UserError> {
         let text = text.into();
         let bytes = text.as_bytes();
@@ -47,11 +47,10 @@ impl EngineName {
         }
         let shown: String = text.chars().take(MAX_ENGINE_NAME_BYTES + 1).collect();
         Err(UserError::new(ErrorKind::InvalidName, format!("invalid name \"{shown}\" of an engine"))
-            .detail("an engine's name has at most 63 of a-z, 0-9 and -")
-            .hint("SHOW ENGINES lists the names"))
+            .detail("The name of an engine has at most 63 of a-z, 0-9 and -.")
+            .hint("SHOW ENGINES lists the names."))
     }
 
-    /// The name's text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -76,8 +75,8 @@ impl From<EngineName> for String {
     }
 }
 
-/// Maps a text to a DNS label of at most `max` characters: `_` and `.` become `-`, what is too long is cut, and no
-/// `-` is left at the end.
+/// Maps a text to a DNS label of at most `max` characters: `_` and `.` become `-`, the rest is cut, and a trailing
+/// `-` is removed.
 pub fn dns_label(text: &str, max: usize) -> String {
     let mapped: String =
         text.chars().map(|c| if matches!(c, '_' | '.') { '-' } else { c.to_ascii_lowercase() }).collect();
@@ -93,7 +92,7 @@ pub fn is_dns_label(text: &str) -> bool {
     text.len() <= MAX_DNS_LABEL_BYTES && is_domain_part(text)
 }
 
-/// Whether the text is one of a-z, 0-9 and - or more, with no - at an end.
+/// Whether the text consists of one or more of a-z, 0-9 and -, with no - at an end.
 pub(crate) fn is_domain_part(text: &str) -> bool {
     let bytes = text.as_bytes();
     let edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());

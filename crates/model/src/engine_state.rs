@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::observation::ObservedEngine;
 
-/// What an orchestrator sees of the pod or process.
+/// The phase that the orchestrator observes for a pod or process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Wished for; nothing runs yet.
+    /// Desired; nothing runs yet.
     Pending,
-    /// Created; the engine does not answer yet.
+    /// Created; the engine does not respond yet.
     Starting,
     /// The engine's program runs.
     Running,
-    /// It was told to end and has not yet.
+    /// Termination was requested; it still runs.
     Terminating,
     /// It ended. Final.
     Ended,
 }
 
 impl Phase {
-    /// All phases, in order of an engine's life.
+    /// In the order of an engine's life.
     pub const ALL: [Self; 5] = [Self::Pending, Self::Starting, Self::Running, Self::Terminating, Self::Ended];
 
     /// The word that SHOW prints and the database stores.
@@ -37,9 +37,9 @@ impl Phase {
         }
     }
 
-    /// Reads the word of the database.
+    /// Parses the word in the database.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.as_str() == word)
+        Self::ALL.into_iter().find(|phase| phase.as_str() == word)
     }
 }
 
@@ -49,23 +49,23 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What a user is told of an engine: its phase together with the registry and its drain.
+/// The state that SHOW prints: the phase combined with registration and drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineState {
-    /// Wished for, and nothing runs yet: the reason says why.
+    /// Desired, and nothing runs yet; the reason says why.
     Pending,
     /// It runs and is not registered yet.
     Starting,
     /// It is registered and takes statements.
     Ready,
-    /// It was ready when it was last observed, and no master has observed it since: it may have ended.
+    /// It was ready when last observed, and no master has observed it since: it may have ended.
     Unknown,
-    /// It runs, was registered, and is not any more: the reason states for how long, and whether it answers.
+    /// It runs, was registered, and no longer is; the reason states for how long, and whether it responds.
     Lost,
-    /// It takes no new sessions, finishes what runs, then exits.
+    /// It accepts no new sessions, finishes what runs, then exits.
     Draining,
-    /// It was told to end and has not yet.
+    /// Termination was requested; it still runs.
     Terminating,
     /// It ended.
     Ended,
@@ -86,7 +86,7 @@ impl EngineState {
         }
     }
 
-    /// The state that follows from what the master observed.
+    /// The state that follows from the master's observation.
     pub const fn from_observed(engine: &ObservedEngine) -> Self {
         match (engine.phase, engine.registered, engine.draining) {
             (Phase::Ended, ..) => Self::Ended,

@@ -1,7 +1,7 @@
-//! Engine types: the pure half, what an engine of each type requests and how it is launched.
+//! Engine types: what an engine of each type requests and how it is launched.
 //!
-//! The other half (starting it and asking whether it is ready) belongs to the engine agent. A new engine type is one
-//! variant here and one module there.
+//! Starting an engine and probing its readiness belong to the engine agent. A new engine type is one variant here and
+//! one module there.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::configuration::Configuration;
 use crate::error::{ErrorKind, UserError};
 use crate::quantity::Memory;
 
-/// What runs behind an engine agent.
+/// The engine behind an engine agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineType {
@@ -22,7 +22,7 @@ pub enum EngineType {
     Spark,
 }
 
-/// How an engine of a type is launched by its agent.
+/// How an engine agent launches its engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Launch {
     /// In the engine agent's own process.
@@ -31,7 +31,7 @@ pub enum Launch {
     Child,
 }
 
-/// What an engine asks of the place where it runs.
+/// The resources that an engine requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceRequests {
     /// CPU of the driver, in thousandths of a core.
@@ -42,7 +42,7 @@ pub struct ResourceRequests {
     pub executor_cpu_millis: u64,
     /// Memory of each executor with its overhead, in bytes; 0 when the type has no executors.
     pub executor_memory_bytes: u64,
-    /// Executors at most; 0 when the type has none.
+    /// The most executors; 0 when the type has none.
     pub executors: u32,
 }
 
@@ -50,7 +50,7 @@ pub struct ResourceRequests {
 pub const SPARK_MIN_OVERHEAD_BYTES: u64 = 384 << 20;
 
 impl EngineType {
-    /// All types, in the order in which errors list them.
+    /// In the order in which errors list them.
     pub const ALL: [Self; 2] = [Self::Datafusion, Self::Spark];
 
     /// The word of the control language.
@@ -61,7 +61,6 @@ impl EngineType {
         }
     }
 
-    /// How it is launched.
     pub const fn launch(self) -> Launch {
         match self {
             Self::Datafusion => Launch::Embedded,
@@ -69,8 +68,7 @@ impl EngineType {
         }
     }
 
-    /// What an engine with the given configuration asks for. Spark's memory gets its overhead of 10 %, at least
-    /// 384 MiB.
+    /// The resources for this configuration. Spark's memory includes its overhead of 10 %, at least 384 MiB.
     pub fn requests(self, configuration: &Configuration) -> ResourceRequests {
         let with_overhead = |memory: Memory| memory.bytes() + (memory.bytes() / 10).max(SPARK_MIN_OVERHEAD_BYTES);
         match self {
@@ -102,9 +100,9 @@ impl FromStr for EngineType {
     type Err = UserError;
 
     fn from_str(text: &str) -> Result<Self, UserError> {
-        Self::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(text)).ok_or_else(|| {
+        Self::ALL.into_iter().find(|engine_type| engine_type.as_str().eq_ignore_ascii_case(text)).ok_or_else(|| {
             UserError::new(ErrorKind::InvalidValue, format!("unknown engine type \"{text}\""))
-                .hint("the engine types are 'datafusion' and 'spark'")
+                .hint("The engine types are 'datafusion' and 'spark'.")
         })
     }
 }

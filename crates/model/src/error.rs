@@ -1,9 +1,9 @@
-//! Errors that reach users: what object, what is wrong, detail, hint, SQLSTATE.
+//! User errors: message, detail, hint and SQLSTATE.
 //!
-//! The style is `PostgreSQL`'s: a lower-case message without a full stop that names the object kind, then detail, then
-//! hint. [`UserError`] is the only error type that is ever shown to a client; every crate's own error enums turn
-//! into it at the border where the statement is known. It has deliberately no `From<anyhow::Error>` or
-//! `From<io::Error>`: what a user is told is decided, not inherited.
+//! The style is PostgreSQL's: a lower-case message without a full stop that names the object kind; detail and hint
+//! are sentences. [`UserError`] is the only error type that a client receives; every crate converts its own errors to
+//! it where the statement is known. It deliberately has no `From<anyhow::Error>` or `From<io::Error>`: the text for a
+//! user is always chosen.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,31 +12,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::stack_trace;
 
-/// The `errorCode` of HiveServer2's `TStatus` that says: this engine drains, nothing of the statement was executed,
-/// send it to another engine.
+/// The `errorCode` of HiveServer2's `TStatus` for a draining engine: nothing of the statement was executed; send it
+/// to another engine.
 pub const ENGINE_DRAINING: i32 = 45_001;
 
-/// The `errorCode` that an engine agent answers when this one session at its engine is gone, and the engine is not:
-/// nothing of the statement was executed, and a new session at any engine may run it.
+/// The `errorCode` of an engine agent that no longer has the session, while the engine still runs: nothing of the
+/// statement was executed, and a new session at any engine may run it.
 pub const ENGINE_SESSION_LOST: i32 = 45_002;
 
-/// What kind of thing went wrong: fixes the SQLSTATE, whose fault it is, and whether another try makes sense.
+/// The kind of an error: it determines the SQLSTATE, the error code and the retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The statement can't be read.
+    /// The statement is not valid.
     Syntax,
-    /// A name breaks the rules for names.
     InvalidName,
-    /// An option or parameter has a value that it can't have.
+    /// An option or parameter has an impossible value.
     InvalidValue,
-    /// A tenant, pool, unit or engine that is not there.
+    /// A tenant, pool, unit or engine does not exist.
     UndefinedObject,
-    /// A table that is not there.
     UndefinedTable,
-    /// A column that is not there.
     UndefinedColumn,
-    /// An object of that name exists already.
+    /// An object of that name already exists.
     DuplicateObject,
     /// Other objects depend on this one.
     DependentObjects,
@@ -46,57 +43,50 @@ pub enum ErrorKind {
     LimitReached,
     /// A named limit of the program is reached (sessions, frame size, list length).
     ProgramLimit,
-    /// Another alteration is on its way.
+    /// Another alteration is in progress.
     LockNotAvailable,
-    /// What the statement was computed from has changed meanwhile.
+    /// The state that the statement was derived from has changed.
     Conflict,
-    /// The user may not do that.
     InsufficientPrivilege,
-    /// The client did not prove who it is.
+    /// Authentication failed.
     InvalidAuthorization,
-    /// The connection, or the engine behind it, is gone.
+    /// The connection, or the engine behind it, was lost.
     ConnectionLost,
     /// The engine drains; nothing of the statement was executed.
     EngineDraining,
     /// The engine no longer has the session; nothing of the statement was executed.
     EngineSessionLost,
-    /// No part of the system that could answer can be reached now.
+    /// No component that could answer is reachable.
     Unavailable,
-    /// It is not known whether the change was made; the same request id may be sent again.
+    /// Whether the change was made is not known; the same request id may be sent again.
     OutcomeUnknown,
-    /// The deadline passed.
     Timeout,
-    /// The statement was cancelled.
     Canceled,
-    /// Too little memory for the statement.
     OutOfMemory,
-    /// No room on the disk.
     DiskFull,
-    /// A value can't be computed (division by zero, overflow, bad cast).
+    /// A value cannot be computed (division by zero, overflow, bad cast).
     DataException,
-    /// The feature is not supported.
     NotSupported,
-    /// A file or device failed.
     Io,
-    /// A defect of ours.
+    /// A defect in Enginehouse.
     Internal,
 }
 
-/// Whether and how a caller may try again.
+/// Whether and how a caller may retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// The same statement fails again.
+    /// The same statement will fail again.
     No,
-    /// A later try may succeed; nothing was changed.
+    /// A later retry may succeed; nothing was changed.
     Later,
-    /// The same request may be sent again under the same id; under a new one it might take effect twice.
+    /// The request may be repeated under the same id; under a new one it might take effect twice.
     SameId,
-    /// Nothing was executed: send it elsewhere at once.
+    /// Nothing was executed: send it to another engine at once.
     Elsewhere,
 }
 
 impl ErrorKind {
-    /// The five characters of the SQLSTATE.
+    /// The SQLSTATE: five characters.
     pub const fn sqlstate(self) -> &'static str {
         match self {
             Self::Syntax => "42601",
@@ -128,7 +118,7 @@ impl ErrorKind {
         }
     }
 
-    /// The `errorCode` of `TStatus`: 0 except where a program must tell one 08S01 from another.
+    /// The `errorCode` of `TStatus`: 0 except where programs must distinguish one 08S01 from another.
     pub const fn error_code(self) -> i32 {
         match self {
             Self::EngineDraining => ENGINE_DRAINING,
@@ -137,7 +127,6 @@ impl ErrorKind {
         }
     }
 
-    /// Whether and how a caller may try again.
     pub const fn retry(self) -> Retry {
         match self {
             Self::LockNotAvailable | Self::Conflict | Self::Unavailable | Self::LimitReached | Self::OutOfMemory => {
@@ -150,57 +139,51 @@ impl ErrorKind {
     }
 }
 
-/// An error as a user reads it.
+/// An error for a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserError {
-    /// What kind of thing went wrong.
     pub kind: ErrorKind,
-    /// One line, lower case, no full stop, naming the object: `tenant "t_1" does not exist`.
+    /// One line, lower case, no full stop, with the object: `tenant "t_1" does not exist`.
     pub message: String,
-    /// More facts.
+    /// Whole sentences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// What to do next, with the exact statement or command where there is one.
+    /// What to do next, in whole sentences; the exact statement or command where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// A SQLSTATE more exact than the kind's, as a backend gave it.
+    /// A SQLSTATE more specific than the kind's, from a backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
 
 impl UserError {
-    /// An error with its message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), detail: None, hint: None, state: None }
     }
 
-    /// A defect of ours: the user can do nothing but report it.
+    /// A defect: the user can only report it.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message)
     }
 
-    /// Adds facts.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// Adds what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Replaces the kind's SQLSTATE by a more exact one.
     #[must_use]
     pub fn with_sqlstate(mut self, state: impl Into<String>) -> Self {
         self.state = Some(state.into());
         self
     }
 
-    /// The five characters of the SQLSTATE.
     pub fn sqlstate(&self) -> &str {
         self.state.as_deref().unwrap_or(self.kind.sqlstate())
     }
@@ -216,7 +199,7 @@ impl UserError {
         text
     }
 
-    /// The same without the stack traces of Java, as [`stack_trace::without_frames`] cuts them.
+    /// The same without Java stack traces; see [`stack_trace::without_frames`].
     #[must_use]
     pub fn without_stack_trace(mut self) -> Self {
         for text in [Some(&mut self.message), self.detail.as_mut(), self.hint.as_mut()].into_iter().flatten() {
@@ -227,8 +210,8 @@ impl UserError {
         self
     }
 
-    /// The same with message, detail and hint cut to at most `max` bytes each: for errors that are kept and whose text
-    /// an engine chose.
+    /// The same with message, detail and hint cut to at most `max` bytes each: for errors that are stored and whose
+    /// text an engine chose.
     #[must_use]
     pub fn cut(mut self, max: usize) -> Self {
         for text in [Some(&mut self.message), self.detail.as_mut(), self.hint.as_mut()].into_iter().flatten() {
@@ -239,7 +222,7 @@ impl UserError {
         self
     }
 
-    /// Reads back what [`UserError::text`] wrote.
+    /// Parses the output of [`UserError::text`].
     pub fn from_text(kind: ErrorKind, text: &str) -> Self {
         let mut error = Self::new(kind, "");
         let mut rest = text;

@@ -1,11 +1,11 @@
-//! Secret properties of a unit as what others may see of them: the keys, and one keyed digest of all values.
+//! Fingerprints of secret properties: the keys in clear, and one keyed digest of all values.
 //!
-//! Labels are readable by everyone with a right to read pods, and rows by everyone with a backup. A plain digest of a
-//! password can be guessed with a dictionary, so labels are computed from masked values, and that a secret has changed
-//! shows in a fingerprint that only holders of the cluster secret can compute.
+//! Labels are readable with the right to read pods, and rows with access to a backup. A plain digest of a password
+//! can be guessed with a dictionary, so labels are computed from masked values, and a change of a secret shows in a
+//! fingerprint that only holders of the cluster secret can compute.
 //!
-//! The metadata agent computes a fingerprint when a secret value changes and stores it in the unit's row; no other process
-//! needs the key. A new cluster secret therefore changes no fingerprint, and replaces no engine.
+//! The metadata agent computes the fingerprint when a secret value changes and stores it in the unit's row; no other
+//! process needs the key. A new cluster secret therefore changes no fingerprint and replaces no engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,8 +23,7 @@ use crate::secret::SecretKeys;
 /// The hex digits of a fingerprint.
 pub const FINGERPRINT_DIGITS: usize = 16;
 
-/// The key that fingerprints are computed with. Never printed. The default one is empty, and hides nothing: it is for
-/// tests.
+/// The key of fingerprints. Never printed. The default key is empty, which protects nothing: for tests only.
 #[derive(Clone, Default)]
 pub struct FingerprintKey(String);
 
@@ -35,14 +34,13 @@ impl fmt::Debug for FingerprintKey {
 }
 
 impl FingerprintKey {
-    /// The installation's key.
     pub fn from_secret(secret: &ClusterSecret) -> Self {
         Self(secret.derive(&Purpose::Fingerprint))
     }
 
     /// HMAC-SHA-256 of the unit's name, a zero byte and the pairs as JSON, shortened.
     fn fingerprint(&self, unit: &UnitName, pairs: &BTreeMap<&str, &str>) -> String {
-        // HMAC takes a key of any length, so this cannot fail.
+        // HMAC accepts a key of any length, so this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()) else { return String::new() };
         mac.update(unit.as_str().as_bytes());
         mac.update(&[0]);
@@ -56,15 +54,14 @@ impl FingerprintKey {
 /// The secret properties of one unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretProperties {
-    /// Their keys; a value is secret as long as it stands there, whatever the configured words become.
+    /// A value is secret as long as its key is listed here, even if the configured words change.
     pub keys: BTreeSet<String>,
-    /// The fingerprint of their values.
     pub fingerprint: String,
 }
 
 impl SecretProperties {
-    /// Those of a unit's new properties; `None` if none is secret. A fingerprint is computed only if a secret value is
-    /// another than `before`.
+    /// The secret properties among a unit's new properties; `None` if there are none. The fingerprint of `before` is
+    /// kept unless a secret value changes.
     pub fn new(
         unit: &UnitName,
         before: Option<&UnitSpec>,
@@ -86,7 +83,7 @@ impl SecretProperties {
         let unchanged = |known: &&Self| {
             let stored = before.map(|spec| &spec.properties);
             let same = |(key, value): (&&str, &&str)| {
-                stored.is_some_and(|it| it.get(*key).map(String::as_str) == Some(*value))
+                stored.is_some_and(|stored| stored.get(*key).map(String::as_str) == Some(*value))
             };
             known.keys == keys && pairs.iter().all(same)
         };

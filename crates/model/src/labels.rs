@@ -1,7 +1,7 @@
-//! The labels of an engine: encoded and decoded here and nowhere else.
+//! The labels of an engine: the only place that encodes and decodes them.
 //!
-//! Identity is slot and incarnation; sizes, properties digest and configuration hash must agree with the slot, else
-//! the engine is *outdated*. Foreign or broken labels decode to an error that says which label is wrong, never to a
+//! Slot and incarnation identify the engine; sizes, properties digest and configuration hash must match the slot,
+//! otherwise the engine is *outdated*. Foreign or broken labels decode to an error that names the label, never to a
 //! guess.
 
 use std::collections::BTreeMap;
@@ -15,78 +15,56 @@ use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::Incarnation;
 use crate::slot::SlotKey;
 
-/// The application name.
 pub const NAME: &str = "name";
-/// The namespace.
 pub const NAMESPACE: &str = "namespace";
-/// The tenant's name.
 pub const TENANT: &str = "tenant_name";
-/// The pool's name.
 pub const POOL: &str = "pool_name";
-/// The unit's name.
 pub const UNIT: &str = "unit_name";
 /// The four sizes.
 pub const UNIT_CONFIGS: &str = "unit_configs";
 /// The MD5 of the properties.
 pub const UNIT_PROPERTIES: &str = "unit_properties";
-/// Who manages it: always [`MANAGER`].
+/// The manager: always [`MANAGER`].
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Which installation.
+/// The installation.
 pub const CLUSTER: &str = "enginehouse.io/cluster";
-/// Engine or executor.
 pub const ROLE: &str = "enginehouse.io/role";
-/// The slot's ordinal.
 pub const SLOT: &str = "enginehouse.io/slot";
-/// The incarnation.
 pub const INCARNATION: &str = "enginehouse.io/incarnation";
 /// The hash of the whole effective configuration.
 pub const CONFIG: &str = "enginehouse.io/config";
 
-/// The value of [`MANAGED_BY`].
 pub const MANAGER: &str = "enginehouse";
-/// The value of [`ROLE`] on what the diff reads.
+/// The value of [`ROLE`] on engines.
 pub const ROLE_ENGINE: &str = "engine";
 /// The value of [`ROLE`] on the executors of an engine.
 pub const ROLE_EXECUTOR: &str = "executor";
 
-/// Labels as an orchestrator keeps them.
 pub type LabelMap = BTreeMap<String, String>;
 
-/// What the labels of one engine say.
+/// The decoded labels of one engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineLabels {
-    /// The engine's name.
     pub name: EngineName,
-    /// Where it runs.
     pub namespace: String,
-    /// Which installation it belongs to.
+    /// The installation.
     pub cluster: String,
-    /// Whose engine it is.
     pub slot: SlotKey,
-    /// Which of the slot's engines.
     pub incarnation: Incarnation,
     /// The four sizes: `1_1G_2_2G`.
     pub sizes: String,
     /// The MD5 of the properties.
     pub properties: String,
-    /// The hash of the configuration.
     pub config: String,
 }
 
-/// A label that is missing or can't be what it says.
+/// A missing or invalid label.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LabelError {
-    /// The label is not there.
     #[error("label {0} is missing")]
     Missing(&'static str),
-    /// The label has a value that it can't have.
     #[error("label {label} has the value \"{value}\"")]
-    Invalid {
-        /// Which label.
-        label: &'static str,
-        /// Its value.
-        value: String,
-    },
+    Invalid { label: &'static str, value: String },
 }
 
 impl EngineLabels {
@@ -113,7 +91,6 @@ impl EngineLabels {
         agrees(configuration) || configuration.unmasked().is_some_and(|unmasked| agrees(&unmasked))
     }
 
-    /// As an orchestrator keeps them.
     pub fn encode(&self) -> LabelMap {
         [
             (NAME, self.name.to_string()),
@@ -135,7 +112,7 @@ impl EngineLabels {
         .collect()
     }
 
-    /// Reads labels back; refuses the first that is missing or broken.
+    /// Decodes labels; fails on the first that is missing or invalid.
     pub fn decode(labels: &LabelMap) -> Result<Self, LabelError> {
         fn read<T>(labels: &LabelMap, label: &'static str, parse: impl Fn(&str) -> Option<T>) -> Result<T, LabelError> {
             let value = labels.get(label).ok_or(LabelError::Missing(label))?;
@@ -168,7 +145,7 @@ pub struct ConfigurationLabels {
     sizes: String,
     properties: String,
     config: String,
-    /// Digest and hash as programs before schema version 6 made them, where they differ.
+    /// Digest and hash as computed by programs before schema version 6, where they differ.
     unmasked: Option<(String, String)>,
 }
 
@@ -178,7 +155,7 @@ impl ConfigurationLabels {
             sizes: configuration.sizes(),
             properties: configuration.properties_digest(),
             config: configuration.hash(),
-            unmasked: configuration.unmasked().map(|it| (it.properties_digest(), it.hash())),
+            unmasked: configuration.unmasked().map(|unmasked| (unmasked.properties_digest(), unmasked.hash())),
         }
     }
 
@@ -209,7 +186,7 @@ impl ConfigurationLabels {
                 ROLE => value == ROLE_ENGINE,
                 SLOT => value.parse() == Ok(slot.ordinal),
                 INCARNATION => value.parse() == Ok(incarnation.get()),
-                // Namespace and cluster: decoded as they stand there.
+                // Namespace and cluster are not compared.
                 _ => true,
             };
             if !fits {
@@ -220,7 +197,7 @@ impl ConfigurationLabels {
     }
 }
 
-/// The labels that every engine has, in the order of a map.
+/// The labels of every engine, sorted.
 const SORTED: [&str; 13] = [
     MANAGED_BY,
     CLUSTER,
@@ -237,7 +214,7 @@ const SORTED: [&str; 13] = [
     UNIT_PROPERTIES,
 ];
 
-/// The selector of every engine of one installation: labels that must have these values.
+/// The selector of all engines of one installation.
 pub fn selector(cluster: &str) -> LabelMap {
     [(MANAGED_BY, MANAGER), (CLUSTER, cluster), (ROLE, ROLE_ENGINE)]
         .into_iter()
@@ -245,18 +222,19 @@ pub fn selector(cluster: &str) -> LabelMap {
         .collect()
 }
 
-/// The longest part of a label's key after its prefix, and the longest value.
+/// The longest part of a label key after its prefix, and the longest value, in bytes.
 const MAX_PART_BYTES: usize = 63;
-/// The longest prefix of a label's key.
+/// The longest prefix of a label key, in bytes.
 const MAX_PREFIX_BYTES: usize = 253;
 
-/// Whether Kubernetes takes the text as the key of a label or an annotation: `[prefix/]name`, with a domain name as prefix.
+/// Whether Kubernetes accepts the text as a label or annotation key: `[prefix/]name`, where the prefix is a domain
+/// name.
 pub fn is_key(text: &str) -> bool {
     let Some((prefix, name)) = text.split_once('/') else { return is_part(text) };
     prefix.len() <= MAX_PREFIX_BYTES && prefix.split('.').all(is_domain_part) && is_part(name)
 }
 
-/// Whether Kubernetes takes the text as the value of a label.
+/// Whether Kubernetes accepts the text as a label value.
 pub fn is_value(text: &str) -> bool {
     text.is_empty() || is_part(text)
 }
@@ -305,21 +283,21 @@ mod tests {
     }
 
     #[test]
-    fn one_walk_says_what_decoding_says_whatever_is_wrong_with_a_label() {
+    fn matching_labels_gives_the_result_of_decoding_them() {
         let (labels, of) = (labels(), configuration());
-        let words = ConfigurationLabels::new(&of);
-        let said = |map: &LabelMap| words.matches(map, &labels.name, &labels.slot, labels.incarnation);
-        let decoded = |map: &LabelMap| {
-            EngineLabels::decode(map).is_ok_and(|it| {
-                (&it.name, &it.slot, it.incarnation) == (&labels.name, &labels.slot, labels.incarnation)
-                    && it.agrees_with(&of)
+        let expected = ConfigurationLabels::new(&of);
+        let matches = |map: &LabelMap| expected.matches(map, &labels.name, &labels.slot, labels.incarnation);
+        let agrees = |map: &LabelMap| {
+            EngineLabels::decode(map).is_ok_and(|decoded| {
+                (&decoded.name, &decoded.slot, decoded.incarnation) == (&labels.name, &labels.slot, labels.incarnation)
+                    && decoded.agrees_with(&of)
             })
         };
         let mut whole = labels.encode();
         assert!(SORTED.is_sorted() && SORTED.iter().eq(whole.keys()), "{SORTED:?} {:?}", whole.keys());
         for (label, value) in [("a", "first"), ("spark-version", "in between"), ("zone", "last")] {
             whole.insert(label.to_owned(), value.to_owned());
-            assert!(said(&whole) && decoded(&whole));
+            assert!(matches(&whole) && agrees(&whole));
         }
         let mut agreed = 0;
         for label in SORTED {
@@ -329,23 +307,24 @@ mod tests {
                     Some(value) => drop(map.insert(label.to_owned(), value.to_owned())),
                     None => drop(map.remove(label)),
                 }
-                assert_eq!(said(&map), decoded(&map), "{label} {value:?}");
-                agreed += usize::from(said(&map));
+                assert_eq!(matches(&map), agrees(&map), "{label} {value:?}");
+                agreed += usize::from(matches(&map));
             }
         }
-        assert!(agreed > 12, "only {agreed}: namespace and cluster may say anything, numbers may have zeros in front");
+        assert!(agreed > 12, "only {agreed}: namespace and cluster are not compared, numbers may have leading zeros");
     }
 
-    /// An upgrade replaces no engine: one that runs with labels of clear values stays until its secrets change.
+    /// An upgrade replaces no engine: an engine with labels of unmasked values stays until its secrets change.
     #[test]
     fn labels_of_clear_values_fit_until_a_secret_changes() {
         use crate::fingerprint::{FingerprintKey, SecretProperties};
         let with = |value: &str| {
-            let mut it = configuration();
-            it.properties.insert("db.password".to_owned(), value.to_owned());
+            let mut changed = configuration();
+            changed.properties.insert("db.password".to_owned(), value.to_owned());
             let (unit, words) = (UnitName::new("uc_1").unwrap(), crate::secret::SecretKeys::default());
-            it.secrets = SecretProperties::new(&unit, None, &it.properties, &words, &FingerprintKey::default());
-            it
+            changed.secrets =
+                SecretProperties::new(&unit, None, &changed.properties, &words, &FingerprintKey::default());
+            changed
         };
         let (now, changed) = (with("a"), with("b"));
         let labels_of = |of: &Configuration| EngineLabels::new("eh", &slot(), Incarnation(12), of);
@@ -375,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_values_are_told_as_kubernetes_does() {
+    fn keys_and_values_are_validated_as_in_kubernetes() {
         for key in ["name", "unit_configs", "enginehouse.io/slot", &format!("{}/x", "a".repeat(100))] {
             assert!(is_key(key), "{key}");
         }

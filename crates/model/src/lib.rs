@@ -1,26 +1,27 @@
-//! The vocabulary of Enginehouse: what every other crate means when it says *tenant*, *slot*, *engine* or *epoch*.
+//! The types that the crates of Enginehouse share: tenants, slots, engines, alterations, epochs, and the rules over
+//! them.
 //!
-//! Nothing here does IO, waits or keeps state; everything is a value or a pure function over values, so that two
-//! processes that are given the same values come to the same result. The one home of each concept:
+//! Nothing here does I/O, waits or keeps state: everything is a value or a pure function of values, so two processes
+//! that have the same values reach the same result. The modules:
 //!
 //! | module | concept |
 //! | --- | --- |
 //! | [`name`], [`number`], [`quantity`], [`span`] | validated names, counters that never go back, CPU and memory, lengths of time |
 //! | [`catalog`], [`change`] | tenants, resource pools and resource units; what a CREATE, ALTER or DROP makes of them |
-//! | [`slot`], [`desired`] | the wish for one engine; which slots follow from a catalog |
-//! | [`configuration`], [`engine_name`], [`labels`], [`engine_type`] | what an engine is made from, and how it is called, marked and launched |
-//! | [`engine_state`], [`observation`] | what is known of an engine that runs, and of a node |
+//! | [`slot`], [`desired`] | one desired engine; which slots follow from a catalog |
+//! | [`configuration`], [`engine_name`], [`labels`], [`engine_type`] | the configuration of an engine, its name, its labels and how it is launched |
+//! | [`engine_state`], [`observation`] | the observed state of engines and nodes |
 //! | [`table_catalog`] | whether an engine's tables are its own or shared |
 //! | [`capacity`] | what the nodes of a pool offer and have left |
-//! | [`alteration`], [`snapshot`] | a change on its way; everything that the database knows, read at once |
-//! | [`advertised`] | the address that others are told to connect to |
-//! | [`error`], [`secret`], [`fingerprint`], [`credential`], [`clock`] | errors that reach users, values that must not and their digest, keys, time |
-//! | [`stack_trace`] | the stack traces of Java in the texts of errors |
+//! | [`alteration`], [`snapshot`] | an alteration and its outcome; the whole database, read at once |
+//! | [`advertised`] | the address that clients and other processes connect to |
+//! | [`error`], [`secret`], [`fingerprint`], [`credential`], [`clock`] | errors for users, secret values and their fingerprint, keys, time |
+//! | [`stack_trace`] | Java stack traces in error texts |
 //! | [`statement_timeout`] | how long a statement may take |
 //! | [`log_throttle`] | how often a condition that lasts is logged |
 //!
-//! A caller with stale values gets stale results, never wrong effects: every effect elsewhere carries the
-//! generation, incarnation or epoch that it was derived from and is refused if that moved.
+//! A caller with stale values gets stale results, never wrong effects: every effect carries the generation,
+//! incarnation or epoch that it was derived from, and is refused if that has changed.
 
 pub mod advertised;
 pub mod alteration;

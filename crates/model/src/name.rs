@@ -1,7 +1,7 @@
 //! Validated names of tenants, resource pools and resource units.
 //!
-//! A name matches `[a-z]([a-z0-9_.-]{0,61}[a-z0-9])?`: it is a valid Kubernetes label value and needs no quoting in
-//! the control language. Three types, so that a pool's name can't be passed where a tenant's is meant.
+//! A name matches `[a-z]([a-z0-9_.-]{0,61}[a-z0-9])?`: it is a valid Kubernetes label value and needs no quotes in
+//! the control language. The three types keep a pool's name from being passed as a tenant's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,10 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::alteration::ObjectKind;
 use crate::error::{ErrorKind, UserError};
 
-/// The longest name, in bytes: what a Kubernetes label value may have.
+/// The longest name, in bytes: the limit of a Kubernetes label value.
 pub const MAX_NAME_BYTES: usize = 63;
 
-/// Whether the text is a valid name.
 pub fn is_valid(text: &str) -> bool {
     let bytes = text.as_bytes();
     let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-');
@@ -36,8 +35,8 @@ fn check(kind: ObjectKind, text: &str) -> Result<(), UserError> {
     }
     let shown: String = text.chars().take(MAX_NAME_BYTES + 1).collect();
     Err(UserError::new(ErrorKind::InvalidName, format!("invalid name \"{shown}\" of a {kind}"))
-        .detail("a name begins with a letter, ends with a letter or digit, and has at most 63 of a-z, 0-9, _, . and -")
-        .hint("unquoted upper case is folded to lower case; quoted upper case is refused"))
+        .detail("A name begins with a letter, ends with a letter or digit, and has at most 63 of a-z, 0-9, _, . and -.")
+        .hint("Unquoted upper case is folded to lower case; quoted upper case is refused."))
 }
 
 macro_rules! name {
@@ -48,14 +47,13 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// Checks the text and makes it a name; refuses with SQLSTATE 42602.
+            /// Fails with SQLSTATE 42602 if the text is not a valid name.
             pub fn new(text: impl Into<String>) -> Result<Self, UserError> {
                 let text = text.into();
                 check($kind, &text)?;
                 Ok(Self(text))
             }
 
-            /// The name's text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

@@ -1,7 +1,7 @@
-//! The counters that order everything: generation, incarnation, epoch.
+//! The counters that order all changes: generation, incarnation, epoch.
 //!
-//! All are positive 64-bit integers that never go back. Generations and incarnations are drawn from the one counter
-//! of the database's `catalog` row, so an incarnation can be compared with a generation.
+//! All are positive 64-bit integers that never decrease. Generations and incarnations are drawn from one counter, in
+//! the database's `catalog` row, so they can be compared with each other.
 
 use std::fmt;
 
@@ -21,12 +21,10 @@ macro_rules! counter {
         }
 
         impl $name {
-            /// The number as the database stores it.
             pub const fn get(self) -> i64 {
                 self.0
             }
 
-            /// The number after this one.
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0 + 1)
@@ -36,14 +34,14 @@ macro_rules! counter {
 }
 
 counter! {
-    /// The version of the catalog, or the version of one object in it: the number that its last change drew.
+    /// The version of the catalog, or of one object in it: the number that its last change drew.
     Generation
 }
 counter! {
-    /// Which engine of a slot is meant. Never used twice, not even after DROP and CREATE of the same names.
+    /// Identifies an engine of a slot. Never reused, not even after DROP and CREATE of the same names.
     Incarnation
 }
 counter! {
-    /// The fencing token of a master. Raised in the database by each new master before its first write.
+    /// The fencing token of a master, raised in the database by each new master before its first write.
     Epoch
 }

@@ -1,7 +1,7 @@
-//! What a master reports about the engines that it sees, and what SHOW reads: rows of table `observed_engine`.
+//! Observations: what a master reports about engines and nodes, and what SHOW reads: rows of table `observed_engine`.
 //!
 //! Written only under the master's epoch. A reader compares [`MasterRecord::last_tick_ms`](crate::snapshot::MasterRecord)
-//! with its clock and says that it is stale when the master is late.
+//! with its clock and marks its output as stale when the master is late.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,56 +11,52 @@ use serde::{Deserialize, Serialize};
 use crate::engine_name::EngineName;
 use crate::engine_state::Phase;
 
-/// The longest reason that is kept, in bytes; longer ones are cut.
+/// The longest stored reason, in bytes; longer ones are cut.
 pub const MAX_REASON_BYTES: usize = 2_048;
-/// The longest tail of an engine's log that is kept, in bytes.
+/// The longest stored tail of an engine's log, in bytes.
 pub const MAX_LOG_TAIL_BYTES: usize = 8_192;
 
-/// The most details of one engine that are kept.
+/// The most stored details of one engine.
 pub const MAX_DETAILS: usize = 64;
-/// The longest detail that is kept, in bytes; longer ones are cut.
+/// The longest stored detail, in bytes; longer ones are cut.
 pub const MAX_DETAIL_BYTES: usize = 1_024;
 
-/// The most foreign engines that are told by name.
+/// The most foreign engines that are reported by name.
 pub const MAX_FOREIGN: usize = 100;
-/// The most missing rights that are told.
+/// The most denied permissions that are reported.
 pub const MAX_DENIED_PERMISSIONS: usize = 50;
 
-/// One engine as the master saw it.
+/// One engine as the master observed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedEngine {
-    /// Its name.
     pub name: EngineName,
-    /// The orchestrator's id of this very pod or process.
+    /// The orchestrator's id of the pod or process.
     pub uid: Option<String>,
-    /// What the orchestrator sees.
     pub phase: Phase,
     /// Why it is not ready, or why it ended.
     pub reason: Option<String>,
-    /// The machine that it runs on.
+    /// The node that it runs on.
     pub node: Option<String>,
     /// Where it is registered: `host:port`.
     pub address: Option<String>,
-    /// Whether it is registered.
     pub registered: bool,
-    /// Whether it is registered or ever was, or nobody can know: only of one that never was it is certain that it
-    /// serves nobody. True where a row or a report does not say it.
+    /// Whether it is or was registered, or that is unknown. Only an engine that has never registered is known to serve no
+    /// sessions. True where a row or a report does not have it.
     #[serde(default = "yes")]
     pub answered: bool,
-    /// Whether it has been told to drain.
+    /// Whether a drain was ordered.
     pub draining: bool,
-    /// Open sessions; `None` when its agent did not answer.
+    /// Open sessions; `None` if its agent did not respond.
     pub sessions: Option<u32>,
-    /// Running statements; `None` when its agent did not answer.
+    /// Running statements; `None` if its agent did not respond.
     pub running: Option<u32>,
     /// When it was started, in milliseconds since 1970.
     pub started_at_ms: Option<i64>,
-    /// The last lines of its log, when it failed.
+    /// The last lines of its log, if it failed.
     pub log_tail: Option<String>,
-    /// Its labels as the orchestrator keeps them.
     pub labels: Arc<crate::labels::LabelMap>,
-    /// What else the orchestrator knows of its process or its containers, in the orchestrator's words: DESCRIBE prints
-    /// it, nothing is decided upon it.
+    /// Further facts about its process or containers, in the orchestrator's terms: printed by DESCRIBE, never the basis
+    /// of a decision.
     #[serde(default)]
     pub details: Arc<BTreeMap<String, String>>,
 }
@@ -69,64 +65,60 @@ const fn yes() -> bool {
     true
 }
 
-/// The most nodes that are kept.
+/// The most stored nodes.
 pub const MAX_NODES: usize = 5_000;
 
-/// One machine that engines may run on, as the orchestrator saw it: a row of table `observed_node`.
+/// A node that engines may run on, as the orchestrator observed it: a row of table `observed_node`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ObservedNode {
-    /// Its name.
     pub name: String,
-    /// Its labels.
     pub labels: crate::labels::LabelMap,
-    /// CPU that engines may be promised, in thousandths of a core.
+    /// Allocatable CPU, in thousandths of a core.
     pub cpu_millis: u64,
-    /// Memory that engines may be promised, in bytes.
+    /// Allocatable memory, in bytes.
     pub memory_bytes: u64,
-    /// CPU that was promised to what of ours runs there.
+    /// The CPU requests of our instances there.
     pub cpu_used_millis: u64,
-    /// Memory that was promised to what of ours runs there.
+    /// The memory requests of our instances there.
     pub memory_used_bytes: u64,
-    /// Whether new engines may go there.
+    /// Whether new engines can be scheduled there.
     pub open: bool,
 }
 
-/// What the place of engines holds besides ours, and what it keeps from us: for people, nothing is decided upon it.
+/// Foreign objects in our namespaces and permissions that we lack. Informational only.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ClusterWarnings {
-    /// What looks like an engine and was not made by this installation: [`MAX_FOREIGN`] at most, by namespace and name.
+    /// At most [`MAX_FOREIGN`], sorted by namespace and name.
     pub foreign: Vec<ForeignEngine>,
-    /// How many of these there are in all.
+    /// The number of all foreign engines.
     pub foreign_count: usize,
-    /// What the orchestrator may not do though it has to, such as `create pods in the whole cluster`.
+    /// Required permissions that the orchestrator lacks, such as `create pods in the whole cluster`.
     #[serde(rename = "missing")]
     pub denied_permissions: Vec<String>,
 }
 
-/// What looks like an engine and was not made by this installation. Nobody touches it.
+/// An object that looks like an engine and was not created by this installation. It is never changed or deleted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ForeignEngine {
-    /// Where it stands.
     pub namespace: String,
-    /// What it is called there.
     pub name: String,
-    /// Which one.
     pub uid: String,
-    /// What shows that it is foreign.
+    /// Why it counts as foreign.
     pub reason: String,
 }
 
 impl ClusterWarnings {
-    /// What is told of it all: the first ones, and texts of limited length.
+    /// Limits the lists and the length of their texts.
     pub fn new(mut foreign: Vec<ForeignEngine>, denied_permissions: &[String]) -> Self {
         foreign.sort();
         let foreign_count = foreign.len();
         foreign.truncate(MAX_FOREIGN);
         let short = |text: &str| cut(text, MAX_DETAIL_BYTES).to_owned();
-        for it in &mut foreign {
-            it.reason = short(&it.reason);
+        for engine in &mut foreign {
+            engine.reason = short(&engine.reason);
         }
-        let denied_permissions = denied_permissions.iter().take(MAX_DENIED_PERMISSIONS).map(|it| short(it)).collect();
+        let denied_permissions =
+            denied_permissions.iter().take(MAX_DENIED_PERMISSIONS).map(|permission| short(permission)).collect();
         Self { foreign, foreign_count, denied_permissions }
     }
 }
@@ -171,7 +163,6 @@ pub struct Publication {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatedEngine {
     pub name: EngineName,
-    /// The orchestrator's id.
     pub uid: String,
     /// The hash of the configuration that it was created from.
     pub config: String,
@@ -181,7 +172,6 @@ pub struct CreatedEngine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedEngine {
     pub name: EngineName,
-    /// How it ended.
     pub reason: String,
     /// The last lines of its log, if it failed.
     pub log_tail: Option<String>,
@@ -196,7 +186,7 @@ pub struct Recorded {
     pub unknown: Vec<EngineName>,
 }
 
-/// Cuts a text to at most `max` bytes at a character's border, from the front.
+/// The first `max` bytes of a text at most, cut at a character boundary.
 pub fn cut(text: &str, max: usize) -> &str {
     if text.len() <= max {
         return text;
@@ -208,7 +198,7 @@ pub fn cut(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
-/// Keeps the last `max` bytes of a text, from a character's border on.
+/// The last `max` bytes of a text at most, cut at a character boundary.
 pub fn tail(text: &str, max: usize) -> &str {
     let mut start = text.len().saturating_sub(max);
     while !text.is_char_boundary(start) {

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ErrorKind, UserError};
 
-/// The most CPU that one process may ask for, in thousandths of a core.
+/// The most CPU of one process, in thousandths of a core.
 pub const MAX_CPU_MILLIS: u64 = 1_000_000;
-/// The most memory that one process may ask for, in bytes (64 TiB).
+/// The most memory of one process, in bytes (64 TiB).
 pub const MAX_MEMORY_BYTES: u64 = 64 << 40;
 
 /// An amount of CPU. Never zero.
@@ -21,7 +21,6 @@ pub const MAX_MEMORY_BYTES: u64 = 64 << 40;
 pub struct Cpu(u64);
 
 impl Cpu {
-    /// One core.
     pub const ONE: Self = Self(1000);
 
     /// From thousandths of a core; `None` for zero or more than [`MAX_CPU_MILLIS`].
@@ -29,7 +28,6 @@ impl Cpu {
         if millis == 0 || millis > MAX_CPU_MILLIS { None } else { Some(Self(millis)) }
     }
 
-    /// Thousandths of a core.
     pub const fn millis(self) -> u64 {
         self.0
     }
@@ -52,8 +50,8 @@ impl FromStr for Cpu {
     fn from_str(text: &str) -> Result<Self, UserError> {
         parse_cpu_millis(text).and_then(Self::from_millis).ok_or_else(|| {
             UserError::new(ErrorKind::InvalidValue, format!("invalid amount of CPU \"{text}\""))
-                .detail("it is more than 0 and at most 1000 cores, in steps of a thousandth")
-                .hint("write 2, 0.5 or 500m")
+                .detail("An amount of CPU is more than 0 and at most 1000 cores, in steps of a thousandth.")
+                .hint("Write 2, 0.5 or 500m.")
         })
     }
 }
@@ -87,7 +85,6 @@ impl Memory {
         if bytes == 0 || bytes > MAX_MEMORY_BYTES { None } else { Some(Self(bytes)) }
     }
 
-    /// Bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }
@@ -110,8 +107,8 @@ impl FromStr for Memory {
     fn from_str(text: &str) -> Result<Self, UserError> {
         parse_memory_bytes(text).and_then(Self::from_bytes).ok_or_else(|| {
             UserError::new(ErrorKind::InvalidValue, format!("invalid amount of memory \"{text}\""))
-                .detail("it is a whole number with a unit, more than 0 and at most 64T")
-                .hint("write 1G, 1024M or 1Gi: as in Spark, G is GiB")
+                .detail("An amount of memory is a whole number with a unit, more than 0 and at most 64T.")
+                .hint("Write 1G, 1024M or 1Gi: as in Spark, G is GiB.")
         })
     }
 }
@@ -123,7 +120,7 @@ fn parse_memory_bytes(text: &str) -> Option<u64> {
     digits(number)?.checked_mul(1 << memory_power(suffix)?)
 }
 
-/// The power of two that a suffix stands for: `G`, `GB`, `GI` and `GIB` are the same.
+/// The power of two of a suffix: `G`, `GB`, `GI` and `GIB` are equal.
 fn memory_power(suffix: &str) -> Option<u32> {
     if suffix == "B" {
         return Some(0);

@@ -1,13 +1,13 @@
-//! Values that must not be shown: passwords and keys among the properties of a unit.
+//! Secret values: passwords and keys among the properties of a unit, which must not be shown.
 //!
-//! A value is secret if its key contains one of the configured words. Letters are compared without regard to case,
-//! and `.`, `_` and `-` are ignored, so `access.key` also finds `aws_access_key_id`.
+//! A value is secret if its key contains one of the configured words. Case, `.`, `_` and `-` are ignored, so
+//! `access.key` also matches `aws_access_key_id`.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What stands in place of a secret value. ALTER with this text keeps the stored value; CREATE with it is refused.
+/// The text shown for a secret value. ALTER with this text keeps the stored value; CREATE with it is refused.
 pub const MASK: &str = "******";
 
 /// The words that make a key secret.
@@ -26,23 +26,20 @@ fn letters(text: &str) -> String {
 }
 
 impl SecretKeys {
-    /// From the configured words.
     pub fn new(words: Vec<String>) -> Self {
         Self(words)
     }
 
-    /// Whether the value of this key must not be shown.
     pub fn is_secret(&self, key: &str) -> bool {
         let key = letters(key);
         self.0.iter().map(|word| letters(word)).any(|word| !word.is_empty() && key.contains(&word))
     }
 
-    /// The properties with their secret values masked.
     pub fn mask(&self, properties: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         self.mask_also(properties, |_| false)
     }
 
-    /// The same, with the values of further keys masked too.
+    /// The same, with the values of further keys masked.
     pub fn mask_also(
         &self,
         properties: &BTreeMap<String, String>,

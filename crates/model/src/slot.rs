@@ -1,4 +1,4 @@
-//! The slot: the wish for one engine. The set of slot rows is the desired state, and nothing else is.
+//! The slot: one desired engine. The set of slot rows is the desired state.
 
 use std::fmt;
 
@@ -8,37 +8,29 @@ use crate::engine_name::EngineName;
 use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::Incarnation;
 
-/// One (tenant, pool, unit) that belongs together: the tenant lists the pool, the pool lists the unit.
+/// One (tenant, pool, unit) where the tenant lists the pool and the pool lists the unit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Link {
-    /// The tenant.
     pub tenant: TenantName,
-    /// The pool.
     pub pool: PoolName,
-    /// The unit.
     pub unit: UnitName,
 }
 
-/// Identifies a slot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SlotKey {
-    /// The tenant.
     pub tenant: TenantName,
-    /// The pool.
     pub pool: PoolName,
-    /// The unit.
     pub unit: UnitName,
-    /// Counts the slots of one (tenant, pool, unit) from 0; the lowest free one is taken first.
+    /// Numbers the slots of one (tenant, pool, unit) from 0; the lowest free number is taken first.
     pub ordinal: u32,
 }
 
 impl SlotKey {
-    /// The (tenant, pool, unit) of the slot.
     pub fn link(&self) -> Link {
         Link { tenant: self.tenant.clone(), pool: self.pool.clone(), unit: self.unit.clone() }
     }
 
-    /// The name of the slot's engine under the given incarnation.
+    /// The name of the slot's engine with this incarnation.
     pub fn engine(&self, incarnation: Incarnation) -> EngineName {
         EngineName::from_slot(self, incarnation)
     }
@@ -50,18 +42,18 @@ impl fmt::Display for SlotKey {
     }
 }
 
-/// Why a slot is there.
+/// Why a slot exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// `MIN_ENGINES` asks for it.
+    /// Required by `MIN_ENGINES`.
     Minimum,
-    /// START ENGINE asked for it.
+    /// Requested by START ENGINE.
     Start,
 }
 
 impl Origin {
-    /// The word of the database.
+    /// The word in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Minimum => "minimum",
@@ -69,41 +61,39 @@ impl Origin {
         }
     }
 
-    /// Reads the word of the database.
+    /// Parses the word in the database.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Minimum, Self::Start].into_iter().find(|it| it.as_str() == word)
+        [Self::Minimum, Self::Start].into_iter().find(|origin| origin.as_str() == word)
     }
 }
 
 /// A row of table `slot`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
-    /// Which slot.
     pub key: SlotKey,
-    /// The engine that is wanted in it now.
+    /// The incarnation of the current engine.
     pub incarnation: Incarnation,
-    /// Why it is there.
     pub origin: Origin,
-    /// How many engines of the slot in a row ended or failed before they had lived for a minute: sets the back-off.
+    /// The number of consecutive engines of the slot that ended or failed within a minute of their start: sets the
+    /// back-off.
     pub failures: u32,
-    /// Whether the present incarnation was asked for with FORCE: it skips the stand-in and the turn.
+    /// Whether the current incarnation was requested with FORCE: it skips the stand-in and its turn.
     pub forced: bool,
 }
 
 impl Slot {
-    /// The name of the slot's present engine.
+    /// The name of the slot's current engine.
     pub fn engine(&self) -> EngineName {
         self.key.engine(self.incarnation)
     }
 }
 
-/// A master's wish that a slot get a new incarnation, with the one that it observed: refused if that moved.
+/// A master's request for a new incarnation of a slot, with the observed one: refused if that has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renewal {
-    /// Which slot.
     pub slot: SlotKey,
     /// The incarnation that the decision was derived from.
     pub observed: Incarnation,
-    /// The slot's [`Slot::failures`] from now on.
+    /// The new value of [`Slot::failures`].
     pub failures: u32,
 }

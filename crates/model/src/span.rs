@@ -1,15 +1,15 @@
-//! Lengths of time as people write them: `500ms`, `30s`, `5m`, `2h`, `1d`.
+//! Durations as text: `500ms`, `30s`, `5m`, `2h`, `1d`.
 
 use std::time::Duration;
 
 use crate::error::{ErrorKind, UserError};
 
-/// The longest length of time that a statement or a configuration may name.
+/// The longest duration in a statement or a configuration.
 pub const MAX_SPAN: Duration = Duration::from_hours(366 * 24);
 
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Reads a length of time: a whole number and one unit (`ms`, `s`, `m`, `h`, `d`).
+/// Parses a duration: a whole number and one unit (`ms`, `s`, `m`, `h`, `d`).
 pub fn parse(text: &str) -> Result<Duration, UserError> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -20,13 +20,13 @@ pub fn parse(text: &str) -> Result<Duration, UserError> {
         .map(Duration::from_millis)
         .filter(|span| *span <= MAX_SPAN)
         .ok_or_else(|| {
-            UserError::new(ErrorKind::InvalidValue, format!("invalid length of time \"{text}\""))
-                .detail("it is a whole number with a unit, at most 366d")
-                .hint("write 500ms, 30s, 5m, 2h or 1d")
+            UserError::new(ErrorKind::InvalidValue, format!("invalid duration \"{text}\""))
+                .detail("A duration is a whole number with a unit, at most 366d.")
+                .hint("Write 500ms, 30s, 5m, 2h or 1d.")
         })
 }
 
-/// Prints a length of time as the largest whole unit; what is shorter than a millisecond is cut off.
+/// Prints a duration in the largest unit that gives a whole number; fractions of a millisecond are cut off.
 pub fn print(span: Duration) -> String {
     let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     if ms == 0 {
@@ -36,8 +36,8 @@ pub fn print(span: Duration) -> String {
     format!("{}{unit}", ms / factor)
 }
 
-/// Prints how old something is, or how long it took, as people say it: `340 ms`, `4.2 s`, `14 s`, `3 min 20 s`,
-/// `2 h 5 min`, `3 d 4 h`. What is smaller than the last unit is cut off.
+/// Prints an age or elapsed time for people: `340 ms`, `4.2 s`, `14 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`. Smaller
+/// units are cut off.
 pub fn age(span: Duration) -> String {
     let (ms, s) = (span.as_millis(), span.as_secs());
     let pair = |big: u64, unit: &str, small: u64, part: &str| format!("{} {unit} {} {part}", s / big, s % big / small);

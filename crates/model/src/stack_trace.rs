@@ -1,23 +1,22 @@
-//! Stack traces of Java in the texts of errors: dozens of lines of which a user needs none.
+//! Java stack traces in error texts: dozens of lines that a user does not need.
 
 use std::borrow::Cow;
 
-/// How a frame begins.
+/// The beginning of a frame.
 const FRAME: &str = "\n\tat ";
-/// What stands for the frames that a cause has in common with its effect.
+/// The line that replaces the frames that a cause shares with its effect.
 const FRAMES_IN_COMMON: &str = "\n\t... ";
-/// How the cause of an exception begins, behind the frames of its effect.
+/// The beginning of a cause, after the frames of its effect.
 const CAUSE: &str = "\nCaused by: ";
-/// How many causes of one exception are looked at.
+/// The most causes of one exception that are read.
 const CAUSES_MAX: usize = 16;
 
-/// Whether a text has frames of a stack trace.
 pub fn has_frames(text: &[u8]) -> bool {
     text.windows(FRAME.len()).any(|window| window == FRAME.as_bytes())
 }
 
-/// The text without the frames of its stack traces. Of the causes those stay whose message is new: Spark repeats the same
-/// message in most of them.
+/// The text without stack frames. Only causes with a new message are kept: Spark repeats the same message in most of
+/// them.
 pub fn without_frames(text: &str) -> Cow<'_, str> {
     let Some((head, rest)) = text.split_once(FRAME) else { return Cow::Borrowed(text) };
     let mut kept = head.trim_end().to_owned();

@@ -1,7 +1,7 @@
 //! The statement timeout: unit property and session setting [`KEY`].
 //!
-//! The proxy applies it, whatever the engine type: it is no property of the engine, so that changing it replaces none.
-//! Where several timeouts hold for a statement (its client's, its session's, its unit's), the shortest counts.
+//! The proxy enforces it for every engine type: it is not a property of the engine, so changing it replaces none. If
+//! several timeouts apply to a statement (its client's, its session's, its unit's), the shortest one counts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::error::{ErrorKind, UserError};
 use crate::span;
 
-/// The property and the setting.
+/// The key of the property and of the setting.
 pub const KEY: &str = "enginehouse.statement_timeout";
-/// The beginning of properties that are Enginehouse's own; engines are not given them.
+/// The prefix of Enginehouse's own properties, which engines do not receive.
 const OURS: &str = "enginehouse.";
 
-/// Reads a timeout such as `30s`; `0s` is none.
+/// Parses a timeout such as `30s`; `0s` is no timeout.
 pub fn parse(text: &str) -> Result<Option<Duration>, UserError> {
     let timeout = span::parse(text.trim()).map_err(|error| {
         let message = format!("invalid value for \"{KEY}\": {}", error.message);
@@ -23,13 +23,13 @@ pub fn parse(text: &str) -> Result<Option<Duration>, UserError> {
     Ok((!timeout.is_zero()).then_some(timeout))
 }
 
-/// The timeout that a unit's properties set.
+/// The timeout in a unit's properties.
 pub fn from_properties(properties: &BTreeMap<String, String>) -> Option<Duration> {
-    // What is stored has been checked.
+    // Stored values were validated.
     properties.get(KEY).and_then(|text| parse(text).ok().flatten())
 }
 
-/// The shorter of two timeouts, of which each may be absent.
+/// The shorter of two optional timeouts.
 pub fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -37,18 +37,18 @@ pub fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duratio
     }
 }
 
-/// Whether a unit's property is for Enginehouse and not for the engine.
+/// Whether the property is Enginehouse's own.
 pub(crate) fn is_ours(key: &str) -> bool {
     key.starts_with(OURS)
 }
 
-/// Rejects a property of ours that does not exist or has an impossible value.
+/// Rejects an unknown or invalid property of Enginehouse's own.
 pub(crate) fn check(properties: &BTreeMap<String, String>) -> Result<(), UserError> {
     for (key, value) in properties.iter().filter(|(key, _)| is_ours(key)) {
         if key != KEY {
             return Err(UserError::new(ErrorKind::InvalidValue, format!("unknown property \"{key}\""))
                 .detail(format!("Properties that begin with {OURS} are Enginehouse's own."))
-                .hint(format!("The one that exists is {KEY}.")));
+                .hint(format!("The only such property is {KEY}.")));
         }
         parse(value)?;
     }

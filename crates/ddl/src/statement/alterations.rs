@@ -8,7 +8,7 @@ use super::Statement;
 use crate::cursor::Cursor;
 use crate::error::ParseError;
 
-/// The most rows that LIMIT may ask for.
+/// The largest LIMIT.
 pub const MAX_LIMIT: u32 = 10_000;
 
 pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
@@ -19,7 +19,7 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     let limit = cursor.number("LIMIT")?;
     if !(1..=MAX_LIMIT).contains(&limit) {
         let error = UserError::new(ErrorKind::InvalidValue, format!("LIMIT: {limit} is out of range"));
-        return Err(ParseError::at(position, error.detail(format!("it is a whole number from 1 to {MAX_LIMIT}"))));
+        return Err(ParseError::at(position, error.detail(format!("It is a whole number from 1 to {MAX_LIMIT}."))));
     }
     Ok(Statement::ShowAlterations { limit: Some(limit) })
 }

@@ -1,4 +1,4 @@
-//! CREATE, ALTER and DROP: what all three kinds of objects share.
+//! CREATE, ALTER and DROP: the part that all kinds of objects share.
 
 use std::fmt;
 
@@ -38,14 +38,14 @@ pub(super) fn read_change(cursor: &mut Cursor<'_>, verb: Verb, kind: ObjectKind)
 }
 
 fn read_if_exists(cursor: &mut Cursor<'_>) -> Result<bool, ParseError> {
-    let said = cursor.eat("IF");
-    if said {
+    let has_condition = cursor.eat("IF");
+    if has_condition {
         cursor.keyword("EXISTS")?;
     }
-    Ok(said)
+    Ok(has_condition)
 }
 
-/// The name and the options; an ALTER without options would change nothing and is refused.
+/// The name and the options; an ALTER without options is refused.
 fn read_object(cursor: &mut Cursor<'_>, kind: ObjectKind, needed: bool) -> Result<ObjectPatch, ParseError> {
     Ok(match kind {
         ObjectKind::Tenant => ObjectPatch::Tenant(cursor.tenant()?, read_options(cursor, needed)?),
@@ -71,7 +71,7 @@ fn write_head(f: &mut fmt::Formatter<'_>, verb: &str, condition: Option<&str>, o
     write!(f, "{verb} {} {}{name}", object.kind.keywords(), condition.unwrap_or_default())
 }
 
-/// The options of an object that are named, each as text.
+/// The named options as text.
 pub(crate) fn printed(object: &ObjectPatch) -> Vec<String> {
     match object {
         ObjectPatch::Tenant(_, patch) => patch.printed(),

@@ -17,7 +17,7 @@ pub(super) fn show_create(cursor: &mut Cursor<'_>, kind: ObjectKind) -> Result<S
     object(cursor, kind).map(Statement::ShowCreate)
 }
 
-/// The object of the kind whose name comes next.
+/// Parses the name of an object of the kind.
 pub(super) fn object(cursor: &mut Cursor<'_>, kind: ObjectKind) -> Result<ObjectRef, ParseError> {
     let name = match kind {
         ObjectKind::Tenant => cursor.tenant()?.into(),

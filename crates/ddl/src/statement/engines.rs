@@ -13,19 +13,18 @@ use crate::distance::nearest;
 use crate::error::ParseError;
 use crate::quote::{quoted_name, quoted_string};
 
-/// Which engines SHOW ENGINES shows.
+/// The scope of SHOW ENGINES.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineScope {
-    /// `SHOW ENGINES t_1`: all of the tenant.
+    /// `SHOW ENGINES t_1`
     Tenant(TenantName),
-    /// `SHOW ENGINES POOL t_1 rp_1`: those in one pool.
+    /// `SHOW ENGINES POOL t_1 rp_1`
     Pool(TenantName, PoolName),
-    /// `SHOW ENGINES UNIT t_1 rp_1 uc_1`: those of one unit.
+    /// `SHOW ENGINES UNIT t_1 rp_1 uc_1`
     Unit(TenantName, PoolName, UnitName),
 }
 
 impl EngineScope {
-    /// The tenant whose engines are shown.
     pub const fn tenant(&self) -> &TenantName {
         match self {
             Self::Tenant(tenant) | Self::Pool(tenant, _) | Self::Unit(tenant, _, _) => tenant,
@@ -33,14 +32,14 @@ impl EngineScope {
     }
 }
 
-/// How long an engine that is stopped or replaced may take until it is ended.
+/// The grace period of an engine that is stopped or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grace {
-    /// As long as the configuration says.
+    /// The configured period.
     Default,
     /// `WITHIN '10m'`
     Within(Duration),
-    /// `FORCE`: no time at all.
+    /// `FORCE`: none.
     Force,
 }
 
@@ -55,7 +54,7 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     Ok(Statement::ShowEngines(scope))
 }
 
-/// A tenant with nothing behind it: what follows a name was meant for one of the longer forms.
+/// A tenant must end the statement: more text was meant for one of the longer forms.
 fn read_only_tenant(cursor: &mut Cursor<'_>) -> Result<TenantName, ParseError> {
     let meant = cursor.peek_word().and_then(|word| nearest(word, ["POOL", "UNIT"]));
     let tenant = cursor.tenant()?;
@@ -64,7 +63,7 @@ fn read_only_tenant(cursor: &mut Cursor<'_>) -> Result<TenantName, ParseError> {
     }
     let hint = meant.map_or_else(
         || "SHOW ENGINES POOL t_1 rp_1 and SHOW ENGINES UNIT t_1 rp_1 uc_1 show fewer".to_owned(),
-        |meant| format!("did you mean SHOW ENGINES {meant}?"),
+        |meant| format!("Did you mean SHOW ENGINES {meant}?"),
     );
     Err(cursor.missing("the end of the statement").or_hint(hint))
 }
@@ -73,17 +72,17 @@ fn read_only_tenant(cursor: &mut Cursor<'_>) -> Result<TenantName, ParseError> {
 fn read_engine(cursor: &mut Cursor<'_>) -> Result<(PoolName, EngineName), ParseError> {
     if cursor.at_string() {
         let error = cursor.missing("the name of a resource pool");
-        return Err(error.or_hint("the pool comes before its engine: rp_1 'engine-name'"));
+        return Err(error.or_hint("Name the pool before its engine: rp_1 'engine-name'."));
     }
     Ok((cursor.pool()?, cursor.engine()?))
 }
 
-/// Reads `[WITHIN '10m' | FORCE] [WAIT ['5m']]`, in this order.
+/// Parses `[WITHIN '10m' | FORCE] [WAIT ['5m']]`, in this order.
 fn read_ending(cursor: &mut Cursor<'_>) -> Result<(Grace, Option<Duration>), ParseError> {
     let grace = read_grace(cursor)?;
     let wait = read_wait(cursor)?;
     if grace == Grace::Default && (cursor.is("WITHIN") || cursor.is("FORCE")) {
-        return Err(cursor.missing("the end of the statement").or_hint("WITHIN and FORCE stand before WAIT"));
+        return Err(cursor.missing("the end of the statement").or_hint("Write WITHIN or FORCE before WAIT."));
     }
     Ok((grace, wait))
 }

@@ -15,7 +15,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>, verb: Verb, kind: ObjectKind) -> Res
     if cursor.is("WAIT") {
         return Err(cursor
             .missing("the end of the statement")
-            .or_hint("EXPLAIN changes nothing, so there is nothing to wait for: leave WAIT out"));
+            .or_hint("EXPLAIN changes nothing, so there is nothing to wait for: remove WAIT."));
     }
     Ok(Statement::Explain { change })
 }

@@ -15,19 +15,18 @@ use crate::token::Kind;
 
 /// The options of one kind of object.
 pub(crate) trait Options: Default {
-    /// Whose options they are.
     const KIND: ObjectKind;
-    /// Their names, in the order in which they are printed and errors list them.
+    /// In the order in which they are printed and errors list them.
     const NAMES: &'static [&'static str];
 
-    /// Reads the value of the option, which is one of [`Options::NAMES`].
+    /// Parses the value of an option of [`Options::NAMES`].
     fn read(&mut self, option: &'static str, cursor: &mut Cursor<'_>) -> Result<(), ParseError>;
 
-    /// Those that are named, each as text.
+    /// The named options as text.
     fn printed(&self) -> Vec<String>;
 }
 
-/// Reads the options up to where something else than a comma follows.
+/// Parses options separated by commas.
 pub(super) fn read_options<P: Options>(cursor: &mut Cursor<'_>, needed: bool) -> Result<P, ParseError> {
     let needed = cursor.eat("SET") || needed;
     let mut options = P::default();
@@ -35,22 +34,22 @@ pub(super) fn read_options<P: Options>(cursor: &mut Cursor<'_>, needed: bool) ->
         cursor.could_be("an option");
         return Ok(options);
     }
-    let mut said: Vec<&'static str> = Vec::new();
+    let mut named: Vec<&'static str> = Vec::new();
     loop {
         let position = cursor.position();
         let option = read_name::<P>(cursor)?;
-        if said.contains(&option) {
-            let message = format!("option {option} of a {} is said twice", P::KIND);
-            return Err(ParseError::syntax(position, message).or_hint("leave one of them out"));
+        if named.contains(&option) {
+            let message = format!("option {option} of a {} specified more than once", P::KIND);
+            return Err(ParseError::syntax(position, message).or_hint("Remove one of them."));
         }
         cursor.eat_symbol(&Kind::Equals);
         options.read(option, cursor)?;
-        said.push(option);
+        named.push(option);
         if cursor.eat_symbol(&Kind::Comma) {
             continue;
         }
         if P::NAMES.iter().any(|name| cursor.is(name)) {
-            return Err(cursor.unexpected().or_hint("options are separated by commas"));
+            return Err(cursor.unexpected().or_hint("Separate options by commas."));
         }
         return Ok(options);
     }
@@ -59,7 +58,7 @@ pub(super) fn read_options<P: Options>(cursor: &mut Cursor<'_>, needed: bool) ->
 fn read_name<P: Options>(cursor: &mut Cursor<'_>) -> Result<&'static str, ParseError> {
     let word = match cursor.peek_word() {
         Some(word) if !cursor.is("WAIT") => word,
-        _ => return Err(cursor.missing("an option").or_hint(format!("the options are {}", P::NAMES.join(", ")))),
+        _ => return Err(cursor.missing("an option").or_hint(format!("The options are {}.", P::NAMES.join(", ")))),
     };
     if let Some(name) = P::NAMES.iter().find(|name| name.eq_ignore_ascii_case(word)) {
         cursor.advance();
@@ -67,15 +66,15 @@ fn read_name<P: Options>(cursor: &mut Cursor<'_>) -> Result<&'static str, ParseE
     }
     let shown: String = word.chars().take(64).collect();
     let error = UserError::new(ErrorKind::Syntax, format!("unknown option \"{shown}\" of a {}", P::KIND))
-        .detail(format!("the options are {}", P::NAMES.join(", ")));
+        .detail(format!("The options are {}.", P::NAMES.join(", ")));
     let error = ParseError::at(cursor.position(), error);
     Err(match meant::<P>(word) {
-        Some(meant) => error.or_hint(format!("did you mean {meant}?")),
+        Some(meant) => error.or_hint(format!("Did you mean {meant}?")),
         None => error,
     })
 }
 
-/// What may have been meant: a name that is near, or those that the word is a piece of.
+/// What the user may have meant: a similar name, or the names that contain the word.
 fn meant<P: Options>(word: &str) -> Option<String> {
     if let Some(name) = nearest(word, P::NAMES.iter().copied().chain(["WAIT", "SET"])) {
         return Some(name.to_owned());
@@ -85,7 +84,7 @@ fn meant<P: Options>(word: &str) -> Option<String> {
     if longer.is_empty() { None } else { Some(join_or(&longer)) }
 }
 
-/// Reads DEFAULT or NULL, or else a value.
+/// Parses DEFAULT or NULL, or else a value.
 pub(super) fn read_setting<T>(
     cursor: &mut Cursor<'_>,
     read: impl FnOnce(&mut Cursor<'_>) -> Result<T, ParseError>,
@@ -93,19 +92,19 @@ pub(super) fn read_setting<T>(
     if cursor.eat("DEFAULT") || cursor.eat("NULL") { Ok(Setting::Reset) } else { read(cursor).map(Setting::Set) }
 }
 
-/// Reads a string that DEFAULT or NULL may stand for.
+/// Parses a string, DEFAULT or NULL.
 pub(super) fn read_text(cursor: &mut Cursor<'_>) -> Result<Setting<String>, ParseError> {
     read_setting(cursor, |cursor| cursor.string("a quoted string"))
 }
 
-/// Reads `(item, …)`; `()` is a list too.
+/// Parses `(item, …)`; `()` is a valid list.
 pub(super) fn read_list<T>(
     cursor: &mut Cursor<'_>,
     option: &'static str,
     mut item: impl FnMut(&mut Cursor<'_>) -> Result<T, ParseError>,
 ) -> Result<Vec<T>, ParseError> {
     if !cursor.eat_symbol(&Kind::Open) {
-        return Err(cursor.unexpected().or_hint(format!("a list stands in parentheses: {option} ('a', 'b')")));
+        return Err(cursor.unexpected().or_hint(format!("Write a list in parentheses: {option} ('a', 'b').")));
     }
     let mut items = Vec::new();
     if cursor.eat_symbol(&Kind::Close) {
@@ -116,7 +115,7 @@ pub(super) fn read_list<T>(
         items.push(item(cursor)?);
         if items.len() > MAX_LIST {
             let error = UserError::new(ErrorKind::ProgramLimit, format!("{option} has too many names"))
-                .detail(format!("it may have {MAX_LIST}"));
+                .detail(format!("The limit is {MAX_LIST}."));
             return Err(ParseError::at(position, error));
         }
         if !cursor.eat_symbol(&Kind::Comma) {
@@ -132,7 +131,7 @@ pub(super) fn printed_list<T: AsRef<str>>(option: &str, items: &[T]) -> String {
     format!("{option} ({})", items.join(", "))
 }
 
-/// `NAME 'text'` or `NAME DEFAULT`; nothing for what is not named.
+/// `NAME 'text'` or `NAME DEFAULT`; nothing for an option that is not named.
 pub(super) fn printed_text(option: &str, setting: &Setting<String>) -> Option<String> {
     printed_setting(option, setting)
 }

@@ -13,7 +13,7 @@ use crate::error::ParseError;
 use crate::quote::quoted_string;
 use crate::token::Kind;
 
-/// The most labels that are read; how many may be kept is the catalog's business.
+/// The most labels that are parsed; the catalog has a limit of its own.
 const MAX_LABELS: usize = 1_000;
 
 impl Options for PoolPatch {
@@ -68,30 +68,30 @@ impl Options for PoolPatch {
     }
 }
 
-/// Reads `('label'='value', …)`: one at least, because none would mean any node and not no node.
+/// Parses `('label'='value', …)`: at least one, because an empty selector would match any node, not none.
 fn read_labels(cursor: &mut Cursor<'_>) -> Result<BTreeMap<String, String>, ParseError> {
     if !cursor.eat_symbol(&Kind::Open) {
         return Err(cursor
             .unexpected()
-            .or_hint("labels stand in parentheses: NODE_SELECTOR ('zone'='a', 'disk'='ssd')"));
+            .or_hint("Write labels in parentheses: NODE_SELECTOR ('zone'='a', 'disk'='ssd')."));
     }
     let mut labels = BTreeMap::new();
     loop {
         let position = cursor.position();
         let label = cursor.string("the quoted name of a label").map_err(|error| {
-            if labels.is_empty() { error.or_hint("NODE_SELECTOR DEFAULT takes the labels back") } else { error }
+            if labels.is_empty() { error.or_hint("Use NODE_SELECTOR DEFAULT to remove the labels.") } else { error }
         })?;
         cursor.symbol(&Kind::Equals)?;
         let value = cursor.string("a value in single quotes")?;
         if labels.contains_key(&label) {
             let shown: String = label.chars().take(MAX_LABEL_SHOWN_CHARS).collect();
-            return Err(ParseError::syntax(position, format!("label \"{shown}\" is said twice"))
-                .or_hint("leave one of them out"));
+            return Err(ParseError::syntax(position, format!("label \"{shown}\" specified more than once"))
+                .or_hint("Remove one of them."));
         }
         labels.insert(label, value);
         if labels.len() > MAX_LABELS {
             let error = UserError::new(ErrorKind::ProgramLimit, "NODE_SELECTOR has too many labels")
-                .detail(format!("{MAX_LABELS} are read at most"));
+                .detail(format!("The limit is {MAX_LABELS}."));
             return Err(ParseError::at(position, error));
         }
         if !cursor.eat_symbol(&Kind::Comma) {
@@ -101,7 +101,7 @@ fn read_labels(cursor: &mut Cursor<'_>) -> Result<BTreeMap<String, String>, Pars
     }
 }
 
-/// The longest name of a label that an error repeats, in characters.
+/// The longest label name that an error repeats, in characters.
 const MAX_LABEL_SHOWN_CHARS: usize = 64;
 
 fn printed_labels(labels: &BTreeMap<String, String>) -> String {

@@ -48,7 +48,8 @@ impl Options for UnitPatch {
 
     fn printed(&self) -> Vec<String> {
         let mut options = Vec::new();
-        options.extend(self.engine_type.map(|it| format!("ENGINE_TYPE {}", quoted_string(it.as_str()))));
+        options
+            .extend(self.engine_type.map(|engine_type| format!("ENGINE_TYPE {}", quoted_string(engine_type.as_str()))));
         for (option, cpu, memory) in
             [("DRIVER", self.driver_cpu, self.driver_memory), ("EXECUTOR", self.executor_cpu, self.executor_memory)]
         {
@@ -74,7 +75,7 @@ fn printed_quantity(text: &str) -> String {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.to_owned() } else { quoted_string(text) }
 }
 
-/// Reads `('k'='v', 'x'=NULL)`, `RESET` or `RESET ('k'='v')`.
+/// Parses `('k'='v', 'x'=NULL)`, `RESET` or `RESET ('k'='v')`.
 fn read_properties(cursor: &mut Cursor<'_>) -> Result<PropertiesPatch, ParseError> {
     let mut patch = PropertiesPatch { reset: cursor.eat("RESET"), ..PropertiesPatch::default() };
     if !cursor.eat_symbol(&Kind::Open) {
@@ -83,22 +84,22 @@ fn read_properties(cursor: &mut Cursor<'_>) -> Result<PropertiesPatch, ParseErro
     loop {
         let position = cursor.position();
         let key = cursor.string("the quoted key of a property").map_err(|error| {
-            if patch.set.is_empty() { error.or_hint("PROPERTIES RESET drops all properties") } else { error }
+            if patch.set.is_empty() { error.or_hint("Use PROPERTIES RESET to remove all properties.") } else { error }
         })?;
-        // From the first key on, whatever goes wrong can be a value or a piece of one, if the user forgot the = or to
-        // double a quote.
+        // From the first key on, any unexpected token can be a value or a piece of one, if the user forgot the = or
+        // did not double a quote.
         cursor.hide(true);
         cursor.symbol(&Kind::Equals)?;
         let value = read_property_value(cursor)?;
         if patch.set.contains_key(&key) {
             let shown: String = key.chars().take(MAX_KEY_SHOWN_CHARS).collect();
-            return Err(ParseError::syntax(position, format!("property \"{shown}\" is said twice"))
-                .or_hint("leave one of them out"));
+            return Err(ParseError::syntax(position, format!("property \"{shown}\" specified more than once"))
+                .or_hint("Remove one of them."));
         }
         patch.set.insert(key, value);
         if patch.set.len() > MAX_PROPERTIES {
             let error = UserError::new(ErrorKind::ProgramLimit, "PROPERTIES has too many properties")
-                .detail(format!("it may have {MAX_PROPERTIES}"));
+                .detail(format!("The limit is {MAX_PROPERTIES}."));
             return Err(ParseError::at(position, error));
         }
         if !cursor.eat_symbol(&Kind::Comma) {
@@ -117,7 +118,7 @@ fn read_property_value(cursor: &mut Cursor<'_>) -> Result<Option<String>, ParseE
         return Ok(None);
     }
     let value = cursor.string("a value in single quotes");
-    value.map(Some).map_err(|error| error.or_hint("a value stands in single quotes and doubles those inside: 'it''s'"))
+    value.map(Some).map_err(|error| error.or_hint("Put single quotes around a value and double those inside: 'it''s'."))
 }
 
 fn printed_properties(properties: &PropertiesPatch) -> Option<String> {

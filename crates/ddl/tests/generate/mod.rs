@@ -21,26 +21,26 @@ fn name() -> impl Strategy<Value = String> {
     let keyword =
         select(vec!["pool", "unit", "if", "set", "wait", "for", "like", "tenant", "comment", "null", "limit"]);
     prop_oneof![
-        3 => "[a-z][a-z0-9_]{0,8}".prop_filter("ends well", |it| !it.ends_with('_')),
+        3 => "[a-z][a-z0-9_]{0,8}".prop_filter("ends well", |name| !name.ends_with('_')),
         2 => "[a-z][a-z0-9_.-]{0,60}[a-z0-9]",
         1 => keyword.prop_map(str::to_owned),
     ]
 }
 
 fn tenant() -> impl Strategy<Value = TenantName> {
-    name().prop_map(|it| TenantName::new(it).unwrap())
+    name().prop_map(|name| TenantName::new(name).unwrap())
 }
 
 fn pool() -> impl Strategy<Value = PoolName> {
-    name().prop_map(|it| PoolName::new(it).unwrap())
+    name().prop_map(|name| PoolName::new(name).unwrap())
 }
 
 fn unit() -> impl Strategy<Value = UnitName> {
-    name().prop_map(|it| UnitName::new(it).unwrap())
+    name().prop_map(|name| UnitName::new(name).unwrap())
 }
 
 fn engine() -> impl Strategy<Value = EngineName> {
-    "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?".prop_map(|it| EngineName::new(it).unwrap())
+    "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?".prop_map(|name| EngineName::new(name).unwrap())
 }
 
 /// Any text that a string can hold, with many quotes, comments and line ends.
@@ -52,12 +52,12 @@ fn key() -> impl Strategy<Value = String> {
     prop_oneof![
         2 => "[a-z]{1,6}(\\.[a-z]{1,6}){0,3}",
         1 => select(vec!["db.password", "my-Token", "aws_access_key_id"]).prop_map(str::to_owned),
-        1 => text().prop_filter("a key is not empty", |it| !it.is_empty()),
+        1 => text().prop_filter("a key is not empty", |key| !key.is_empty()),
     ]
 }
 
 fn setting<T: std::fmt::Debug + Clone>(value: impl Strategy<Value = T>) -> impl Strategy<Value = Setting<T>> {
-    prop_oneof![Just(None), option::of(value).prop_map(Some)].prop_map(|it| match it {
+    prop_oneof![Just(None), option::of(value).prop_map(Some)].prop_map(|value| match value {
         None => Setting::Keep,
         Some(None) => Setting::Reset,
         Some(Some(value)) => Setting::Set(value),
@@ -114,9 +114,9 @@ fn unit_patch() -> impl Strategy<Value = UnitPatch> {
 
 /// Boxed: it would take too much of a test's stack.
 fn pool_patch() -> BoxedStrategy<PoolPatch> {
-    let place = (setting(text()), setting(vec(text(), 0..4)), setting(btree_map(text(), text(), 1..4)));
+    let nodes = (setting(text()), setting(vec(text(), 0..4)), setting(btree_map(text(), text(), 1..4)));
     let rest = (setting(any::<u32>()), setting(text()), setting(text()), setting(text()));
-    let patch = (option::of(vec(unit(), 0..4)), place.boxed(), rest.boxed()).prop_map(
+    let patch = (option::of(vec(unit(), 0..4)), nodes.boxed(), rest.boxed()).prop_map(
         |(units, (namespace, nodes, node_selector), (cpu_overcommit, queue_prefix, image, comment))| PoolPatch {
             units,
             namespace,
@@ -170,7 +170,7 @@ fn grace() -> impl Strategy<Value = Grace> {
     prop_oneof![Just(Grace::Default), Just(Grace::Force), time().prop_map(Grace::Within)]
 }
 
-/// Any statement that can be said.
+/// Any statement of the control language.
 pub fn statement() -> impl Strategy<Value = Statement> {
     let scope = prop_oneof![
         tenant().prop_map(EngineScope::Tenant),
@@ -210,7 +210,7 @@ pub fn word_salad() -> impl Strategy<Value = String> {
                  restart stop engine if not exists set wait within force like limit alterations master for properties \
                  reset null default comment min_engines driver_memory driver_cpu unit_list node_list node_selector queue_prefix cpu_overcommit user_list t_1 1G 500m \
                  'x' 'it''s' \"q\" `b` ( ) , ; = - . -- /* */ 5 0.5 '5m' use \u{e9} \n";
-    let words: Vec<&str> = words.split(' ').filter(|it| !it.is_empty()).collect();
+    let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
     let heads = vec!["", "create tenant ", "alter resource unit u ", "stop engine p 'e' ", "show ", "desc "];
     (select(heads), vec(select(words), 0..14)).prop_map(|(head, words)| head.to_owned() + &words.join(" "))
 }
@@ -286,7 +286,7 @@ fn pool_spec() -> impl Strategy<Value = PoolSpec> {
     (known(), namespace, nodes, image, rest).prop_map(|(units, namespace, nodes, image, rest)| {
         let (labels, cpu_overcommit, queue_prefix, comment) = rest;
         PoolSpec {
-            units: units.into_iter().map(|it| UnitName::new(it).unwrap()).collect(),
+            units: units.into_iter().map(|unit| UnitName::new(unit).unwrap()).collect(),
             namespace: namespace.map(str::to_owned),
             nodes: nodes.map(|nodes| nodes.into_iter().map(str::to_owned).collect()),
             node_selector: labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
@@ -302,9 +302,9 @@ fn tenant_spec() -> impl Strategy<Value = TenantSpec> {
     let users = proptest::sample::subsequence(vec!["alice", "Bob", "o'neil", "größe"], 0..=4);
     let default_unit = option::of(select(vec!["known-0", "known-3"]));
     (known(), users, default_unit, option::of(text())).prop_map(|(pools, users, default_unit, comment)| TenantSpec {
-        pools: pools.into_iter().map(|it| PoolName::new(it).unwrap()).collect(),
+        pools: pools.into_iter().map(|pool| PoolName::new(pool).unwrap()).collect(),
         users: users.into_iter().map(str::to_owned).collect(),
-        default_unit: default_unit.map(|it| UnitName::new(it).unwrap()),
+        default_unit: default_unit.map(|unit| UnitName::new(unit).unwrap()),
         comment,
     })
 }

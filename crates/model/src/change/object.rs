@@ -1,4 +1,4 @@
-//! Any of the three objects, and what a statement says of one.
+//! One catalog object of any kind: its spec, and the options that a statement gives it.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,42 +14,20 @@ use crate::secret::SecretKeys;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Object {
-    /// A tenant.
-    Tenant {
-        /// Its name.
-        name: TenantName,
-        /// Its spec.
-        spec: TenantSpec,
-    },
-    /// A resource pool.
-    ResourcePool {
-        /// Its name.
-        name: PoolName,
-        /// Its spec.
-        spec: PoolSpec,
-    },
-    /// A resource unit.
-    ResourceUnit {
-        /// Its name.
-        name: UnitName,
-        /// Its spec.
-        spec: UnitSpec,
-    },
+    Tenant { name: TenantName, spec: TenantSpec },
+    ResourcePool { name: PoolName, spec: PoolSpec },
+    ResourceUnit { name: UnitName, spec: UnitSpec },
 }
 
-/// What a CREATE or ALTER says of one object.
+/// The options that a CREATE or ALTER gives one object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ObjectPatch {
-    /// A tenant.
     Tenant(TenantName, TenantPatch),
-    /// A resource pool.
     ResourcePool(PoolName, PoolPatch),
-    /// A resource unit.
     ResourceUnit(UnitName, UnitPatch),
 }
 
 impl Object {
-    /// Its kind and name.
     pub fn reference(&self) -> ObjectRef {
         let (kind, name) = match self {
             Self::Tenant { name, .. } => (ObjectKind::Tenant, name.to_string()),
@@ -59,23 +37,23 @@ impl Object {
         ObjectRef { kind, name }
     }
 
-    /// The object in the catalog with its generation; an error if the name can't be one.
+    /// The object in the catalog with its generation; an error if the name is invalid.
     pub fn find(catalog: &Catalog, reference: &ObjectRef) -> Result<Option<(Self, Generation)>, UserError> {
         Ok(match reference.kind {
             ObjectKind::Tenant => {
                 let name = TenantName::new(&reference.name)?;
                 let found = catalog.tenants.get(&name).cloned();
-                found.map(|it| (Self::Tenant { name, spec: it.spec }, it.generation))
+                found.map(|tenant| (Self::Tenant { name, spec: tenant.spec }, tenant.generation))
             }
             ObjectKind::ResourcePool => {
                 let name = PoolName::new(&reference.name)?;
                 let found = catalog.pools.get(&name).cloned();
-                found.map(|it| (Self::ResourcePool { name, spec: it.spec }, it.generation))
+                found.map(|pool| (Self::ResourcePool { name, spec: pool.spec }, pool.generation))
             }
             ObjectKind::ResourceUnit => {
                 let name = UnitName::new(&reference.name)?;
                 let found = catalog.units.get(&name).cloned();
-                found.map(|it| (Self::ResourceUnit { name, spec: it.spec }, it.generation))
+                found.map(|unit| (Self::ResourceUnit { name, spec: unit.spec }, unit.generation))
             }
         })
     }
@@ -100,7 +78,6 @@ impl Object {
 }
 
 impl ObjectPatch {
-    /// The kind and name that it is about.
     pub fn reference(&self) -> ObjectRef {
         let (kind, name) = match self {
             Self::Tenant(name, _) => (ObjectKind::Tenant, name.to_string()),

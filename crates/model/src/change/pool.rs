@@ -1,8 +1,8 @@
 //! Resource pools: options and validation.
 //!
-//! A node is in one pool. That can be told here of lists, and of labels where one pool's contain the other's, so that
-//! every node of the one would be the other's too. Labels that only meet on some real node are found by whoever sees
-//! the nodes ([`crate::room`]).
+//! A node belongs to one pool. That is checked here for lists, and for labels where the labels of one pool include
+//! those of another, so that every node of the one would also be the other's. Labels that overlap only on some
+//! existing node are found where the nodes are known ([`crate::capacity`]).
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use crate::error::{ErrorKind, UserError};
 use crate::labels;
 use crate::name::{PoolName, UnitName};
 
-/// The longest name of a node, in bytes: what Kubernetes gives it.
+/// The longest name of a node, in bytes: Kubernetes' limit.
 pub const MAX_NODE_BYTES: usize = 253;
 /// The most labels of a selector.
 pub const MAX_SELECTOR_LABELS: usize = 32;
 /// The longest name of a queue, in bytes.
 pub const MAX_QUEUE_BYTES: usize = 255;
-/// What `CPU_OVERCOMMIT` may be, in percent.
+/// The range of `CPU_OVERCOMMIT`, in percent.
 pub const OVERCOMMIT_PERCENT: std::ops::RangeInclusive<u32> = 100..=1_000;
-/// The longest image, in bytes.
+/// The longest name of an image, in bytes.
 pub const MAX_IMAGE_BYTES: usize = 1_024;
 
 /// The options of a pool that a statement names.
@@ -78,8 +78,8 @@ pub(super) fn validate(name: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> R
             ErrorKind::UndefinedObject,
             format!("resource unit {} does not exist", list_names(&unknown)),
         )
-        .detail(format!("UNIT_LIST of resource pool \"{name}\" names it"))
-        .hint(format!("CREATE RESOURCE UNIT {} first", unknown[0])));
+        .detail(format!("It is named in UNIT_LIST of resource pool \"{name}\"."))
+        .hint(format!("Use CREATE RESOURCE UNIT {} first.", unknown[0])));
     }
     if let Some(namespace) = &spec.namespace {
         check_namespace(name, namespace)?;
@@ -112,8 +112,8 @@ fn check_nodes(name: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result<()
                 ErrorKind::WrongState,
                 format!("node \"{node}\" belongs to resource pool \"{owner}\""),
             )
-            .detail("a node can be in one pool only")
-            .hint(format!("take it out of the NODE_LIST of resource pool {owner} first")));
+            .detail("A node can belong to one pool only.")
+            .hint(format!("Remove it from the NODE_LIST of resource pool {owner} first.")));
         }
     }
     Ok(())
@@ -127,11 +127,11 @@ fn check_namespace(pool: &PoolName, template: &str) -> Result<(), UserError> {
         ErrorKind::InvalidValue,
         format!("invalid NAMESPACE \"{}\" of resource pool \"{pool}\"", shown(template)),
     )
-    .detail("a namespace has at most 63 of a-z, 0-9 and -, and begins and ends with a letter or digit")
-    .hint("{pool} and {tenant} stand for the names, as in '{pool}--{tenant}'"))
+    .detail("A namespace has at most 63 of a-z, 0-9 and -, and begins and ends with a letter or digit.")
+    .hint("{pool} and {tenant} stand for the names, as in '{pool}--{tenant}'."))
 }
 
-/// An image that is empty would hide the configuration's and name none.
+/// An empty image would hide the configured one.
 fn check_image(pool: &PoolName, image: &str) -> Result<(), UserError> {
     if (1..=MAX_IMAGE_BYTES).contains(&image.len()) && !image.contains(char::is_whitespace) {
         return Ok(());
@@ -140,11 +140,11 @@ fn check_image(pool: &PoolName, image: &str) -> Result<(), UserError> {
         ErrorKind::InvalidValue,
         format!("invalid IMAGE \"{}\" of resource pool \"{pool}\"", shown(image)),
     )
-    .detail(format!("an image has 1 to {MAX_IMAGE_BYTES} bytes and no white space"))
-    .hint("IMAGE DEFAULT goes back to the image of the configuration"))
+    .detail(format!("An image has 1 to {MAX_IMAGE_BYTES} bytes and no white space."))
+    .hint("Use IMAGE DEFAULT for the configured image."))
 }
 
-/// A request above the limit would be refused by whoever keeps both, so nothing below 100.
+/// Below 100 the CPU request would exceed the CPU limit.
 fn check_overcommit(pool: &PoolName, percent: u32) -> Result<(), UserError> {
     if OVERCOMMIT_PERCENT.contains(&percent) {
         return Ok(());
@@ -152,8 +152,8 @@ fn check_overcommit(pool: &PoolName, percent: u32) -> Result<(), UserError> {
     let (least, most) = (OVERCOMMIT_PERCENT.start(), OVERCOMMIT_PERCENT.end());
     let message = format!("invalid CPU_OVERCOMMIT {percent} of resource pool \"{pool}\"");
     Err(UserError::new(ErrorKind::InvalidValue, message)
-        .detail(format!("it is a percentage from {least} to {most}"))
-        .hint("CPU_OVERCOMMIT 200 asks for half of the CPU that engines may use; 100 asks for all of it"))
+        .detail(format!("It is a percentage from {least} to {most}."))
+        .hint("CPU_OVERCOMMIT 200 requests half of the CPU that engines may use; 100 requests all of it."))
 }
 
 fn check_queue_prefix(pool: &PoolName, prefix: &str, catalog: &Catalog) -> Result<(), UserError> {
@@ -162,18 +162,18 @@ fn check_queue_prefix(pool: &PoolName, prefix: &str, catalog: &Catalog) -> Resul
         let message = format!("invalid QUEUE_PREFIX \"{}\" of resource pool \"{pool}\"", shown(prefix));
         return Err(UserError::new(ErrorKind::InvalidValue, message)
             .detail(format!(
-                "a queue has 1 to {MAX_QUEUE_BYTES} bytes without white space; dots separate its parts, none of them empty"
+                "A queue has 1 to {MAX_QUEUE_BYTES} bytes without white space; dots separate its parts, none of them empty."
             ))
-            .hint("QUEUE_PREFIX 'etl' takes the queues etl, etl.daily and all others that begin with etl."));
+            .hint("QUEUE_PREFIX 'etl' matches the queues etl, etl.daily and all others that begin with \"etl.\"."));
     }
     let mut others = catalog.pools.iter().filter(|(other, _)| *other != pool);
-    match others.find(|(_, it)| it.spec.queue_prefix.as_deref() == Some(prefix)) {
+    match others.find(|(_, other)| other.spec.queue_prefix.as_deref() == Some(prefix)) {
         None => Ok(()),
         Some((owner, _)) => {
             let message = format!("queue prefix \"{}\" belongs to resource pool \"{owner}\"", shown(prefix));
             Err(UserError::new(ErrorKind::WrongState, message)
-                .detail("a queue is one pool's; a longer prefix may be another's")
-                .hint(format!("ALTER RESOURCE POOL {owner} QUEUE_PREFIX DEFAULT takes it back first")))
+                .detail("A queue prefix belongs to one pool; another pool may have a longer prefix.")
+                .hint(format!("Use ALTER RESOURCE POOL {owner} QUEUE_PREFIX DEFAULT first.")))
         }
     }
 }
@@ -183,7 +183,7 @@ fn check_selector(pool: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result
     if wanted.len() > MAX_SELECTOR_LABELS {
         let message = format!("NODE_SELECTOR of resource pool \"{pool}\" has too many labels");
         return Err(UserError::new(ErrorKind::ProgramLimit, message)
-            .detail(format!("it has {} and may have {MAX_SELECTOR_LABELS}", wanted.len())));
+            .detail(format!("It has {}; the limit is {MAX_SELECTOR_LABELS}.", wanted.len())));
     }
     if let Some((key, value)) = wanted.iter().find(|(key, value)| !labels::is_key(key) || !labels::is_value(value)) {
         let message = format!(
@@ -193,10 +193,10 @@ fn check_selector(pool: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result
         );
         return Err(UserError::new(ErrorKind::InvalidValue, message)
             .detail(
-                "a label is [prefix/]name=value: name and value have at most 63 of a-z, A-Z, 0-9, -, _ and ., and begin \
-                 and end with a letter or digit; the prefix is a domain name; the value may be empty",
+                "A label is [prefix/]name=value: name and value have at most 63 of a-z, A-Z, 0-9, -, _ and ., and begin \
+                 and end with a letter or digit; the prefix is a domain name; the value may be empty.",
             )
-            .hint("write NODE_SELECTOR ('topology.kubernetes.io/zone'='a')"));
+            .hint("Write NODE_SELECTOR ('topology.kubernetes.io/zone'='a')."));
     }
     if wanted.is_empty() || spec.nodes.is_some() {
         return Ok(());
@@ -213,10 +213,13 @@ fn check_selector(pool: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result
         None => Ok(()),
         Some((owner, it)) => Err(UserError::new(
             ErrorKind::WrongState,
-            format!("NODE_SELECTOR of resource pool \"{pool}\" means nodes of resource pool \"{owner}\""),
+            format!("NODE_SELECTOR of resource pool \"{pool}\" matches nodes of resource pool \"{owner}\""),
         )
-        .detail(format!("that one's is {}; a node can be in one pool only", selector_text(&it.spec.node_selector)))
-        .hint(format!("give a label another value, or change that of resource pool {owner} first"))),
+        .detail(format!(
+            "Its NODE_SELECTOR is {}; a node can belong to one pool only.",
+            selector_text(&it.spec.node_selector)
+        ))
+        .hint(format!("Change the value of a label, or the NODE_SELECTOR of resource pool {owner} first."))),
     }
 }
 

@@ -52,13 +52,13 @@ pub(super) fn validate(name: &TenantName, spec: &TenantSpec, catalog: &Catalog) 
             ErrorKind::UndefinedObject,
             format!("resource pool {} does not exist", list_names(&unknown)),
         )
-        .detail(format!("RESOURCE_POOL_LIST of tenant \"{name}\" names it"))
-        .hint(format!("CREATE RESOURCE POOL {} first", unknown[0])));
+        .detail(format!("It is named in RESOURCE_POOL_LIST of tenant \"{name}\"."))
+        .hint(format!("Use CREATE RESOURCE POOL {} first.", unknown[0])));
     }
     if let Some(unit) = spec.default_unit.as_ref().filter(|unit| !catalog.units.contains_key(unit)) {
         return Err(UserError::new(ErrorKind::UndefinedObject, format!("resource unit \"{unit}\" does not exist"))
-            .detail(format!("DEFAULT_UNIT of tenant \"{name}\" names it."))
-            .hint(format!("CREATE RESOURCE UNIT {unit} first.")));
+            .detail(format!("It is the DEFAULT_UNIT of tenant \"{name}\"."))
+            .hint(format!("Use CREATE RESOURCE UNIT {unit} first.")));
     }
     Ok(())
 }

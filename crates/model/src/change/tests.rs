@@ -17,12 +17,12 @@ fn unit(name: &str, patch: UnitPatch) -> ObjectPatch {
 }
 
 fn pool(name: &str, units: &[&str]) -> ObjectPatch {
-    let units = Some(units.iter().map(|it| unit_name(it)).collect());
+    let units = Some(units.iter().map(|unit| unit_name(unit)).collect());
     ObjectPatch::ResourcePool(PoolName::new(name).unwrap(), PoolPatch { units, ..PoolPatch::default() })
 }
 
 fn tenant(name: &str, pools: &[&str]) -> ObjectPatch {
-    let pools = Some(pools.iter().map(|it| PoolName::new(*it).unwrap()).collect());
+    let pools = Some(pools.iter().map(|pool| PoolName::new(*pool).unwrap()).collect());
     ObjectPatch::Tenant(TenantName::new(name).unwrap(), TenantPatch { pools, ..TenantPatch::default() })
 }
 
@@ -91,7 +91,7 @@ fn a_raised_minimum_adds_rows_at_the_lowest_free_ordinals() {
 }
 
 #[test]
-fn a_lowered_minimum_takes_rows_of_the_minimum_highest_first_and_leaves_started_ones() {
+fn a_lowered_minimum_deletes_its_highest_rows_and_no_started_ones() {
     let before = world(&[
         create(unit("uc_1", minimum(3, 4))),
         create(pool("rp_1", &["uc_1"])),
@@ -111,7 +111,7 @@ fn a_lowered_maximum_takes_started_rows_first() {
 }
 
 #[test]
-fn a_configuration_that_changes_renews_the_rows_and_one_that_does_not_renews_none() {
+fn only_a_changed_configuration_renews_rows() {
     let before = founding();
     let memory = UnitPatch { driver_memory: Some("2G".parse().unwrap()), ..UnitPatch::default() };
     let after = applied(&before, &alter(unit("uc_1", memory)));
@@ -130,7 +130,7 @@ fn a_link_that_goes_takes_its_rows_along_and_says_why() {
 }
 
 #[test]
-fn what_is_listed_cannot_be_dropped_and_the_error_names_who_lists_it() {
+fn a_listed_object_cannot_be_dropped_and_the_error_names_the_owner() {
     let catalog = founding();
     for (kind, name, by) in
         [(ObjectKind::ResourceUnit, "uc_1", "\"rp_1\""), (ObjectKind::ResourcePool, "rp_1", "\"t_1\"")]
@@ -161,7 +161,7 @@ fn named(name: &str, patch: PoolPatch) -> ObjectPatch {
 }
 
 #[test]
-fn labels_that_mean_each_others_nodes_are_refused_and_those_that_may_only_meet_are_not() {
+fn selectors_that_include_each_other_are_refused_and_others_are_not() {
     let selected = |name: &str, of: &[(&str, &str)]| {
         named(name, PoolPatch { node_selector: Setting::Set(labels(of)), ..PoolPatch::default() })
     };
@@ -176,7 +176,7 @@ fn labels_that_mean_each_others_nodes_are_refused_and_those_that_may_only_meet_a
     for other in [&[("zone", "b"), ("disk", "ssd")][..], &[("zone", "b")], &[("rack", "1")]] {
         try_in(selected("rp_2", other)).unwrap();
     }
-    // A list narrows what the labels mean, and the owner may say its own again.
+    // A list narrows the labels, and the owner may repeat its own.
     let listed = PoolPatch {
         nodes: Setting::Set(vec!["node-1".to_owned()]),
         node_selector: Setting::Set(labels(&[("zone", "a")])),
@@ -214,7 +214,7 @@ fn an_overcommit_has_a_range_and_a_label_a_form() {
     for bad in [0, 99, 1_001, u32::MAX] {
         let error = percent(bad).unwrap_err();
         assert_eq!(error.sqlstate(), "22023");
-        assert_eq!(error.detail.as_deref(), Some("it is a percentage from 100 to 1000"));
+        assert_eq!(error.detail.as_deref(), Some("It is a percentage from 100 to 1000."));
     }
     let label = |label: &str, value: &str| {
         let patch = PoolPatch { node_selector: Setting::Set(labels(&[(label, value)])), ..PoolPatch::default() };
@@ -246,7 +246,7 @@ fn an_overcommit_has_a_range_and_a_label_a_form() {
 }
 
 #[test]
-fn what_is_reset_is_as_if_it_was_never_said() {
+fn a_reset_option_equals_an_absent_one() {
     let all = PoolPatch {
         node_selector: Setting::Set(labels(&[("zone", "a")])),
         cpu_overcommit: Setting::Set(200),
@@ -259,15 +259,15 @@ fn what_is_reset_is_as_if_it_was_never_said() {
         queue_prefix: Setting::Reset,
         ..PoolPatch::default()
     };
-    let said = world(&[create(named("rp_1", all))]);
+    let set = world(&[create(named("rp_1", all))]);
     let rp_1 = PoolName::new("rp_1").unwrap();
-    assert_eq!(said.pool(&rp_1).unwrap().cpu_overcommit, Some(200));
-    let reset = applied(&said, &alter(named("rp_1", none)));
+    assert_eq!(set.pool(&rp_1).unwrap().cpu_overcommit, Some(200));
+    let reset = applied(&set, &alter(named("rp_1", none)));
     assert_eq!(*reset.pool(&rp_1).unwrap(), crate::catalog::PoolSpec::default());
 }
 
 #[test]
-fn values_that_name_nothing_are_refused_with_their_object_and_what_would_do() {
+fn empty_and_invalid_names_are_refused_with_their_object() {
     let refused = |object: ObjectPatch| create(object).apply(&Catalog::default(), &Rules::default()).unwrap_err();
     let pool = |patch: PoolPatch| ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), patch);
     let image = |text: &str| pool(PoolPatch { image: Setting::Set(text.to_owned()), ..PoolPatch::default() });
@@ -306,7 +306,7 @@ fn unknown_pools_and_units_and_impossible_ranges_are_refused() {
 }
 
 #[test]
-fn a_masked_secret_keeps_its_stored_value_on_alter_and_is_refused_on_create() {
+fn a_masked_secret_is_kept_on_alter_and_refused_on_create() {
     let with = |value: &str| UnitPatch {
         properties: PropertiesPatch { reset: false, set: [("db.password".to_owned(), Some(value.to_owned()))].into() },
         ..UnitPatch::default()

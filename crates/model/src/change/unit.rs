@@ -41,12 +41,12 @@ pub struct UnitPatch {
     pub comment: Setting<String>,
 }
 
-/// What a statement says of the properties.
+/// The changes that a statement makes to the properties.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PropertiesPatch {
-    /// `PROPERTIES RESET`: all go first.
+    /// `PROPERTIES RESET`: removes all properties first.
     pub reset: bool,
-    /// Keys with their new values; `None` drops the key.
+    /// Keys with their new values; `None` removes the key.
     pub set: BTreeMap<String, Option<String>>,
 }
 
@@ -58,9 +58,9 @@ impl PropertiesPatch {
             None => Ok(()),
             Some((key, _)) => Err(UserError::new(
                 ErrorKind::InvalidValue,
-                format!("property \"{key}\" has the text that hides secrets"),
+                format!("property \"{key}\" has the text that masks secret values"),
             )
-            .hint("say the value itself")),
+            .hint("Specify an explicit value.")),
         }
     }
 
@@ -80,7 +80,7 @@ impl PropertiesPatch {
                             ErrorKind::InvalidValue,
                             format!("property \"{key}\" has no stored value to keep"),
                         )
-                        .hint("say the value itself")
+                        .hint("Specify an explicit value.")
                     })?;
                     properties.insert(key.clone(), kept.clone());
                 }
@@ -94,7 +94,7 @@ impl PropertiesPatch {
 }
 
 impl UnitPatch {
-    /// The spec of a new unit: what was said, and defaults for the rest.
+    /// The spec of a new unit: the options of the statement, and defaults for the rest.
     pub fn create(&self, defaults: &Defaults) -> Result<UnitSpec, UserError> {
         let fresh = UnitSpec {
             engine_type: defaults.engine_type,
@@ -113,7 +113,7 @@ impl UnitPatch {
         self.alter(&fresh, &SecretKeys::new(Vec::new()))
     }
 
-    /// The spec after an ALTER: what was not named stays.
+    /// The spec after an ALTER: options that are not named stay.
     pub(super) fn alter(&self, before: &UnitSpec, keys: &SecretKeys) -> Result<UnitSpec, UserError> {
         let mut spec = before.clone();
         let set = |target: &mut u32, value: Option<u32>| {
@@ -145,15 +145,15 @@ pub(super) fn validate(name: &UnitName, spec: &UnitSpec) -> Result<(), UserError
             ErrorKind::ProgramLimit,
             format!("resource unit \"{name}\" has too many properties"),
         )
-        .detail(format!("it has {} and may have {MAX_PROPERTIES}", spec.properties.len())));
+        .detail(format!("It has {}; the limit is {MAX_PROPERTIES}.", spec.properties.len())));
     }
     if spec.properties.keys().any(String::is_empty) {
         return Err(UserError::new(
             ErrorKind::InvalidValue,
             format!("resource unit \"{name}\" has a property without a key"),
         )
-        .detail("the key of a property has at least one character")
-        .hint("write PROPERTIES ('key'='value')"));
+        .detail("The key of a property has at least one character.")
+        .hint("Write PROPERTIES ('key'='value')."));
     }
     statement_timeout::check(&spec.properties)
 }
@@ -164,15 +164,15 @@ fn check_range(name: &UnitName, what: &str, min: u32, max: u32, limit: u32) -> R
             ErrorKind::InvalidValue,
             format!("MIN_{what} of resource unit \"{name}\" is above its MAX_{what}"),
         )
-        .detail(format!("MIN_{what} is {min}, MAX_{what} is {max}"))
-        .hint(format!("set both: MIN_{what} {min}, MAX_{what} {min}")));
+        .detail(format!("MIN_{what} is {min}, MAX_{what} is {max}."))
+        .hint(format!("Set both: MIN_{what} {min}, MAX_{what} {min}.")));
     }
     if max > limit {
         return Err(UserError::new(
             ErrorKind::ProgramLimit,
             format!("MAX_{what} of resource unit \"{name}\" is too high"),
         )
-        .detail(format!("it is {max} and may be {limit}")));
+        .detail(format!("It is {max}; the limit is {limit}.")));
     }
     Ok(())
 }
