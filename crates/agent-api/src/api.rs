@@ -1,4 +1,4 @@
-//! The calls.
+//! The trait of the API.
 
 use std::time::Duration;
 
@@ -11,34 +11,33 @@ use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 
 use crate::error::ApiError;
 
-/// What a metadata agent does for masters and proxies.
+/// The calls of a metadata agent for masters and proxies.
 #[async_trait]
 pub trait AgentApi: Send + Sync + 'static {
-    /// The master's row.
     async fn master(&self) -> Result<MasterRecord, ApiError>;
 
     /// Raises the epoch to `read + 1` for `holder`. A repeat by the same holder succeeds; otherwise
-    /// [`ApiError::Deposed`] with the row as it is.
+    /// [`ApiError::Deposed`] with the current row.
     async fn raise_epoch(&self, read: Epoch, holder: &str) -> Result<MasterRecord, ApiError>;
 
-    /// Everything that a plan needs, read in one transaction.
+    /// The input of a plan, read in one transaction.
     async fn snapshot(&self) -> Result<Snapshot, ApiError>;
 
-    /// What a proxy routes by; secret values are masked.
+    /// The snapshot that a proxy routes by; secret values are masked.
     async fn proxy_snapshot(&self) -> Result<ProxySnapshot, ApiError>;
 
-    /// How an alteration ended; `None` while it is undecided.
+    /// The outcome of an alteration; `None` while it is in doubt.
     async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, ApiError>;
 
-    /// Aborts an alteration, unless its commit came first: look at the record's outcome. Needs no epoch.
+    /// Aborts an alteration, unless its commit came first: check the record's outcome. Needs no epoch.
     async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, ApiError>;
 
-    /// A converging or stalled alteration is converged. [`ApiError::Conflict`] if the plan is older than it; a repeat
-    /// answers the progress that it has.
+    /// Marks a converging or stalled alteration as converged. [`ApiError::Conflict`] if the plan is older than it; a
+    /// repeat returns its progress.
     async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<AlterationProgress, ApiError>;
 
-    /// A converging alteration has stalled, if by the database's clock it was decided at least `after` ago; answers
-    /// [`AlterationProgress::Converging`] if it is too early.
+    /// Marks a converging alteration as stalled, if by the database's clock it was decided at least `after` ago;
+    /// returns [`AlterationProgress::Converging`] if it is too early.
     async fn stalled(
         &self,
         epoch: Epoch,
@@ -47,7 +46,8 @@ pub trait AgentApi: Send + Sync + 'static {
         reason: &str,
     ) -> Result<AlterationProgress, ApiError>;
 
-    /// An alteration is superseded by a newer committed one of the same object; else [`ApiError::Conflict`].
+    /// Marks an alteration as superseded by a newer committed one of the same object; otherwise
+    /// [`ApiError::Conflict`].
     async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<AlterationProgress, ApiError>;
 
     /// Records uids and ends in one transaction.
@@ -56,10 +56,10 @@ pub trait AgentApi: Send + Sync + 'static {
     /// Publishes the rows of a tick for SHOW; [`ApiError::Conflict`] if another tick has ended since.
     async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), ApiError>;
 
-    /// Gives a slot a new incarnation; [`ApiError::Conflict`] if the slot is gone or has moved.
+    /// Gives a slot a new incarnation; [`ApiError::Conflict`] if the slot is gone or has changed.
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError>;
 
-    /// The same for many slots: for each its incarnation, or why it has none, in their order.
+    /// The same for many slots: for each its incarnation or the reason for none, in the same order.
     async fn new_incarnations(
         &self,
         epoch: Epoch,

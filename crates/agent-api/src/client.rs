@@ -1,4 +1,4 @@
-//! The caller's side: one connection, made when first needed and again after a call that broke it.
+//! The client of a metadata agent: one connection, opened when needed and again after a call that broke it.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::wire::{
     TProxySnapshotReq, TRaiseEpochReq, TSnapshotReq, TStalledReq, TSupersededReq,
 };
 
-/// Who calls.
+/// The role of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The elected master.
@@ -36,13 +36,13 @@ pub enum Role {
     Proxy,
 }
 
-/// A metadata agent, reached over a connection. Calls come one after another.
+/// A metadata agent, called over one connection. Calls run one after the other.
 pub struct AgentClient {
     options: ClientOptions,
     client: Mutex<Option<Client>>,
 }
 
-/// Whether a call changes something: if it may have, a lost answer leaves the outcome unknown.
+/// Whether a call may change state: then a lost response leaves the outcome unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Reads,
@@ -63,26 +63,25 @@ impl AgentClient {
         Self { options, client: Mutex::new(None) }
     }
 
-    /// Where the agent is.
     pub fn address(&self) -> &str {
         &self.options.address
     }
 
-    /// Calls within the deadline, which counts from now: the calls before this one and the connection included.
+    /// Calls within the deadline, which includes waiting for earlier calls and connecting.
     async fn call<Q, T>(&self, name: &str, request: &Q, effect: Effect) -> Result<T, ApiError>
     where
         Q: TSerializable + Sync,
         T: DeserializeOwned,
     {
         let deadline = Instant::now() + self.options.call_deadline;
-        let busy = |_| ApiError::Unavailable(format!("{}: the calls before took too long", self.options.address));
+        let busy = |_| ApiError::Unavailable(format!("{}: earlier calls took too long", self.options.address));
         let mut kept = timeout_at(deadline, self.client.lock()).await.map_err(busy)?;
         let answer = self.exchange(&mut kept, name, request, deadline).await;
         answer.map_err(|error| self.failed(&error, effect)).and_then(method::from_answer)
     }
 
-    /// Sends the call over the connection that is there, and over a new one if nothing of it could be sent. The
-    /// connection is taken out meanwhile, so that a call that is dropped half way takes it along.
+    /// Sends the call over the existing connection, or over a new one if nothing could be sent. The connection is
+    /// taken out meanwhile, so that a cancelled call drops it.
     async fn exchange<Q>(
         &self,
         kept: &mut Option<Client>,
@@ -111,12 +110,12 @@ impl AgentClient {
         })
     }
 
-    /// What a failed call means: a lost answer leaves an effect unknown, and a reading had none.
+    /// Classifies a failed call: a lost response leaves the outcome of a write unknown, and a read has none.
     fn failed(&self, error: &ClientError, effect: Effect) -> ApiError {
         let text = format!("{}: {error}", self.options.address);
         match error {
             ClientError::Unauthenticated(_) | ClientError::Refused(_) => ApiError::Refused(error.user_error()),
-            // The agent answered that it does not know the call.
+            // The agent responded that it does not know the call.
             _ if error.is_answer() => ApiError::Refused(UserError::new(ErrorKind::NotSupported, text)),
             ClientError::Timeout { .. } | ClientError::Wire(_) if effect == Effect::Writes => {
                 ApiError::OutcomeUnknown(text)
@@ -209,7 +208,7 @@ impl AgentApi for AgentClient {
         self.call(method::NEW_INCARNATION, &request, Effect::Writes).await
     }
 
-    /// An agent of version 0.1.0 does not know the call: it is asked for one slot after the other.
+    /// An agent of version 0.1.0 does not know the call: send one call per slot.
     async fn new_incarnations(
         &self,
         epoch: Epoch,

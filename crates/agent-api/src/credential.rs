@@ -1,15 +1,15 @@
-//! Who may call a metadata agent: roles of ours, with the key for it.
+//! Authentication of the callers of a metadata agent: roles with their key.
 
 use hs2::{Credentials, Principal};
 use model::credential::{ClusterSecret, Purpose, keys_match};
 use model::error::{ErrorKind, UserError};
 
-/// The name under which a master connects.
+/// The user name of a master.
 pub const SERVICE_MASTER: &str = "master";
-/// The name under which a proxy connects, speaking for a user.
+/// The user name of a proxy, which acts for a user.
 pub const SERVICE_PROXY: &str = "proxy";
 
-/// Recognises a proxy or master by the derived key; everybody else is refused.
+/// Accepts a proxy or master with the derived key; rejects all others.
 pub fn authenticate(secret: &ClusterSecret, credentials: &Credentials) -> Result<Principal, UserError> {
     let role = [SERVICE_MASTER, SERVICE_PROXY].into_iter().find(|role| *role == credentials.user);
     let key = secret.derive(&Purpose::MetadataAgent);
@@ -17,8 +17,8 @@ pub fn authenticate(secret: &ClusterSecret, credentials: &Credentials) -> Result
         Some(role) if keys_match(&credentials.password, &key) => {
             Ok(Principal::service(role, credentials.authzid.clone()))
         }
-        _ => Err(UserError::new(ErrorKind::InvalidAuthorization, "a metadata agent takes connections of proxies only")
-            .hint("connect to a proxy")),
+        _ => Err(UserError::new(ErrorKind::InvalidAuthorization, "a metadata agent accepts only proxies and masters")
+            .hint("Connect to a proxy.")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The status call of an engine agent: cheap, so that proxies and masters may ask often.
+//! The status call of an engine agent: inexpensive, so that proxies and masters may poll it.
 
 use std::time::Duration;
 
@@ -7,25 +7,20 @@ use hs2::{Call, Client};
 use crate::error::ApiError;
 use crate::wire::{TEngineStatusReq, TEngineStatusResp};
 
-/// The method's name.
 pub const ENGINE_STATUS: &str = "GetEngineStatus";
 
-/// What an engine does.
+/// The load of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineStatus {
-    /// Its name.
     pub engine: String,
-    /// The orchestrator's id.
     pub uid: String,
-    /// Open sessions.
     pub sessions: u32,
-    /// Statements that run.
+    /// Running statements.
     pub running: u32,
-    /// Whether it drains.
     pub draining: bool,
 }
 
-/// Asks an engine agent. It changes nothing, so every failure is *unavailable*.
+/// Calls an engine agent. The call changes nothing, so every failure is *unavailable*.
 pub async fn engine_status(client: &mut Client, deadline: Duration) -> Result<EngineStatus, ApiError> {
     let answer: TEngineStatusResp = client
         .call(ENGINE_STATUS, &TEngineStatusReq {}, deadline)
@@ -40,7 +35,7 @@ pub async fn engine_status(client: &mut Client, deadline: Duration) -> Result<En
     })
 }
 
-/// The engine agent's reply.
+/// Encodes the engine agent's reply.
 pub fn answer_engine_status(call: &Call<'_>, status: &EngineStatus) -> Vec<u8> {
     call.reply(&TEngineStatusResp {
         engine: status.engine.clone(),

@@ -1,46 +1,45 @@
-//! Why a call had no effect, or why that is not known.
+//! Errors of the API: calls without effect, or with an unknown outcome.
 
 use model::error::{ErrorKind, UserError};
 use model::snapshot::MasterRecord;
 use thiserror::Error;
 
-/// Why a call had no effect, or why that is not known.
+/// The error of a call.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ApiError {
-    /// Another master has raised the epoch: the row as it is now.
+    /// Another master has raised the epoch: the current row.
     #[error("deposed: epoch {} is held by {}", .0.epoch, .0.holder)]
     Deposed(Box<MasterRecord>),
-    /// What the call was derived from has moved. Nothing was changed; the next tick reads afresh.
+    /// The state that the call was derived from has changed. Nothing was changed; the next tick reads again.
     #[error("conflict: {0}")]
     Conflict(String),
-    /// Nobody did anything: no agent, no database, or not in time.
+    /// Nothing was done: no agent, no database, or not in time.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// The call may have taken effect. The same call again is harmless and tells.
+    /// The call may have taken effect. Repeating it is harmless and returns the outcome.
     #[error("outcome unknown: {0}")]
     OutcomeUnknown(String),
-    /// The call can't be done, now or later.
+    /// The call cannot succeed, now or later.
     #[error("refused: {0}")]
     Refused(UserError),
 }
 
-/// What a caller does about it.
+/// What the caller does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiErrorKind {
-    /// Look at the lock; still held: raise the epoch again; not held: step down.
+    /// Check the lock: if still held, raise the epoch again, otherwise step down.
     Deposed,
     /// Leave it to the next tick.
     Conflict,
-    /// Try again later, at another agent.
+    /// Retry later, at another agent.
     Unavailable,
-    /// Make the same call again.
+    /// Repeat the same call.
     OutcomeUnknown,
-    /// Give up and say why.
+    /// Give up and report the error.
     Refused,
 }
 
 impl ApiError {
-    /// What a caller does about it.
     pub const fn kind(&self) -> ApiErrorKind {
         match self {
             Self::Deposed(_) => ApiErrorKind::Deposed,
@@ -51,7 +50,6 @@ impl ApiError {
         }
     }
 
-    /// As the error of a user's statement.
     pub fn user_error(&self) -> UserError {
         let new = |kind| UserError::new(kind, self.to_string());
         match self {

@@ -1,11 +1,11 @@
-//! What masters and proxies ask of a metadata agent, and what they ask of an engine agent, beside `HiveServer2`'s calls.
+//! The API of metadata agents for masters and proxies, and the status call of engine agents.
 //!
-//! [`AgentApi`] is the whole of it: implemented by the metadata agent over its store, and by [`AgentClient`] over a
-//! connection, so that a master can be driven by either. Every effect is idempotent and carries the epoch or the id
-//! that it was derived from: after [`ApiError::Unavailable`] or [`ApiError::OutcomeUnknown`] the same call may be made
-//! again, at another agent. A stale caller is refused and told by whom it was deposed.
+//! [`AgentApi`] is the API: the metadata agent implements it over its store, [`AgentClient`] over a connection, so
+//! that a master can use either. Every write is idempotent and carries the epoch or the id that it was derived from:
+//! after [`ApiError::Unavailable`] or [`ApiError::OutcomeUnknown`] the same call may be repeated at another agent. A
+//! stale caller is refused and receives the current master's row.
 //!
-//! On the wire these are further methods of the `HiveServer2` connection (`idl/EnginehouseService.thrift`).
+//! On the wire these are additional methods of the HiveServer2 connection (`idl/EnginehouseService.thrift`).
 
 mod api;
 mod client;
@@ -19,7 +19,7 @@ mod pool;
 mod report;
 mod server;
 
-/// The structs on the wire, generated from `idl/EnginehouseService.thrift`.
+/// The wire structs, generated from `idl/EnginehouseService.thrift`.
 #[allow(missing_docs, unused_qualifications, unused_variables, unreachable_pub, dead_code)]
 #[allow(clippy::all, clippy::pedantic, clippy::unwrap_used, clippy::panic)]
 #[rustfmt::skip]

@@ -1,4 +1,4 @@
-//! The names of the methods, and how values and errors stand in an answer.
+//! Method names, and the encoding of values and errors in a response.
 
 use model::error::UserError;
 use serde::Serialize;
@@ -20,21 +20,19 @@ pub(crate) const OBSERVED: &str = "Observed";
 pub(crate) const NEW_INCARNATION: &str = "NewIncarnation";
 pub(crate) const NEW_INCARNATIONS: &str = "NewIncarnations";
 
-/// A value as JSON.
 pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String, ApiError> {
-    serde_json::to_string(value).map_err(|error| defect(format!("a value can't be written: {error}")))
+    serde_json::to_string(value).map_err(|error| defect(format!("could not encode a value: {error}")))
 }
 
-/// A value from JSON.
 pub(crate) fn from_json<T: DeserializeOwned>(json: &str) -> Result<T, ApiError> {
-    serde_json::from_str(json).map_err(|error| defect(format!("a value can't be read: {error}")))
+    serde_json::from_str(json).map_err(|error| defect(format!("could not decode a value: {error}")))
 }
 
 fn defect(text: String) -> ApiError {
     ApiError::Refused(UserError::internal(text))
 }
 
-/// The answer of a call.
+/// Encodes the response of a call.
 pub(crate) fn to_answer<T: Serialize>(outcome: Result<T, ApiError>) -> TApiResp {
     match outcome.and_then(|value| to_json(&value)) {
         Ok(value) => TApiResp { version: VERSION, value: Some(value), error: None },
@@ -52,7 +50,7 @@ pub(crate) fn to_answer<T: Serialize>(outcome: Result<T, ApiError>) -> TApiResp 
     }
 }
 
-/// What an answer says.
+/// Decodes a response.
 pub(crate) fn from_answer<T: DeserializeOwned>(answer: TApiResp) -> Result<T, ApiError> {
     if answer.version != VERSION {
         return Err(defect(format!("the metadata agent speaks version {}, not {VERSION}", answer.version)));

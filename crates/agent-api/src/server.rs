@@ -1,4 +1,4 @@
-//! The agent's side: one method, one call of the trait.
+//! The server side: one method for each call of the trait.
 
 use std::time::Duration;
 
@@ -23,16 +23,15 @@ use crate::wire::{
 };
 
 fn read<T: TSerializable>(call: &Call<'_>) -> Result<T, ApiError> {
-    call.decode().map_err(|error| {
-        ApiError::Refused(UserError::new(ErrorKind::Syntax, "the call can't be read").detail(error.to_string()))
-    })
+    call.decode()
+        .map_err(|error| ApiError::Refused(UserError::new(ErrorKind::Syntax, "invalid call").detail(error.to_string())))
 }
 
 fn id(text: String) -> Result<RequestId, ApiError> {
     RequestId::new(text).map_err(ApiError::Refused)
 }
 
-/// Serves a call for `HiveServer2`'s extension hook: the whole reply, or `None` if the method is none of ours.
+/// Serves a call for HiveServer2's extension hook: the whole reply, or `None` for an unknown method.
 pub async fn serve(api: &dyn AgentApi, call: &Call<'_>) -> Option<Vec<u8>> {
     failpoint!(SERVER_READ);
     let answer = match call.name {
@@ -79,7 +78,7 @@ async fn finish(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + 
 async fn stalled(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
     let request: TStalledReq = read(call)?;
     let after_ms = u64::try_from(request.after_ms)
-        .map_err(|_| ApiError::Refused(UserError::new(ErrorKind::InvalidValue, "a length of time is negative")))?;
+        .map_err(|_| ApiError::Refused(UserError::new(ErrorKind::InvalidValue, "negative duration")))?;
     let after = Duration::from_millis(after_ms);
     api.stalled(Epoch(request.epoch), &id(request.id)?, after, &request.reason).await
 }

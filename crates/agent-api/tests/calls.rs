@@ -1,4 +1,4 @@
-//! Every call over a real connection to a real store, and what a caller is told when there is no answer.
+//! Every call over a real connection to a real store, and the errors of lost responses.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -6,7 +6,7 @@ mod agent;
 
 use std::time::Duration;
 
-use agent::{Agent, KEY_OF_NOBODY, commit, id, unit};
+use agent::{Agent, UNKNOWN_KEY, commit, id, unit};
 use agent_api::{AgentApi as _, AgentClient, ApiError, ApiErrorKind, EngineStatus, Role, engine_status};
 use hs2::{Auth, Client, ClientOptions};
 use model::alteration::{Abort, AlterationProgress, Outcome};
@@ -143,7 +143,7 @@ async fn an_agent_without_the_call_for_many_slots_is_asked_for_each() {
 }
 
 #[tokio::test]
-async fn a_deposed_master_is_told_by_whom() {
+async fn a_deposed_master_learns_its_successor() {
     let agent = Agent::start().await;
     let client = agent.client(Role::Master);
     client.raise_epoch(Epoch(0), "one").await.unwrap();
@@ -157,7 +157,7 @@ async fn a_deposed_master_is_told_by_whom() {
 async fn without_the_key_nothing_is_answered() {
     let agent = Agent::start().await;
     let deadline = Duration::from_secs(10);
-    let stranger = AgentClient::new(agent.address.clone(), Role::Master, KEY_OF_NOBODY.to_owned(), deadline);
+    let stranger = AgentClient::new(agent.address.clone(), Role::Master, UNKNOWN_KEY.to_owned(), deadline);
     let error = stranger.snapshot().await.unwrap_err();
     let ApiError::Refused(refused) = error else { panic!("{error}") };
     assert_eq!(refused.sqlstate(), "28000");

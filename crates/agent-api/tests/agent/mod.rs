@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// A key that opens nothing.
-pub const KEY_OF_NOBODY: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+pub const UNKNOWN_KEY: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 pub struct Agent {
     pub address: String,
@@ -50,7 +50,7 @@ struct Served {
 
 struct Api(Store);
 
-fn told(error: Error) -> ApiError {
+fn api_error(error: Error) -> ApiError {
     match error {
         Error::Deposed(record) => ApiError::Deposed(record),
         Error::Conflict(what) => ApiError::Conflict(what),
@@ -63,25 +63,25 @@ fn told(error: Error) -> ApiError {
 #[async_trait]
 impl AgentApi for Api {
     async fn master(&self) -> Result<MasterRecord, ApiError> {
-        self.0.master().await.map_err(told)
+        self.0.master().await.map_err(api_error)
     }
     async fn raise_epoch(&self, read: Epoch, holder: &str) -> Result<MasterRecord, ApiError> {
-        self.0.raise_epoch(read, holder).await.map_err(told)
+        self.0.raise_epoch(read, holder).await.map_err(api_error)
     }
     async fn snapshot(&self) -> Result<Snapshot, ApiError> {
-        self.0.snapshot().await.map_err(told)
+        self.0.snapshot().await.map_err(api_error)
     }
     async fn proxy_snapshot(&self) -> Result<ProxySnapshot, ApiError> {
-        self.0.proxy_snapshot().await.map_err(told)
+        self.0.proxy_snapshot().await.map_err(api_error)
     }
     async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, ApiError> {
-        self.0.outcome(id).await.map_err(told)
+        self.0.outcome(id).await.map_err(api_error)
     }
     async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, ApiError> {
-        self.0.abort(abort).await.map_err(told)
+        self.0.abort(abort).await.map_err(api_error)
     }
     async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<AlterationProgress, ApiError> {
-        self.0.finish(epoch, id, plan).await.map_err(told)
+        self.0.finish(epoch, id, plan).await.map_err(api_error)
     }
     async fn stalled(
         &self,
@@ -90,27 +90,27 @@ impl AgentApi for Api {
         after: Duration,
         reason: &str,
     ) -> Result<AlterationProgress, ApiError> {
-        self.0.stalled(epoch, id, after, reason).await.map_err(told)
+        self.0.stalled(epoch, id, after, reason).await.map_err(api_error)
     }
     async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<AlterationProgress, ApiError> {
-        self.0.superseded(epoch, id).await.map_err(told)
+        self.0.superseded(epoch, id).await.map_err(api_error)
     }
     async fn record(&self, epoch: Epoch, facts: &EngineFacts) -> Result<Recorded, ApiError> {
-        self.0.record(epoch, facts).await.map_err(told)
+        self.0.record(epoch, facts).await.map_err(api_error)
     }
 
     async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), ApiError> {
-        self.0.publish(epoch, publication).await.map_err(told)
+        self.0.publish(epoch, publication).await.map_err(api_error)
     }
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError> {
-        self.0.new_incarnation(epoch, renewal).await.map_err(told)
+        self.0.new_incarnation(epoch, renewal).await.map_err(api_error)
     }
     async fn new_incarnations(
         &self,
         epoch: Epoch,
         renewals: &[Renewal],
     ) -> Result<Vec<Result<Incarnation, String>>, ApiError> {
-        self.0.new_incarnations(epoch, renewals).await.map_err(told)
+        self.0.new_incarnations(epoch, renewals).await.map_err(api_error)
     }
 }
 
