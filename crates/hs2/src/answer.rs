@@ -1,4 +1,4 @@
-//! The answers of `TCLIService` as one kind of thing: each can say no.
+//! The responses of `TCLIService` behind one trait, so that each can carry an error.
 
 use model::error::UserError;
 use thrift::protocol::TSerializable;
@@ -15,12 +15,11 @@ use crate::tcli::{
     TRenewDelegationTokenResp, TSetClientInfoResp, TStatus,
 };
 
-/// An answer that has a status.
+/// A response that has a status.
 pub trait Answer: TSerializable {
-    /// The answer that says nothing but this status.
+    /// The response with this status and nothing else.
     fn with_status(status: TStatus) -> Self;
 
-    /// Its status.
     fn status(&self) -> &TStatus;
 }
 
@@ -74,7 +73,7 @@ answers! {
     TRenewDelegationTokenResp {},
 }
 
-/// The method's own answer with the error in its status; nothing for the one method whose answer has none.
+/// The method's own response with the error in its status; `None` for the one method whose response has none.
 pub(crate) fn encode_refusal(method: Method, seqid: i32, error: &UserError) -> Option<Vec<u8>> {
     macro_rules! refused {
         ($($method:ident => $answer:ident,)*) => {

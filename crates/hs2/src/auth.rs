@@ -1,4 +1,4 @@
-//! Who is at the other end: what it claims, and what the server makes of it.
+//! Authentication: the credentials that a client sends, and the principal that the server makes of them.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use async_trait::async_trait;
 use model::error::UserError;
 
-/// How the client said who it is.
+/// The transport of the credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mechanism {
     /// SASL PLAIN, framed messages.
@@ -17,16 +17,14 @@ pub enum Mechanism {
     HttpBasic,
 }
 
-/// What a client claims. Nothing of it is true before [`Authenticator::authenticate`] says so.
+/// The credentials that a client sends. Nothing is verified before [`Authenticator::authenticate`] accepts them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// How it came.
     pub mechanism: Mechanism,
-    /// For whom the client wants to speak, as it was sent; empty or equal to `user` when it speaks for itself.
+    /// The user on whose behalf the client connects; empty or equal to `user` for itself.
     pub authzid: String,
-    /// Who the client is.
     pub user: String,
-    /// Its proof.
+    /// The password or key.
     pub password: String,
 }
 
@@ -40,43 +38,43 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Who a connection, or one HTTP request, speaks for, after it was authenticated.
+/// The authenticated principal of a connection, or of one HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Principal {
-    /// The user whose rights count.
+    /// The user whose rights apply.
     pub user: String,
-    /// The role of ours that proved who it is and speaks for the user; none when the user came himself.
+    /// The component of Enginehouse that authenticated and acts for the user; `None` if the user connected directly.
     pub service: Option<String>,
 }
 
 impl Principal {
-    /// A user who came himself.
+    /// A user who connected directly.
     pub fn user(user: impl Into<String>) -> Self {
         Self { user: user.into(), service: None }
     }
 
-    /// A role of ours that speaks for a user.
+    /// A component of Enginehouse that acts for a user.
     pub fn service(service: impl Into<String>, user: impl Into<String>) -> Self {
         Self { user: user.into(), service: Some(service.into()) }
     }
 }
 
-/// Decides who may connect.
+/// Decides which clients may connect.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
-    /// Who the client is, or the text that it is refused with. It has to answer within the limit for
-    /// authentication; the connection is closed otherwise.
+    /// Returns the principal, or the error for the client. It must return within the limit for authentication;
+    /// otherwise the connection is closed.
     async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError>;
 
-    /// Whether clients reach this server under that name: what HTTP's `Host` may be, apart from IP addresses,
-    /// `localhost` and the machine's own name.
+    /// Whether this server is reachable under that name: a valid HTTP `Host`, apart from IP addresses, `localhost`
+    /// and the machine's own name.
     fn serves_host(&self, name: &str) -> bool {
         let _ = name;
         false
     }
 
-    /// Why nobody should be sent here now, in words for an operator; nothing when this process is ready to serve. What
-    /// `GET /readyz` answers, to anybody: it names nothing that is secret.
+    /// Why no client should be sent here, as a text for operators; `None` when this process is ready. `GET /readyz`
+    /// returns it without authentication, so it contains no secrets.
     fn unready(&self) -> Option<String> {
         None
     }

@@ -16,7 +16,7 @@ use crate::tcli::{
 
 macro_rules! calls {
     ($($call:ident($request:ident) -> $answer:ident = $method:ident;)*) => {
-        /// The calls of `TCLIService`. An error in the answer's status is [`ClientError::Refused`].
+        /// The calls of `TCLIService`. An error in the response's status is [`ClientError::Refused`].
         impl Client {
             $(
                 #[doc = concat!("`", stringify!($method), "` within the connection's own deadline.")]
@@ -25,7 +25,7 @@ macro_rules! calls {
                 }
             )*
 
-            /// `GetQueryId` within the connection's own deadline; its answer has no status.
+            /// `GetQueryId` within the connection's own deadline; its response has no status.
             pub async fn get_query_id(&mut self, request: &TGetQueryIdReq) -> Result<TGetQueryIdResp, ClientError> {
                 let deadline = self.call_deadline();
                 self.call(Method::GetQueryId.name(), request, deadline).await

@@ -1,7 +1,7 @@
-//! The client: one connection to a HiveServer2, every call with a deadline.
+//! The client: one connection to a HiveServer2 server; every call has a deadline.
 //!
-//! A call that was given up, whether its deadline passed or its future was dropped, leaves the connection between two
-//! messages; it is then broken, every later call says so, and whoever owns it connects anew.
+//! A call that was abandoned, because its deadline passed or its future was dropped, leaves the connection between
+//! two messages. The connection is then broken: every later call fails, and the caller has to reconnect.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::answer::Answer;
+use crate::byte_budget::Held;
 use crate::connection::{Framing, frame_length, next_frame, next_walked};
 use crate::error::{WireError, WireErrorKind};
-use crate::held::Held;
 use crate::limits::Limits;
 use crate::message::{Message, decode_reply, encode_call};
 use crate::method::Method;
@@ -21,29 +21,28 @@ use crate::scan::ScanError;
 use crate::wire::{Wire, within};
 use crate::{sasl, status};
 
-/// How a client says who it is.
+/// The credentials of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Auth {
     /// SASL PLAIN.
     Plain {
-        /// For whom it speaks; empty for itself.
+        /// The user on whose behalf the client connects; empty for itself.
         authzid: String,
-        /// Who it is.
         user: String,
-        /// The proof.
+        /// The password or key.
         password: String,
     },
-    /// Plain Thrift: only what `OpenSession` says.
+    /// Plain Thrift: only the credentials in `OpenSession`.
     None,
 }
 
 impl Auth {
-    /// A user who speaks for himself.
+    /// A user who connects directly.
     pub fn user(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self::Plain { authzid: String::new(), user: user.into(), password: password.into() }
     }
 
-    /// A role of ours that speaks for a user.
+    /// A component of Enginehouse that acts for a user.
     pub fn service(service: impl Into<String>, password: impl Into<String>, user: impl Into<String>) -> Self {
         Self::Plain { authzid: user.into(), user: service.into(), password: password.into() }
     }
@@ -60,18 +59,17 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-/// Where to connect, as whom, and what to accept.
+/// The options of a connection.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// `host:port`.
     pub address: String,
-    /// As whom.
     pub auth: Auth,
     /// From the first packet until the server has accepted the credentials.
     pub connect_deadline: Duration,
-    /// For each of the typed calls.
+    /// The deadline of each typed call.
     pub call_deadline: Duration,
-    /// `reply_bytes`, `held_reply_bytes` and `stall` count here.
+    /// Only `reply_bytes`, `held_reply_bytes` and `stall` apply.
     pub limits: Limits,
 }
 
@@ -88,35 +86,29 @@ impl ClientOptions {
     }
 }
 
-/// Why a call has no answer.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody there, or not in time.
-    #[error("can't connect to {address}: {reason}")]
+    /// The server is unreachable, or did not respond in time.
+    #[error("could not connect to {address}: {reason}")]
     Connect {
-        /// Where.
         address: String,
-        /// The operating system's word, or that the deadline passed.
+        /// The error of the operating system, or that the deadline passed.
         reason: String,
     },
     /// The server does not accept the credentials.
     #[error("{0}")]
     Unauthenticated(String),
-    /// The deadline passed; the connection is broken, and what became of the call is not known.
+    /// The deadline passed: the connection is broken, and the outcome of the call is unknown.
     #[error("no answer to {call} within {} ms", deadline.as_millis())]
-    Timeout {
-        /// The method.
-        call: String,
-        /// The deadline.
-        deadline: Duration,
-    },
-    /// An earlier call was given up half way, or the server has closed the connection since. Nothing was sent.
+    Timeout { call: String, deadline: Duration },
+    /// An earlier call was abandoned, or the server has closed the connection since. Nothing was sent.
     #[error("the connection was closed, or given up by an earlier call")]
     Broken,
     /// The connection or the server's message failed.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// The server answered with an error.
+    /// The server responded with an error.
     #[error("{0}")]
     Refused(UserError),
 }
@@ -139,7 +131,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the server answered, so that the connection is good and the call did not take place.
+    /// Whether the server responded, so that the connection is usable and the call had no effect.
     pub fn is_answer(&self) -> bool {
         match self {
             Self::Refused(_) => true,
@@ -155,7 +147,7 @@ impl From<ClientError> for UserError {
     }
 }
 
-/// A call that was sent and not answered yet.
+/// A call that was sent and has no response yet.
 #[derive(Debug)]
 pub struct Sent {
     method: String,
@@ -214,12 +206,12 @@ impl Client {
         }
     }
 
-    /// The deadline that the typed calls use.
+    /// The deadline of the typed calls.
     pub fn call_deadline(&self) -> Duration {
         self.call_deadline
     }
 
-    /// Changes the deadline that the typed calls use.
+    /// Changes the deadline of the typed calls.
     pub fn set_call_deadline(&mut self, deadline: Duration) {
         self.call_deadline = deadline;
     }
@@ -229,17 +221,17 @@ impl Client {
         self.broken
     }
 
-    /// Ends when the server has closed the connection. Takes no bytes away.
+    /// Completes when the server has closed the connection. Reads nothing.
     pub async fn closed(&self) {
         self.wire.hung_up().await;
     }
 
-    /// Waits until something came unasked (`true`) or the server has closed the connection. Takes no bytes away.
+    /// Waits until unexpected bytes arrive (`true`) or the server closes the connection. Reads nothing.
     pub async fn has_unread(&self) -> bool {
         self.wire.has_unread().await
     }
 
-    /// Calls a method, of `TCLIService` or of a service that extends it. The answer's status is not looked at.
+    /// Calls a method of `TCLIService` or of a service that extends it. Does not check the response's status.
     pub async fn call<Q, A>(&mut self, method: &str, request: &Q, deadline: Duration) -> Result<A, ClientError>
     where
         Q: TSerializable,
@@ -249,9 +241,9 @@ impl Client {
         self.answer_to(sent).await
     }
 
-    /// The first half of [`Client::call`]: when it returns, the call is sent. After an error that is not
+    /// The first half of [`Client::call`]: when it returns, the call is sent. After an error other than
     /// [`ClientError::Broken`] it may have been. The other half is [`Client::answer_to`]; until then the connection
-    /// is of no use for anything else.
+    /// cannot be used otherwise.
     pub async fn send_call<Q>(&mut self, method: &str, request: &Q, deadline: Duration) -> Result<Sent, ClientError>
     where
         Q: TSerializable,
@@ -262,7 +254,7 @@ impl Client {
         self.send_request(sent, &message).await
     }
 
-    /// Sends a request whose reply is read next, if nothing came unasked since the last one.
+    /// Sends a request whose reply is read next, unless unexpected bytes have arrived since the last one.
     async fn send_request(&mut self, sent: Sent, message: &[u8]) -> Result<Sent, ClientError> {
         if self.broken || !self.wire.is_quiet() {
             self.broken = true;
@@ -276,7 +268,7 @@ impl Client {
         Ok(sent)
     }
 
-    /// The answer to a call, within the deadline that it was sent with.
+    /// The response to a call, within the deadline that it was sent with.
     pub async fn answer_to<A>(&mut self, sent: Sent) -> Result<A, ClientError>
     where
         A: TSerializable,
@@ -298,7 +290,7 @@ impl Client {
         Ok(reply)
     }
 
-    /// Calls a method of `TCLIService` within the connection's own deadline. An error in the answer's status is
+    /// Calls a method of `TCLIService` within the connection's own deadline. An error in the response's status is
     /// [`ClientError::Refused`].
     pub(crate) async fn checked<Q, A>(&mut self, method: Method, request: &Q) -> Result<A, ClientError>
     where
@@ -310,7 +302,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Sends one whole message. The caller takes care that its reply is received before the next is sent.
+    /// Sends one whole message. The caller must receive its reply before it sends the next.
     pub async fn send(&mut self, message: &[u8]) -> Result<(), ClientError> {
         if self.broken {
             return Err(ClientError::Broken);
@@ -333,17 +325,16 @@ impl Client {
         Ok(message)
     }
 
-    /// Marks the connection as unusable; a relay does so before it begins what it may not finish.
+    /// Marks the connection as unusable: a relay does so before a step that it may not finish.
     pub(crate) fn set_broken(&mut self, broken: bool) {
         self.broken = broken;
     }
 
-    /// What it accepts.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Whether messages stand behind their lengths, so that a relay can copy them.
+    /// Whether messages are preceded by their lengths, so that a relay can copy them.
     pub(crate) fn is_framed(&self) -> bool {
         matches!(self.framing, Framing::Length(_))
     }
@@ -365,14 +356,14 @@ impl Client {
                 next_frame(&mut self.wire, expected, limit, None).await?
             }
             Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit, None).await?,
-            // No client of ours is made with it.
+            // No client is created with it.
             Framing::Http(_) => None,
         };
         Ok(Message::new(bytes.ok_or(WireError::ClosedInside)?)?)
     }
 }
 
-/// Reads the server's word on the credentials.
+/// Reads the server's response to the credentials.
 async fn authenticated(wire: &mut Wire) -> Result<(), ClientError> {
     loop {
         let (status, payload) = sasl::read(wire).await?;

@@ -1,7 +1,8 @@
-//! A client's connection, from its first byte on: whole messages in, whole replies out.
+//! A client's connection: whole messages in, whole replies out.
 //!
-//! The transport is found by the first byte: `0x01` SASL, `0x80` plain Thrift, a letter HTTP, `0x16` TLS, which is
-//! refused in its own words; any other first byte is answered with a line of text. Whoever holds a stale connection gets an error from its next call; nothing is resent.
+//! The first byte determines the transport: `0x01` SASL, `0x80` plain Thrift, a letter HTTP, `0x16` TLS, which is
+//! rejected with an alert; any other first byte is answered with a line of text. A caller with a stale connection
+//! gets an error from its next call; nothing is resent.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,18 +16,18 @@ use crate::error::WireError;
 use crate::http;
 use crate::limits::{Limits, MAX_FIRST_MESSAGE_BYTES};
 use crate::message::Message;
-use crate::refusal::{MAX_ANNOUNCED_BYTES, Refused};
+use crate::rejection::{MAX_ANNOUNCED_BYTES, Refused};
 use crate::sasl;
 use crate::scan::{Kind, Progress, Walker};
 use crate::wire::{LINGER, LINGER_BYTES, Wire};
 
-/// What a TLS client understands as *not here*: alert, fatal, `protocol_version`.
+/// The reply to a TLS client: alert, fatal, `protocol_version`.
 const TLS_ALERT: [u8; 7] = [0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x46];
 
-/// What anybody else is told, who may be a person.
+/// The reply to an unrecognised protocol: readable text, because it may be a person with telnet.
 const NOT_OURS: &[u8] = b"this port speaks HiveServer2: SASL PLAIN, plain Thrift, or HTTP\n";
 
-/// What a client missed that did not say who it is.
+/// The limit that a client exceeded that did not authenticate in time.
 pub(crate) const AUTHENTICATION: &str = "the limit for authentication";
 
 /// The length before a frame.
@@ -36,24 +37,24 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// How messages are delimited.
 pub(crate) enum Framing {
-    /// Each behind its length; the length of the one that is on its way, once known.
+    /// Each message is preceded by its length; the length of the current one, once known.
     Length(Option<usize>),
-    /// Not at all: walked. The walk over the message that is on its way.
+    /// Not delimited: the walk over the current message finds its end.
     Walked(Option<Box<Walker>>),
     /// One per POST.
     Http(Box<http::Exchange>),
 }
 
-/// Why a client did not get in.
+/// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
     /// The connection failed, stalled, or broke the protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// It was told so in its own protocol.
+    /// The client received the reason in its own protocol.
     #[error("refused: {0}")]
     Refused(String),
-    /// It went away by itself.
+    /// The client closed the connection.
     #[error("the client went away")]
     GoneAway,
 }
@@ -68,14 +69,14 @@ pub struct Connection {
     principal: Option<Principal>,
     authenticator: Arc<dyn Authenticator>,
     limits: Arc<Limits>,
-    /// A message that was not taken, while something is left to do about it.
+    /// A rejected message, while work on it remains.
     pub(crate) refused: Option<Box<Refused>>,
-    /// Until when a client that has not said who it is may stay.
+    /// The deadline of an unauthenticated client.
     unknown_until: Instant,
 }
 
 impl Connection {
-    /// Finds the transport and authenticates, where the transport does that before the first message.
+    /// Detects the transport and authenticates, where the transport does so before the first message.
     pub(crate) async fn accept(
         mut wire: Wire,
         authenticator: Arc<dyn Authenticator>,
@@ -119,46 +120,43 @@ impl Connection {
         Ok(Self { wire, framing, id, peer, mechanism, principal, authenticator, limits, refused: None, unknown_until })
     }
 
-    /// A number that no other connection of this process has.
+    /// Unique in this process.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The client's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// The transport.
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
     }
 
-    /// Who speaks: with SASL from the beginning, with HTTP since the last message (and perhaps somebody else with
-    /// the next), with plain Thrift since [`Connection::set_principal`].
+    /// The authenticated principal: with SASL from the beginning, with HTTP that of the last message (the next may
+    /// have another), with plain Thrift since [`Connection::set_principal`].
     pub fn principal(&self) -> Option<&Principal> {
         self.principal.as_ref()
     }
 
-    /// Keeps who was authenticated by what `OpenSession` said, for plain Thrift.
+    /// Sets the principal that `OpenSession` authenticated, for plain Thrift.
     pub fn set_principal(&mut self, principal: Principal) {
         self.wire.sent_by(&principal.user);
         self.principal = Some(principal);
     }
 
-    /// The limits that this connection is held to.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Who decides who may connect: plain Thrift asks when `OpenSession` comes.
+    /// The authenticator; plain Thrift calls it at `OpenSession`.
     pub fn authenticator(&self) -> &Arc<dyn Authenticator> {
         &self.authenticator
     }
 
-    /// The next whole message; nothing when the client has closed between two. It waits without a buffer and, once it
-    /// is known who the client is, without a limit of time (whoever wants one wraps it); it may be dropped and called
-    /// again.
+    /// The next whole message; `None` when the client has closed between two. An idle connection waits without a
+    /// buffer and, once the client is authenticated, without a time limit (callers wrap the future if they need one).
+    /// Cancel safe.
     pub async fn next(&mut self) -> Result<Option<Message>, WireError> {
         if self.principal.is_some() {
             return self.next_message().await;
@@ -216,7 +214,7 @@ impl Connection {
         let bytes = taken?;
         let message = bytes.map(Message::new).transpose()?;
         if message.as_ref().is_some_and(|message| message.header().kind == Kind::OneWay) {
-            // It must not be answered, and no method of the protocol can be called without an answer.
+            // A one-way call must not be answered, and no method of the protocol is one-way.
             return Err(WireError::Decode("a one-way call".to_owned()));
         }
         Ok(message)
@@ -228,7 +226,7 @@ impl Connection {
         self.wire.write(&head, reply).await
     }
 
-    /// What stands before a reply of `length` bytes on this transport.
+    /// The bytes before a reply of `length` bytes on this transport.
     pub(crate) fn reply_head(&self, length: usize) -> Vec<u8> {
         match &self.framing {
             Framing::Length(_) => (length as u32).to_be_bytes().to_vec(),
@@ -237,18 +235,18 @@ impl Connection {
         }
     }
 
-    /// Ends when the client has closed its end. To be raced against the work on a call; it takes no bytes away.
+    /// Completes when the client has closed its end: race it against the work on a call. Reads nothing.
     pub async fn closed(&self) {
         self.wire.hung_up().await;
     }
 
-    /// Closes it so that what was sent last still arrives.
+    /// Closes the connection so that the last bytes sent still arrive.
     pub async fn close(mut self) {
         self.wire.part(LINGER_BYTES, LINGER).await;
     }
 }
 
-/// A message behind its u32 length. A request has a `deadline` to arrive and is counted meanwhile.
+/// Reads a message after its u32 length. A request has a `deadline` and is counted in the budget meanwhile.
 pub(crate) async fn next_frame(
     wire: &mut Wire,
     expected: &mut Option<usize>,
@@ -264,8 +262,8 @@ pub(crate) async fn next_frame(
     Ok(Some(wire.take(length)))
 }
 
-/// The length of the next message; nothing when the peer has closed before it. It is kept in `expected` until the message
-/// is taken.
+/// The length of the next message; `None` when the peer has closed before it. It stays in `expected` until the
+/// message is taken.
 pub(crate) async fn frame_length(
     wire: &mut Wire,
     expected: &mut Option<usize>,
@@ -287,8 +285,8 @@ pub(crate) async fn frame_length(
     Ok(*expected)
 }
 
-/// A message that only its own structure delimits. A request has a `deadline` to arrive and is counted meanwhile, with all
-/// that it may become.
+/// Reads a message that only its own structure delimits. A request has a `deadline` and is counted in the budget
+/// meanwhile, with the limit that it may reach.
 pub(crate) async fn next_walked(
     wire: &mut Wire,
     walker: &mut Option<Box<Walker>>,

@@ -1,10 +1,11 @@
-//! From a method's name to the call of a [`Service`] and back to its reply.
+//! Dispatch: from a method's name to the call of a [`Service`] and its reply.
 
 use crate::message::{Call, encode_refusal};
 use crate::method::Method;
 use crate::service::{Context, Service};
 
-/// Decodes a call, makes it, encodes the answer. An argument that can't be read is answered with `PROTOCOL_ERROR`.
+/// Decodes a call, runs it, encodes the response. An argument that cannot be decoded is answered with
+/// `PROTOCOL_ERROR`.
 pub(crate) async fn dispatch<S: Service>(service: &S, cx: &Context, method: Method, call: &Call<'_>) -> Vec<u8> {
     macro_rules! calls {
         ($($method:ident => $call:ident,)*) => {

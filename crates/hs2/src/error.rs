@@ -1,4 +1,4 @@
-//! What can go wrong between two ends of a connection.
+//! Errors of a connection and of the messages on it.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::scan::ScanError;
 /// A connection or a message failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
-    /// The operating system's word on the connection.
+    /// The error of the operating system.
     #[error("the connection failed: {0}")]
     Io(#[from] io::Error),
     /// The peer closed it in the middle of a message.
@@ -18,9 +18,8 @@ pub enum WireError {
     /// A message longer than its limit.
     #[error("a message of {bytes} bytes is longer than the limit of {limit}")]
     TooLong {
-        /// The length that the peer announced, or that its message takes at least.
+        /// The length that the peer announced, or the least that its message has.
         bytes: usize,
-        /// The limit.
         limit: usize,
     },
     /// The bytes are not a message of the protocol.
@@ -32,29 +31,28 @@ pub enum WireError {
     /// The peer answered with a `TApplicationException`.
     #[error("the server answered: {text}")]
     Application {
-        /// Its kind: see [`crate::message::ExceptionKind`].
+        /// See [`crate::message::ExceptionKind`].
         kind: i32,
-        /// Its text.
         text: String,
     },
-    /// No progress within the limit named.
+    /// No progress within the named limit.
     #[error("no progress within {0}")]
     Stalled(&'static str),
 }
 
-/// Whose fault a [`WireError`] is.
+/// The cause of a [`WireError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireErrorKind {
-    /// The connection ended; nobody misbehaved.
+    /// The connection ended; neither side violated the protocol.
     Gone,
-    /// The peer sent what it must not send, or too much of it.
+    /// The peer violated the protocol or a limit.
     Protocol,
-    /// The peer does not know the method or could not read the call; the connection is good.
+    /// The peer does not know the method or could not decode the call; the connection is usable.
     Application,
 }
 
 impl WireError {
-    /// Whose fault it is. Only after [`WireErrorKind::Application`] may the connection be used again.
+    /// Only after [`WireErrorKind::Application`] may the connection be used again.
     pub fn kind(&self) -> WireErrorKind {
         match self {
             Self::Io(_) | Self::ClosedInside | Self::Stalled(_) => WireErrorKind::Gone,
@@ -63,7 +61,7 @@ impl WireError {
         }
     }
 
-    /// The error for a user whose statement met it, `peer` naming the other end: `engine "x"`.
+    /// The error for a user's statement; `peer` names the other end: `engine "x"`.
     pub fn user_error(&self, peer: &str) -> UserError {
         let (kind, what) = match self.kind() {
             WireErrorKind::Gone => (ErrorKind::ConnectionLost, "the connection was lost"),
@@ -77,7 +75,7 @@ impl WireError {
 impl From<thrift::Error> for WireError {
     fn from(error: thrift::Error) -> Self {
         match error {
-            // Only these two say what they are about in a field of their own.
+            // Only these two have a description in a field of their own.
             thrift::Error::Protocol(error) => Self::Decode(format!("{error} ({})", error.message)),
             thrift::Error::Transport(error) => Self::Decode(format!("{error} ({})", error.message)),
             other => Self::Decode(other.to_string()),

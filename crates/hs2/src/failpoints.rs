@@ -1,10 +1,9 @@
-//! The points at which a test can stop a relay.
+//! The failpoints of the relay.
 
-/// The request was sent to the backend, its reply has not begun.
+/// The request was sent to the backend; its reply has not begun.
 pub const RELAY_REQUEST_SENT: &str = "hs2.relay.request_sent";
 
-/// The reply's beginning is known, the client has seen nothing of it.
+/// The beginning of the reply was read; nothing of it was sent to the client.
 pub const RELAY_REPLY_BEGUN: &str = "hs2.relay.reply_begun";
 
-/// All of them.
 pub const ALL: &[&str] = &[RELAY_REQUEST_SENT, RELAY_REPLY_BEGUN];

@@ -1,31 +1,28 @@
-//! Handles of sessions and operations: 16 bytes that name one and 16 that prove the right to it.
+//! Handles of sessions and operations: a public id of 16 bytes and a secret of 16 bytes.
 
 use std::fmt;
 
 use crate::scan::ScanError;
 use crate::tcli::{THandleIdentifier, TOperationHandle, TOperationType, TSessionHandle};
 
-/// The 16 + 16 bytes of a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle {
-    /// Which one it is; may be printed.
+    /// The id; may be printed.
     pub guid: [u8; 16],
-    /// The proof; never printed.
+    /// The secret; never printed.
     pub secret: [u8; 16],
 }
 
 impl Handle {
-    /// A new one from the operating system's random numbers.
+    /// A new random handle.
     pub fn random() -> Self {
         Self { guid: rand::random(), secret: rand::random() }
     }
 
-    /// As the handle of a session.
     pub fn session(&self) -> TSessionHandle {
         TSessionHandle { session_id: self.identifier() }
     }
 
-    /// As the handle of an operation.
     pub fn operation(&self, operation_type: TOperationType, has_result_set: bool) -> TOperationHandle {
         TOperationHandle { operation_id: self.identifier(), operation_type, has_result_set, modified_row_count: None }
     }
@@ -41,7 +38,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// The guid in hex.
+/// The id in hex.
 impl fmt::Display for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.guid.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

@@ -1,14 +1,15 @@
-//! HTTP: one bare message per POST, Basic credentials on every request.
+//! HTTP transport: one bare message per POST, Basic credentials on every request.
 //!
-//! What it takes to serve impyla and the JDBC driver's HTTP mode, and no more: HTTP/1.1 with a length or in chunks,
-//! connections that are kept. A client may open a new connection for each request, so sessions are found by handle.
+//! It implements what impyla and the JDBC driver's HTTP mode need: HTTP/1.1 with a length or in chunks, and
+//! persistent connections. A client may open a new connection for each request, so sessions are found by handle.
 //!
-//! A request is judged by its head before its body is read: its credentials, and whether a web page could have sent it.
-//! Browsers send `Origin`, which no HiveServer2 client does, and the name in `Host`: a page whose own name was pointed at
-//! this address (DNS rebinding) is refused, because the server has another name ([`Authenticator::serves_host`]).
+//! The head of a request is checked before its body is read: its credentials, and whether a web page could have sent
+//! it. Browsers send `Origin`, which no HiveServer2 client does, and the name in `Host`: a page whose own name was
+//! pointed at this address (DNS rebinding) is rejected, because the server has another name
+//! ([`Authenticator::serves_host`]).
 //!
-//! Two probes need no credentials: `GET /livez`, whether the process answers at all, and `GET /readyz`, whether clients
-//! should be sent to it ([`Authenticator::unready`]).
+//! Two probes need no credentials: `GET /livez` (the process responds) and `GET /readyz` (clients should be sent to
+//! it, [`Authenticator::unready`]).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,27 +25,27 @@ use crate::wire::{LINGER, LINGER_BYTES, Wire};
 /// The longest request line with all headers.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// The longest body of a refused request that is read and dropped so that the connection can be used again.
+/// The longest body of a rejected request that is read and discarded to keep the connection usable.
 const MAX_DROPPED_BODY_BYTES: usize = 64 * 1024;
 
-/// The longest line that announces a chunk.
+/// The longest line before a chunk.
 const MAX_CHUNK_LINE_BYTES: usize = 64;
 
-/// How much of a `Host` header an answer repeats.
+/// The longest part of a `Host` header that a response repeats.
 const MAX_SHOWN_CHARS: usize = 255;
 
 /// The requests of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
-    /// The request that is on its way, once its head was read.
+    /// The current request, once its head was read.
     head: Option<Head>,
-    /// Its body so far, when it comes in chunks.
+    /// Its body so far, if it is sent in chunks.
     chunks: Vec<u8>,
-    /// The sender of the request that is being read.
+    /// The sender of the current request.
     principal: Option<Principal>,
-    /// What is left of the body of a request that was refused.
+    /// The rest of the body of a rejected request.
     dropped: usize,
-    /// The client wants the connection closed after the answer.
+    /// The client asked to close the connection after the response.
     last: bool,
 }
 
@@ -61,7 +62,7 @@ struct Head {
     last: bool,
 }
 
-/// A question about the process itself.
+/// A probe of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Probe {
     Live,
@@ -87,13 +88,13 @@ impl Probe {
     }
 }
 
-/// An answer in plain words, not in Thrift: what a request is refused with, or what a probe is told.
+/// A response in plain text instead of Thrift: a rejection or the result of a probe.
 #[derive(Debug, PartialEq, Eq)]
 struct InWords {
     status: &'static str,
     header: &'static str,
     text: String,
-    /// The request's length, if it is longer than the limit: the beginning of its body tells how to answer it in Thrift.
+    /// The request's length, if it exceeds the limit: the beginning of its body determines the response in Thrift.
     too_long: Option<usize>,
 }
 
@@ -115,16 +116,16 @@ impl InWords {
     }
 
     fn too_long(limit: usize) -> Self {
-        let error = UserError::new(ErrorKind::ProgramLimit, "the request is too long")
-            .detail(format!("it may have {limit} bytes"))
-            .hint("send less at a time");
+        let error = UserError::new(ErrorKind::ProgramLimit, "request too long")
+            .detail(format!("The limit is {limit} bytes."))
+            .hint("Send less at a time.");
         Self::new("413 Content Too Large", error.text())
     }
 }
 
 impl Exchange {
-    /// The next request's principal and message; nothing when no more will come. What can't be served is answered
-    /// here, after which the connection ends; only a body that is too long is left to be answered in Thrift.
+    /// The next request's principal and message; `None` at the end. A request that cannot be served is answered here,
+    /// and then the connection ends; only a body that is too long is left for a response in Thrift.
     pub(crate) async fn next(
         &mut self,
         wire: &mut Wire,
@@ -162,7 +163,7 @@ impl Exchange {
                 match judged {
                     Ok(principal) => {
                         if head.expects_continue {
-                            // Even if it is too long: some clients announce that they wait and then do not.
+                            // Also if it is too long: some clients announce that they wait and then do not.
                             wire.write(b"HTTP/1.1 100 Continue\r\n\r\n", &[]).await?;
                         }
                         wire.sent_by(&principal.user);
@@ -182,7 +183,7 @@ impl Exchange {
             }
             let body = match self.body(wire, &head, (limit, deadline)).await? {
                 Ok(body) => body,
-                // The beginning of the body is needed to answer it in Thrift.
+                // The beginning of the body is needed for a response in Thrift.
                 Err(InWords { too_long: Some(bytes), .. }) => return Err(WireError::TooLong { bytes, limit }),
                 Err(refusal) => return self.refuse(wire, &refusal).await,
             };
@@ -191,7 +192,7 @@ impl Exchange {
         }
     }
 
-    /// The last answer of this connection.
+    /// The last response of this connection.
     async fn refuse(&mut self, wire: &mut Wire, refusal: &InWords) -> Result<Option<(Principal, Vec<u8>)>, WireError> {
         self.last = true;
         say(wire, refusal, true).await?;
@@ -199,7 +200,7 @@ impl Exchange {
         Ok(None)
     }
 
-    /// The next answer is the last.
+    /// The next response is the last.
     pub(crate) fn end(&mut self) {
         self.last = true;
     }
@@ -245,8 +246,8 @@ impl Exchange {
             return Ok(Ok(wire.take(length)));
         }
         loop {
-            // All chunks that are there are taken, and then removed from what is pending at once: chunks of one byte
-            // cost no more moves than others.
+            // Takes all chunks that have arrived, and then removes them at once: chunks of one byte cost no more
+            // copies than others.
             let mut at = 0;
             let wanted = loop {
                 match chunk(&wire.pending[at..]) {
@@ -269,13 +270,13 @@ impl Exchange {
                     }
                 }
             };
-            // A chunk is taken whole or not at all, so that the wait may be dropped and begun again.
+            // A chunk is taken whole or not at all, so that the wait is cancel safe.
             wire.discard_some(at);
             wire.fill_growing(wanted, self.chunks.len() + wanted, limit, deadline).await?;
         }
     }
 
-    /// What stands before an answer.
+    /// The bytes before a response.
     pub(crate) fn reply_head(&self, length: usize) -> Vec<u8> {
         let connection = if self.last { "Connection: close\r\n" } else { "" };
         format!("HTTP/1.1 200 OK\r\nContent-Type: application/x-thrift\r\nContent-Length: {length}\r\n{connection}\r\n")
@@ -283,21 +284,21 @@ impl Exchange {
     }
 }
 
-/// Where a chunk's data stand, and where the chunk ends, counted from its first byte.
+/// The range of a chunk's data, and the chunk's end, from its first byte.
 struct Chunk {
     data: std::ops::Range<usize>,
     end: usize,
 }
 
-/// Why a chunk's line can't be read.
+/// Why the line before a chunk cannot be parsed.
 enum Unfinished {
-    /// It is not all there.
+    /// It is incomplete.
     Line,
-    /// It never will be a line.
+    /// It is invalid.
     Malformed,
 }
 
-/// Reads the line that announces a chunk. The chunk's data need not be there.
+/// Parses the line before a chunk. The chunk's data need not have arrived.
 fn chunk(bytes: &[u8]) -> Result<Chunk, Unfinished> {
     let line = match find(&bytes[..bytes.len().min(MAX_CHUNK_LINE_BYTES + 2)], b"\r\n") {
         Some(end) => &bytes[..end],
@@ -312,7 +313,7 @@ fn chunk(bytes: &[u8]) -> Result<Chunk, Unfinished> {
     Ok(Chunk { data: start..data_end, end })
 }
 
-/// The refusal of a request that a web page of another site may have sent.
+/// The rejection of a request that a web page of another site may have sent.
 fn foreign(head: &Head, authenticator: &dyn Authenticator) -> Option<InWords> {
     if head.has_origin {
         let text = "requests of web pages are not served: the request has an Origin header";
@@ -338,7 +339,7 @@ fn name_in(host: &str) -> &str {
     name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name)
 }
 
-/// Whether no other site can have this name: an address, this machine's own names.
+/// Whether no other site can have this name: an address, or one of this machine's own names.
 fn is_local(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name.parse::<std::net::IpAddr>().is_ok()
@@ -430,7 +431,7 @@ fn parse(bytes: &[u8]) -> Result<Head, InWords> {
     }
 }
 
-/// Reads `Basic base64(user:password)`.
+/// Parses `Basic base64(user:password)`.
 fn basic(value: &str) -> Option<Credentials> {
     let (scheme, token) = value.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {

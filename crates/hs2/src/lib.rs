@@ -13,12 +13,15 @@
 //! | [`value`], [`schema`], [`rowset`] | values, columns and result sets |
 //! | [`status`], [`protocol`], [`error`], [`limits`] | errors on the wire, versions, limits |
 //!
-//! Invariants: no length that a peer names is believed before it was compared with its limit and with the bytes that
-//! are there; whoever is refused is told why in its own protocol, as far as it speaks one; a connection over which nobody
-//! speaks owns no buffer; every wait has a deadline, except the wait for a client's next call. Whoever holds a stale handle or a closed connection gets an error; nothing is ever resent here.
+//! Invariants: no length on the wire is trusted before it was compared with its limit and with the bytes that are
+//! present; a rejected peer gets the reason in its own protocol, where it speaks one; an idle connection owns no
+//! buffer; every wait has a deadline, except the wait for a client's next call. A caller with a stale handle or a
+//! closed connection gets an error; nothing is ever resent.
 
+mod admission;
 pub mod answer;
 pub mod auth;
+mod byte_budget;
 mod calls;
 pub mod client;
 pub mod connection;
@@ -27,14 +30,12 @@ pub mod error;
 pub mod failpoints;
 pub mod handle;
 pub mod handle_table;
-mod held;
 mod http;
 pub mod limits;
 pub mod message;
 pub mod method;
-mod places;
 pub mod protocol;
-mod refusal;
+mod rejection;
 pub mod relay;
 pub mod rowset;
 mod sasl;

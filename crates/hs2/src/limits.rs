@@ -1,74 +1,74 @@
-//! Every limit of this crate that a configuration may want to move, in one value with its defaults.
+//! The limits of this crate, with their defaults.
 //!
-//! Nothing is read, kept or waited for without one of these: a length on the wire is compared with its limit before
-//! memory is taken for it.
+//! Every read, buffer and wait has one of these limits: a length on the wire is compared with its limit before memory
+//! is allocated for it.
 
 use std::time::Duration;
 
-/// How deep structs and containers may lie in each other. `TCLIService`'s deepest message needs eight levels.
+/// The deepest nesting of structs and containers. `TCLIService`'s deepest message needs eight levels.
 pub const MAX_DEPTH: usize = 32;
 
-/// How many elements a list may have in a message that is decoded into generated structs. Relayed results are not
-/// decoded and have no such limit.
+/// The most elements of a list in a message that is decoded into generated structs. Relayed results are not decoded
+/// and have no such limit.
 pub const MAX_DECODED_ITEMS: usize = 1 << 20;
 
-/// How long the name of a method may be.
+/// The longest name of a method, in bytes.
 pub const MAX_METHOD_NAME_BYTES: usize = 128;
 
-/// The most that one SASL message may carry: a mechanism's name, or names and a password.
+/// The largest SASL message: a mechanism's name, or names and a password.
 pub const MAX_SASL_BYTES: usize = 64 * 1024;
 
-/// The longest message that a plain Thrift client may send before it is authenticated: `OpenSession` with its keys.
+/// The longest message of a plain Thrift client before it is authenticated: `OpenSession` with its keys.
 pub const MAX_FIRST_MESSAGE_BYTES: usize = 64 * 1024;
 
-/// The longest text of an error that is sent or relayed; a longer one is cut.
+/// The longest error text that is sent or relayed; a longer one is cut.
 pub const MAX_ERROR_TEXT_BYTES: usize = 64 * 1024;
 
-/// How many bytes of replies one process holds at once, all connections together.
+/// The most bytes of replies that one process holds at once, over all connections.
 pub const HELD_REPLIES_BYTES: usize = 256 << 20;
 
-/// Replies up to this length are not counted in that.
+/// Replies up to this length are not counted.
 pub const UNCOUNTED_REPLY_BYTES: usize = 64 * 1024;
 
-/// How many bytes of requests one process receives at once, all connections together.
+/// The most bytes of requests that one process receives at once, over all connections.
 pub const RECEIVED_REQUESTS_BYTES: usize = 128 << 20;
 
-/// How much of that one user may take: two of the longest requests.
+/// The most of that for one user: two of the longest requests.
 pub const RECEIVED_REQUESTS_BYTES_PER_USER: usize = 32 << 20;
 
-/// Requests up to this length are not counted in that.
+/// Requests up to this length are not counted.
 pub const UNCOUNTED_REQUEST_BYTES: usize = 64 * 1024;
 
-/// What a server, a client or a relay accepts.
+/// The limits of a server, a client or a relay.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The longest request, in bytes. A longer one is refused in its own protocol.
+    /// The longest request, in bytes. A longer one is rejected in its own protocol.
     pub frame_bytes: usize,
-    /// How long a request may take to arrive that is long enough to be counted in [`RECEIVED_REQUESTS_BYTES`].
+    /// The deadline of a request that is long enough to be counted in [`RECEIVED_REQUESTS_BYTES`].
     pub request_deadline: Duration,
-    /// How much of a request that was refused is thrown away, so that the connection can go on behind it. After a still
-    /// longer one it ends.
+    /// The most bytes of a rejected request that are discarded to keep the connection usable. A longer one ends the
+    /// connection.
     pub refused_bytes: usize,
-    /// How long that may take.
+    /// The deadline for discarding them.
     pub refused_deadline: Duration,
-    /// The longest reply, in bytes. A relay copies it piece by piece and never holds it whole.
+    /// The longest reply, in bytes. A relay copies it piecewise and never holds it whole.
     pub reply_bytes: usize,
-    /// The longest reply that is held in memory: to decode it, or to replace a handle in it.
+    /// The longest reply that is held in memory, to decode it or to replace a handle in it.
     pub held_reply_bytes: usize,
-    /// From the first packet until it is known who the client is.
+    /// From the first packet until the client is authenticated.
     pub auth_deadline: Duration,
-    /// How many authenticated connections a server serves at the same time; one more is refused.
+    /// The most authenticated connections of a server; further ones are rejected.
     pub connections: usize,
-    /// How many connections may be on their way to authentication, which lasts [`Limits::auth_deadline`] at most; one
-    /// address may have half of them. Further ones are refused, or closed without an answer.
+    /// The most connections before authentication, which lasts [`Limits::auth_deadline`] at most; one address may
+    /// have half of them. Further ones are rejected, or closed without a response.
     pub unauthenticated_connections: usize,
-    /// How many authenticated connections one user may have; roles of ours are not counted.
+    /// The most authenticated connections of one user; components of Enginehouse are not counted.
     pub connections_per_user: usize,
-    /// How many authenticated connections may come from one address.
+    /// The most authenticated connections from one address.
     pub connections_per_peer: usize,
-    /// How long a peer may make no progress inside a message, in either direction, before it is given up.
+    /// How long a peer may make no progress within a message, in either direction.
     pub stall: Duration,
-    /// What the calls that run get when the server is told to stop.
+    /// The grace period of running calls when the server stops.
     pub close_grace: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! Whole messages: generated structs to bytes and back, and `TApplicationException`.
+//! Messages: generated structs to bytes and back, and `TApplicationException`.
 //!
-//! Every method takes one struct in field 1 and answers with one in field 0, those of services that extend
-//! `TCLIService` included, so that the same functions serve all. Decoding walks the bytes first: generated code
-//! reserves memory for as many elements as a list says it has, so it gets only messages that do have them.
+//! Every method, including those of services that extend `TCLIService`, takes one struct in field 1 and returns one
+//! in field 0, so the same functions serve all. Decoding walks the bytes first: generated code allocates as many
+//! elements as a list claims to have, so it receives only messages that have them.
 
 use model::error::UserError;
 use thrift::TConfiguration;
@@ -14,7 +14,7 @@ use crate::limits::{MAX_DECODED_ITEMS, MAX_DEPTH};
 use crate::method::Method;
 use crate::scan::{self, Cursor, Header, Kind, Request, ScanError};
 
-/// A message as it came: whole bytes, the head read.
+/// A received message, with its head parsed.
 #[derive(Debug)]
 pub struct Message {
     bytes: Vec<u8>,
@@ -22,53 +22,47 @@ pub struct Message {
 }
 
 impl Message {
-    /// Reads the head of a message's bytes. That the rest is well formed is not yet known.
+    /// Parses the head. The rest is not yet checked.
     pub fn new(bytes: Vec<u8>) -> Result<Self, ScanError> {
         let header = scan::header(&bytes)?;
         Ok(Self { bytes, header })
     }
 
-    /// The bytes, without any frame.
+    /// Without any frame.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The bytes, to patch a handle in them. The head must stay what it is.
+    /// For patching a handle. The head must not change.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
-    /// The bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The head.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The method's name.
     pub fn name(&self) -> &str {
         self.header.name_in(&self.bytes)
     }
 
-    /// The method, if it is one of `TCLIService`'s.
     pub fn method(&self) -> Option<Method> {
         Method::from_name(self.name())
     }
 
-    /// The sequence number.
     pub fn seqid(&self) -> i32 {
         self.header.seqid
     }
 
-    /// What a relay must know of a request.
+    /// Scans the message as a request.
     pub fn request(&self) -> Result<Request, ScanError> {
         scan::request(&self.bytes)
     }
 
-    /// As a call.
     pub fn call(&self) -> Call<'_> {
         Call { name: self.name(), seqid: self.seqid(), bytes: &self.bytes }
     }
@@ -77,31 +71,27 @@ impl Message {
 /// A call, not yet decoded.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// The method's name.
     pub name: &'a str,
     /// Repeated in the reply.
     pub seqid: i32,
-    /// The whole message.
     pub bytes: &'a [u8],
 }
 
 impl Call<'_> {
-    /// Its argument.
     pub fn decode<T: TSerializable>(&self) -> Result<T, WireError> {
         decode_call(self.bytes)
     }
 
-    /// Its reply.
     pub fn reply<T: TSerializable>(&self, answer: &T) -> Vec<u8> {
         encode_reply(self.name, self.seqid, answer)
     }
 
-    /// The reply to a call whose argument can't be read.
+    /// The reply to a call whose argument cannot be decoded.
     pub fn malformed(&self, error: &WireError) -> Vec<u8> {
         encode_exception(self.name, self.seqid, ExceptionKind::ProtocolError, &error.to_string())
     }
 
-    /// The reply to a call that nobody here knows.
+    /// The reply to a call of an unknown method.
     pub fn unknown(&self) -> Vec<u8> {
         let text = format!("Invalid method name: '{}'", self.name);
         encode_exception(self.name, self.seqid, ExceptionKind::UnknownMethod, &text)
@@ -111,35 +101,30 @@ impl Call<'_> {
 /// The kinds of `TApplicationException` that we send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExceptionKind {
-    /// The server has no such method.
     UnknownMethod = 1,
-    /// The message is of a kind that makes no sense here.
     InvalidMessageType = 2,
-    /// The server failed.
     InternalError = 6,
-    /// The arguments can't be read.
+    /// The arguments cannot be decoded.
     ProtocolError = 7,
 }
 
-/// A call as a message.
 pub fn encode_call<T: TSerializable>(name: &str, seqid: i32, argument: &T) -> Result<Vec<u8>, WireError> {
     encode(Kind::Call, name, seqid, 1, argument)
 }
 
-/// A reply as a message. Should the answer itself not be encodable, the reply says so.
+/// Encodes a reply; an exception if the response cannot be encoded.
 pub fn encode_reply<T: TSerializable>(name: &str, seqid: i32, answer: &T) -> Vec<u8> {
     encode(Kind::Reply, name, seqid, 0, answer)
         .unwrap_or_else(|error| encode_exception(name, seqid, ExceptionKind::InternalError, &error.to_string()))
 }
 
-/// The answer that refuses a call: the method's own struct with the error in its status. `GetQueryId`, which has no
+/// The reply that rejects a call: the method's own response with the error in its status. `GetQueryId`, which has no
 /// status, is answered with an exception.
 pub fn encode_refusal(method: Method, seqid: i32, error: &UserError) -> Vec<u8> {
     answer::encode_refusal(method, seqid, error)
         .unwrap_or_else(|| encode_exception(method.name(), seqid, ExceptionKind::InternalError, &error.text()))
 }
 
-/// A `TApplicationException` as a message.
 pub fn encode_exception(name: &str, seqid: i32, kind: ExceptionKind, text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_BYTES + name.len() + text.len());
     head(&mut bytes, 3, name, seqid);
@@ -176,7 +161,6 @@ fn encode<T: TSerializable>(kind: Kind, name: &str, seqid: i32, field: i16, valu
     Ok(bytes)
 }
 
-/// The argument of a call.
 pub fn decode_call<T: TSerializable>(bytes: &[u8]) -> Result<T, WireError> {
     let header = scan::whole(bytes)?;
     match header.kind {
@@ -185,7 +169,7 @@ pub fn decode_call<T: TSerializable>(bytes: &[u8]) -> Result<T, WireError> {
     }
 }
 
-/// The answer in a reply; a `TApplicationException` is [`WireError::Application`].
+/// Decodes the response in a reply; a `TApplicationException` is [`WireError::Application`].
 pub fn decode_reply<T: TSerializable>(bytes: &[u8]) -> Result<T, WireError> {
     let header = scan::whole(bytes)?;
     match header.kind {
@@ -204,7 +188,7 @@ fn exception(bytes: &[u8]) -> Result<WireError, ScanError> {
     })
 }
 
-/// Finds the struct in field `wanted` of the struct at `body` and decodes it.
+/// Decodes the struct in field `wanted` of the struct at `body`.
 fn decode<T: TSerializable>(bytes: &[u8], body: usize, wanted: i16) -> Result<T, WireError> {
     let mut cursor = Cursor::at_offset(bytes, body);
     while let Some((wire, id)) = cursor.field()? {

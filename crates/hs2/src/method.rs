@@ -1,9 +1,9 @@
-//! The methods of `TCLIService`: their names, and what their first field is.
+//! The methods of `TCLIService`: names, and the handle in a request's first field.
 
-/// What a request names in its first field.
+/// The handle in a request's first field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Nothing: it opens a session.
+    /// None: the request opens a session.
     New,
     /// A session's handle.
     Session,
@@ -19,10 +19,9 @@ macro_rules! methods {
         pub enum Method { $($name,)* }
 
         impl Method {
-            /// All of them, in the order of the IDL.
+            /// In the order of the IDL.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The method of that name.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name {
                     $(stringify!($name) => Some(Self::$name),)*
@@ -30,12 +29,10 @@ macro_rules! methods {
                 }
             }
 
-            /// Its name on the wire.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
-            /// What its request names in the first field.
             pub const fn scope(self) -> Scope {
                 match self { $(Self::$name => Scope::$scope,)* }
             }
@@ -70,7 +67,7 @@ methods! {
 }
 
 impl Method {
-    /// Whether its reply names a new operation.
+    /// Whether its reply has the handle of a new operation.
     pub const fn makes_operation(self) -> bool {
         matches!(
             self,

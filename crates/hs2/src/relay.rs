@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::byte_budget::Held;
 use crate::client::Client;
 use crate::connection::Connection;
 use crate::error::WireError;
 use crate::failpoints::{RELAY_REPLY_BEGUN, RELAY_REQUEST_SENT};
 use crate::handle::Handle;
-use crate::held::Held;
 use crate::limits::{MAX_ERROR_TEXT_BYTES, UNCOUNTED_REPLY_BYTES};
 use crate::message::Message;
 use crate::scan::{self, PieceWalker, Reply, ScanError};

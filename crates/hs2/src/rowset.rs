@@ -1,8 +1,7 @@
-//! Columnar result sets: built column by column or row by row, read back as rows.
+//! Columnar result sets: built by column or by row, read back as rows.
 //!
-//! A null has a bit in the column's bitmap (lowest bit of the first byte first) and a value that means nothing in its
-//! place. What is read may come from an engine: columns of different lengths and bitmaps of any length are taken for
-//! what they are, an error or no nulls.
+//! A null has a bit in the column's bitmap (lowest bit of the first byte first) and a meaningless value. Input may
+//! come from an engine: columns of different lengths are an error, and bits missing from a bitmap are not null.
 
 use thrift::OrderedFloat;
 
@@ -13,10 +12,10 @@ use crate::tcli::{
 };
 use crate::value::{Layout, SqlType, Value};
 
-/// What is wrong with a result set, or with a value for one.
+/// The error of a result set, or of a value for one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RowSetError {
-    /// The client, or the server, speaks a version below V6.
+    /// The peer uses a protocol version below V6.
     #[error("the result set is in rows, as before protocol version V6")]
     InRows,
     /// The columns are encoded a second time.
@@ -30,20 +29,14 @@ pub enum RowSetError {
     WrongType {
         /// The column's type on the wire.
         wanted: &'static str,
-        /// The value's.
         found: &'static str,
     },
     /// A row with more or fewer values than there are columns.
     #[error("a row of {found} values does not fit {wanted} columns")]
-    WrongWidth {
-        /// The number of columns.
-        wanted: usize,
-        /// The number of values.
-        found: usize,
-    },
+    WrongWidth { wanted: usize, found: usize },
 }
 
-/// A column that is being filled.
+/// A column under construction.
 #[derive(Debug)]
 pub struct ColumnBuilder {
     values: Values,
@@ -64,12 +57,10 @@ enum Values {
 }
 
 impl ColumnBuilder {
-    /// An empty column of that type.
     pub fn new(sql_type: SqlType) -> Self {
         Self::with_capacity(sql_type, 0)
     }
 
-    /// An empty column with room for `rows` values.
     pub fn with_capacity(sql_type: SqlType, rows: usize) -> Self {
         let values = match sql_type.layout() {
             Layout::Bool => Values::Bool(Vec::with_capacity(rows)),
@@ -84,17 +75,15 @@ impl ColumnBuilder {
         Self { values, nulls: Vec::new(), length: 0 }
     }
 
-    /// How many values it has.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Adds a value. Integers are widened where the column is wider; anything else must have the column's type.
+    /// Adds a value. Integers are widened where the column is wider; any other value must have the column's type.
     pub fn push(&mut self, value: Value) -> Result<(), RowSetError> {
         match (&mut self.values, value) {
             (_, Value::Null) => {
@@ -123,7 +112,6 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Adds a null.
     pub fn push_null(&mut self) {
         match &mut self.values {
             Values::Bool(values) => values.push(false),
@@ -138,7 +126,7 @@ impl ColumnBuilder {
         self.mark(true);
     }
 
-    /// Counts the value; the bitmap grows only as far as the last null, as Java's servers send it.
+    /// Counts the value; the bitmap grows only up to the last null, as in Java servers.
     fn mark(&mut self, null: bool) {
         if null {
             let (byte, bit) = (self.length / 8, self.length % 8);
@@ -148,7 +136,6 @@ impl ColumnBuilder {
         self.length += 1;
     }
 
-    /// The column as the protocol has it.
     pub fn finish(self) -> TColumn {
         let nulls = self.nulls;
         match self.values {
@@ -195,8 +182,8 @@ fn type_name(value: &Value) -> &'static str {
 
 macro_rules! typed {
     ($($(#[$doc:meta])* $name:ident($type:ty) $layout:ident $wrap:expr;)*) => {
-        /// Values whose type the caller knows, a `None` being a null. A column of another layout takes a null
-        /// instead: the caller made it from the same schema, so that is a defect, which a debug build stops at.
+        /// Adds a value whose type the caller knows; `None` is a null. If the column has another layout, a null is
+        /// added instead: the caller used the wrong schema, which a debug build asserts.
         impl ColumnBuilder {
             $($(#[$doc])*
             pub fn $name(&mut self, value: Option<$type>) {
@@ -225,13 +212,13 @@ typed! {
     push_i64(i64) I64 std::convert::identity;
     /// To a FLOAT or DOUBLE column.
     push_f64(f64) Double OrderedFloat;
-    /// To a column whose values travel as text.
+    /// To a column whose values are sent as text.
     push_text(String) Text std::convert::identity;
     /// To a BINARY column.
     push_bytes(Vec<u8>) Binary std::convert::identity;
 }
 
-/// A result set that is being filled row by row.
+/// A result set under construction, row by row.
 #[derive(Debug)]
 pub struct RowSetBuilder {
     start_row: i64,
@@ -244,7 +231,6 @@ impl RowSetBuilder {
         Self { start_row, columns: columns.iter().map(|column| ColumnBuilder::new(column.sql_type)).collect() }
     }
 
-    /// Adds a row.
     pub fn push_row(&mut self, row: Vec<Value>) -> Result<(), RowSetError> {
         if row.len() != self.columns.len() {
             return Err(RowSetError::WrongWidth { wanted: self.columns.len(), found: row.len() });
@@ -252,13 +238,12 @@ impl RowSetBuilder {
         self.columns.iter_mut().zip(row).try_for_each(|(column, value)| column.push(value))
     }
 
-    /// The set as the protocol has it.
     pub fn finish(self) -> TRowSet {
         from_columns(self.start_row, self.columns.into_iter().map(ColumnBuilder::finish).collect())
     }
 }
 
-/// A set of columns that are filled already.
+/// A set of complete columns.
 pub fn from_columns(start_row: i64, columns: Vec<TColumn>) -> TRowSet {
     TRowSet {
         start_row_offset: start_row,
@@ -269,19 +254,18 @@ pub fn from_columns(start_row: i64, columns: Vec<TColumn>) -> TRowSet {
     }
 }
 
-/// A set without rows: how a client learns that there are no more.
+/// A set without rows: the end of the result.
 pub fn empty(columns: &[Column], start_row: i64) -> TRowSet {
     RowSetBuilder::new(columns, start_row).finish()
 }
 
-/// A set of one text column, as operation logs and EXPLAIN are sent.
+/// A set of one text column, for operation logs and EXPLAIN.
 pub fn lines<T: Into<String>>(start_row: i64, lines: impl IntoIterator<Item = T>) -> TRowSet {
     let mut column = ColumnBuilder::new(SqlType::String);
     lines.into_iter().for_each(|line| column.push_text(Some(line.into())));
     from_columns(start_row, vec![column.finish()])
 }
 
-/// How many rows a set has.
 pub fn row_count(set: &TRowSet) -> Result<usize, RowSetError> {
     let columns = columns(set)?;
     let count = columns.first().map_or(0, length);
@@ -314,7 +298,6 @@ fn length(column: &TColumn) -> usize {
     }
 }
 
-/// The set as rows.
 pub fn rows(set: &TRowSet) -> Result<Vec<Vec<Value>>, RowSetError> {
     let count = row_count(set)?;
     let columns = columns(set)?;

@@ -1,7 +1,7 @@
-//! SASL PLAIN as Thrift frames it: status byte, u32 length, payload.
+//! SASL PLAIN in Thrift's framing: status byte, u32 length, payload.
 //!
 //! The client sends `START` with the mechanism's name and, without waiting, `[authzid]\0user\0password` under status
-//! `COMPLETE` (Java) or `OK` (Python). The answer is `COMPLETE`, or `BAD` with a text that BeeLine shows.
+//! `COMPLETE` (Java) or `OK` (Python). The response is `COMPLETE`, or `BAD` with a text that BeeLine shows.
 
 use std::net::SocketAddr;
 
@@ -19,17 +19,16 @@ pub(crate) const BAD: u8 = 3;
 pub(crate) const ERROR: u8 = 4;
 pub(crate) const COMPLETE: u8 = 5;
 
-/// The only mechanism.
 pub(crate) const PLAIN: &str = "PLAIN";
 
-/// How a negotiation failed.
+/// Why a negotiation failed.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// The connection did.
+    /// The connection failed.
     Wire(WireError),
-    /// The client gave up.
+    /// The client aborted.
     GivenUp,
-    /// The client was told why it can't come in.
+    /// The client received the reason.
     Refused(UserError),
 }
 
@@ -39,7 +38,7 @@ impl From<WireError> for Failed {
     }
 }
 
-/// The server's side, from the client's first byte; what has not ended at `until` is refused.
+/// The server's side, from the client's first byte; fails at `until`.
 pub(crate) async fn accept(
     wire: &mut Wire,
     peer: SocketAddr,
@@ -73,7 +72,7 @@ async fn negotiate(wire: &mut Wire, peer: SocketAddr, authenticator: &dyn Authen
         let name: String = String::from_utf8_lossy(&mechanism).chars().filter(|c| !c.is_control()).take(64).collect();
         return Err(Failed::Refused(
             UserError::new(ErrorKind::NotSupported, format!("SASL mechanism \"{name}\" is not supported"))
-                .hint("use PLAIN: a user name and a password"),
+                .hint("Use PLAIN: a user name and a password."),
         ));
     }
     let (status, response) = read(wire).await?;
@@ -90,7 +89,7 @@ fn unfit(message: &str) -> Failed {
     Failed::Refused(UserError::new(ErrorKind::InvalidAuthorization, message))
 }
 
-/// Reads `[authzid]\0user\0password`.
+/// Parses `[authzid]\0user\0password`.
 pub(crate) fn plain(response: &[u8]) -> Option<Credentials> {
     let mut parts = response.split(|byte| *byte == 0);
     let mut text = || parts.next().and_then(|part| std::str::from_utf8(part).ok()).map(str::to_owned);
@@ -120,7 +119,7 @@ pub(crate) async fn read(wire: &mut Wire) -> Result<(u8, Vec<u8>), WireError> {
     Ok((status, wire.take(length)))
 }
 
-/// What a client sends: both messages in one packet.
+/// The client's side: both messages in one packet.
 pub(crate) fn initial(authzid: &str, user: &str, password: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(16 + PLAIN.len() + authzid.len() + user.len() + password.len());
     bytes.extend_from_slice(&head(START, PLAIN.len()));

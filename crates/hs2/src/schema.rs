@@ -8,31 +8,26 @@ use crate::tcli::{
 };
 use crate::value::SqlType;
 
-/// The length that a VARCHAR or CHAR without one is read as: Hive's longest.
+/// The length of a VARCHAR or CHAR without one: Hive's longest.
 const LONGEST_VARCHAR: u32 = 65_535;
 const LONGEST_CHAR: u32 = 255;
 
-/// What a DECIMAL without qualifiers is in Hive.
+/// Hive's DECIMAL without qualifiers.
 const DEFAULT_PRECISION: u32 = 10;
 
 /// A column of a result set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
     pub name: String,
-    /// Its type.
     pub sql_type: SqlType,
-    /// Its comment.
     pub comment: Option<String>,
 }
 
 impl Column {
-    /// A column without a comment.
     pub fn new(name: impl Into<String>, sql_type: SqlType) -> Self {
         Self { name: name.into(), sql_type, comment: None }
     }
 
-    /// Adds a comment.
     #[must_use]
     pub fn comment(mut self, comment: impl Into<String>) -> Self {
         self.comment = Some(comment.into());
@@ -40,7 +35,7 @@ impl Column {
     }
 }
 
-/// Columns as the protocol describes them; positions count from 1.
+/// Columns in the protocol's form; positions count from 1.
 pub fn table_schema(columns: &[Column]) -> TTableSchema {
     let described = columns.iter().zip(1..).map(|(column, position)| TColumnDesc {
         column_name: column.name.clone(),
@@ -65,7 +60,7 @@ fn entry(sql_type: SqlType) -> TPrimitiveTypeEntry {
     TPrimitiveTypeEntry { type_: sql_type.type_id(), type_qualifiers }
 }
 
-/// Reads columns back. A type that is new to us is a STRING: its values travel as text.
+/// Parses columns. An unknown type is a STRING: its values are sent as text.
 pub fn columns(schema: &TTableSchema) -> Vec<Column> {
     let mut described: Vec<&TColumnDesc> = schema.columns.iter().collect();
     described.sort_by_key(|column| column.position);

@@ -1,7 +1,7 @@
-//! The listener: accepts connections, hands them to a handler, ends when told to.
+//! The server: accepts connections, passes them to a handler, stops on request.
 //!
-//! Each connection is a task of its own; one that fails or panics takes no other with it. Told to stop, the server
-//! accepts nothing more, gives the calls that run [`Limits::close_grace`], and then ends what is left.
+//! Each connection is a task of its own; one that fails or panics affects no other. On shutdown the server accepts no
+//! more connections, gives running calls [`Limits::close_grace`], and then ends the rest.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,45 +16,44 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::admission::{Admission, ConnectionCounts, too_many};
 use crate::auth::{Authenticator, Credentials, Principal};
 use crate::connection::{Connection, HandshakeError};
 use crate::limits::Limits;
 use crate::message::encode_refusal;
-use crate::places::{Admission, Places, too_many};
 use crate::service::{Service, Typed};
 use crate::wire::Wire;
 
-/// How many connections above the limit are told so at the same time; others are closed without a word.
+/// The most connections above the limit that are rejected with a reason at the same time; others are closed at once.
 const REFUSALS_AT_ONCE: usize = 32;
 
 /// How long accepting pauses when the operating system refuses (no file descriptors left).
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// What serves connections at the level of messages.
+/// A handler of connections at the level of messages.
 #[async_trait]
 pub trait Handler: Authenticator + Send + Sync + 'static {
-    /// Serves one connection to its end. When `stop` is cancelled, what runs should be brought to an end.
+    /// Serves one connection to its end. When `stop` is cancelled, running calls should end.
     async fn connection(self: Arc<Self>, connection: Connection, stop: CancellationToken);
 }
 
-/// A listening socket, not yet served.
+/// A listening socket that is not served yet.
 pub struct Server {
     listener: TcpListener,
     limits: Arc<Limits>,
 }
 
 impl Server {
-    /// Listens. Port 0 takes a free one.
+    /// Binds a socket. Port 0 chooses a free one.
     pub async fn bind(address: impl ToSocketAddrs, limits: Limits) -> io::Result<Self> {
         Ok(Self::from_listener(TcpListener::bind(address).await?, limits))
     }
 
-    /// Serves a socket that listens already.
+    /// For a socket that listens already.
     pub fn from_listener(listener: TcpListener, limits: Limits) -> Self {
         Self { listener, limits: Arc::new(limits) }
     }
 
-    /// Where it listens.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -66,7 +65,7 @@ impl Server {
 
     /// Serves connections until `stop` is cancelled and all of them have ended.
     pub async fn serve_connections<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
-        let places = Arc::new(Places::new(Arc::clone(&self.limits)));
+        let counts = Arc::new(ConnectionCounts::new(Arc::clone(&self.limits)));
         let refusals = Arc::new(Semaphore::new(REFUSALS_AT_ONCE));
         let mut tasks = JoinSet::new();
         let mut fails = false;
@@ -85,9 +84,9 @@ impl Server {
                     accepted
                 }
                 Err(error) => {
-                    // Out of file descriptors, it fails until some are free: that is said once.
+                    // Without free file descriptors every accept fails: log it once.
                     if !fails {
-                        warn!(%error, "connections can't be accepted");
+                        warn!(%error, "cannot accept connections");
                     }
                     fails = true;
                     sleep(ACCEPT_PAUSE).await;
@@ -95,10 +94,10 @@ impl Server {
                 }
             };
             let (limits, stop) = (Arc::clone(&self.limits), stop.clone());
-            if let Some(admission) = places.admit(peer, Arc::clone(&handler) as Arc<dyn Authenticator>) {
+            if let Some(admission) = counts.admit(peer, Arc::clone(&handler) as Arc<dyn Authenticator>) {
                 tasks.spawn(serve_one(stream, Arc::clone(&handler), admission, limits, stop));
-            } else if let Ok(place) = Arc::clone(&refusals).try_acquire_owned() {
-                tasks.spawn(refuse_one(stream, limits, stop, place));
+            } else if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
+                tasks.spawn(refuse_one(stream, limits, stop, permit));
             }
         }
         drop(self.listener);
@@ -108,7 +107,7 @@ impl Server {
             }
         });
         if ended.await.is_err() {
-            debug!(connections = tasks.len(), "closing what did not end by itself");
+            debug!(connections = tasks.len(), "closing the remaining connections");
             tasks.shutdown().await;
         }
     }
@@ -118,7 +117,7 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        tracing::error!(%error, "a connection's task panicked");
+        tracing::error!(%error, "connection task panicked");
     }
 }
 
@@ -138,7 +137,7 @@ async fn serve_one<H: Handler>(
     }
 }
 
-/// The handshake, which keeps its deadline itself.
+/// The handshake enforces its own deadline.
 async fn admit(stream: TcpStream, authenticator: Arc<dyn Authenticator>, limits: Arc<Limits>) -> Option<Connection> {
     let wire = Wire::new(stream, limits.stall);
     let peer = wire.peer().ok();
@@ -146,13 +145,13 @@ async fn admit(stream: TcpStream, authenticator: Arc<dyn Authenticator>, limits:
         Ok(connection) => Some(connection),
         Err(HandshakeError::GoneAway) => None,
         Err(error) => {
-            debug!(?peer, %error, "a client did not get in");
+            debug!(?peer, %error, "handshake failed");
             None
         }
     }
 }
 
-/// Says no to whoever comes, in the protocol that he speaks.
+/// Rejects a client in its own protocol.
 struct Full;
 
 #[async_trait]
@@ -166,10 +165,10 @@ impl Authenticator for Full {
     }
 }
 
-async fn refuse_one(stream: TcpStream, limits: Arc<Limits>, stop: CancellationToken, _place: OwnedSemaphorePermit) {
+async fn refuse_one(stream: TcpStream, limits: Arc<Limits>, stop: CancellationToken, _permit: OwnedSemaphorePermit) {
     let deadline = limits.auth_deadline;
     let refused = async {
-        // SASL and HTTP are told by their handshake; plain Thrift by the answer to its first call.
+        // SASL and HTTP reject in the handshake; plain Thrift in the reply to the first call.
         let mut connection = admit(stream, Arc::new(Full), limits).await?;
         let message = connection.next().await.ok()??;
         let method = message.method()?;
@@ -177,7 +176,7 @@ async fn refuse_one(stream: TcpStream, limits: Arc<Limits>, stop: CancellationTo
         connection.close().await;
         Some(())
     };
-    // One that does not speak is closed without a word.
+    // A client of an unknown protocol is disconnected.
     tokio::select! {
         () = stop.cancelled() => {}
         _ = timeout(deadline, refused) => {}

@@ -1,8 +1,8 @@
-//! The typed level: one method per call of `TCLIService`, structs in, structs out.
+//! The typed service: one method per call of `TCLIService`, structs in, structs out.
 //!
-//! Calls of one connection come one after another, as clients send them. An error becomes the call's own answer with
-//! `TStatus` ERROR; a method that nobody knows gets `UNKNOWN_METHOD`, and the connection stays. A call that is running
-//! when its client hangs up runs to its end; [`Context::hung_up`] tells it.
+//! Calls of one connection run one after the other, as clients send them. An error becomes the call's own response
+//! with `TStatus` ERROR; an unknown method gets `UNKNOWN_METHOD`, and the connection stays open. A call whose client
+//! hangs up runs to its end; [`Context::hung_up`] signals it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -33,18 +33,16 @@ use crate::tcli::{
     TRenewDelegationTokenResp, TSetClientInfoReq, TSetClientInfoResp,
 };
 
-/// Where a call comes from.
+/// The origin of a call.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// The connection: [`Connection::id`].
+    /// [`Connection::id`].
     pub connection: u64,
-    /// The client's address.
     pub peer: SocketAddr,
-    /// The transport. With HTTP a session may be used from any connection, otherwise only from its own.
+    /// With HTTP a session may be used from any connection, otherwise only from its own.
     pub mechanism: Mechanism,
-    /// Who calls.
     pub principal: Principal,
-    /// Cancelled when the client has hung up; may be waited for by a call that runs long.
+    /// Cancelled when the client hangs up; long calls may wait for it.
     pub hung_up: CancellationToken,
 }
 
@@ -52,25 +50,26 @@ macro_rules! unsupported {
     ($($(#[$doc:meta])* $call:ident($request:ident) -> $answer:ident = $method:ident;)*) => {
         /// A HiveServer2 server.
         ///
-        /// Calls whose default says *not supported* may be left to it; the others every server has.
+        /// Methods whose default is *not supported* are optional.
         #[async_trait]
         pub trait Service: Send + Sync + 'static {
-            /// Who the client is, or why it is refused. Called once per connection, with HTTP once per request.
+            /// Returns the principal, or the error for the client. Called once per connection, with HTTP once per
+            /// request.
             async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError>;
 
-            /// Why nobody should be sent here now; see [`Authenticator::unready`].
+            /// Why no client should be sent here; see [`Authenticator::unready`].
             fn unready(&self) -> Option<String> {
                 None
             }
 
-            /// Whether clients reach this server under that name; see [`Authenticator::serves_host`].
+            /// Whether this server is reachable under that name; see [`Authenticator::serves_host`].
             fn serves_host(&self, name: &str) -> bool {
                 let _ = name;
                 false
             }
 
-            /// A connection that was authenticated has ended; nothing more will come from it. Sessions opened over
-            /// SASL or plain Thrift end with it. Called once for each, also when the server stops.
+            /// An authenticated connection has ended. Sessions opened over SASL or plain Thrift end with it. Called
+            /// once for each connection, also when the server stops.
             async fn connection_closed(&self, cx: &Context) {
                 let _ = cx;
             }
@@ -91,7 +90,7 @@ macro_rules! unsupported {
                 &self, cx: &Context, request: TExecuteStatementReq,
             ) -> Result<TExecuteStatementResp, UserError>;
 
-            /// How far an operation is.
+            /// The state of an operation.
             async fn get_operation_status(
                 &self, cx: &Context, request: TGetOperationStatusReq,
             ) -> Result<TGetOperationStatusResp, UserError>;
@@ -101,7 +100,7 @@ macro_rules! unsupported {
                 &self, cx: &Context, request: TCancelOperationReq,
             ) -> Result<TCancelOperationResp, UserError>;
 
-            /// Forgets an operation and its result.
+            /// Drops an operation and its result.
             async fn close_operation(
                 &self, cx: &Context, request: TCloseOperationReq,
             ) -> Result<TCloseOperationResp, UserError>;
@@ -118,14 +117,14 @@ macro_rules! unsupported {
 
             $($(#[$doc])*
             ///
-            /// Not supported unless a server says otherwise.
+            /// Not supported by default.
             async fn $call(&self, cx: &Context, request: $request) -> Result<$answer, UserError> {
                 let _ = (cx, request);
                 Err(not_supported(Method::$method))
             })*
 
-            /// A call of a method that is none of `TCLIService`'s: the whole reply
-            /// ([`Call::reply`](crate::message::Call::reply)), or nothing if this server doesn't know it either.
+            /// A call of a method that `TCLIService` does not have: the whole reply
+            /// ([`Call::reply`](crate::message::Call::reply)), or `None` for an unknown method.
             async fn extension(&self, cx: &Context, call: &Call<'_>) -> Option<Vec<u8>> {
                 let _ = (cx, call);
                 None
@@ -135,7 +134,7 @@ macro_rules! unsupported {
 }
 
 unsupported! {
-    /// The types that columns can have, as an operation.
+    /// The column types, as an operation.
     get_type_info(TGetTypeInfoReq) -> TGetTypeInfoResp = GetTypeInfo;
     /// The catalogs, as an operation.
     get_catalogs(TGetCatalogsReq) -> TGetCatalogsResp = GetCatalogs;
@@ -157,17 +156,17 @@ unsupported! {
     get_delegation_token(TGetDelegationTokenReq) -> TGetDelegationTokenResp = GetDelegationToken;
     /// Ends such a token.
     cancel_delegation_token(TCancelDelegationTokenReq) -> TCancelDelegationTokenResp = CancelDelegationToken;
-    /// Prolongs such a token.
+    /// Extends the lifetime of such a token.
     renew_delegation_token(TRenewDelegationTokenReq) -> TRenewDelegationTokenResp = RenewDelegationToken;
-    /// The engine's own name of a statement.
+    /// The engine's own id of a statement.
     get_query_id(TGetQueryIdReq) -> TGetQueryIdResp = GetQueryId;
-    /// What the client says of itself.
+    /// Facts about the client.
     set_client_info(TSetClientInfoReq) -> TSetClientInfoResp = SetClientInfo;
 }
 
-/// The error for a call that this server does not serve.
+/// The error for a call that this server does not support.
 pub fn not_supported(method: Method) -> UserError {
-    UserError::new(ErrorKind::NotSupported, format!("call {method} is not supported here"))
+    UserError::new(ErrorKind::NotSupported, format!("call {method} is not supported"))
 }
 
 /// Serves a [`Service`] over connections.
@@ -176,7 +175,6 @@ pub struct Typed<S> {
 }
 
 impl<S: Service> Typed<S> {
-    /// A handler that decodes calls for `service`.
     pub fn new(service: Arc<S>) -> Self {
         Self { service }
     }
@@ -209,12 +207,12 @@ impl<S: Service> Handler for Typed<S> {
         if let Err(error) = ended
             && error.is_panic()
         {
-            tracing::error!(%error, "a call panicked");
+            tracing::error!(%error, "call panicked");
         }
     }
 }
 
-/// One call after another. `known` gets the context as soon as it is known who calls.
+/// Serves one call after the other. `known` receives the context once the client is authenticated.
 async fn serve<S: Service>(
     service: Arc<S>,
     mut connection: Connection,
@@ -243,7 +241,7 @@ async fn serve<S: Service>(
             Ok(principal) => {
                 let cx = context(&connection, principal, &hung_up);
                 let _ = known.set(cx.clone());
-                // Boxed, so that an idle connection doesn't keep the room of all calls.
+                // Boxed, so that an idle connection does not hold the future of all calls.
                 let answered = Box::pin(answer(&*service, &cx, &message));
                 let watched = async {
                     connection.closed().await;
@@ -277,13 +275,12 @@ fn context(connection: &Connection, principal: Principal, hung_up: &Cancellation
     }
 }
 
-/// Who calls. Over plain Thrift it is `OpenSession` that says so; a second one must say the same.
+/// The principal of a call. Over plain Thrift `OpenSession` authenticates; a second one must have the same principal.
 async fn principal_of(connection: &mut Connection, message: &Message) -> Result<Principal, Vec<u8>> {
     let method = message.method();
     if connection.mechanism() != Mechanism::PlainThrift || method != Some(Method::OpenSession) {
         return connection.principal().cloned().ok_or_else(|| {
-            let error =
-                UserError::new(ErrorKind::InvalidAuthorization, "no session was opened over this connection yet");
+            let error = UserError::new(ErrorKind::InvalidAuthorization, "no session is open on this connection");
             refusal(message, method, &error)
         });
     }
@@ -297,8 +294,7 @@ async fn principal_of(connection: &mut Connection, message: &Message) -> Result<
         .map_err(|error| refusal(message, method, &error))?;
     match connection.principal() {
         Some(known) if *known != principal => {
-            let error =
-                UserError::new(ErrorKind::InvalidAuthorization, "this connection belongs to another user already");
+            let error = UserError::new(ErrorKind::InvalidAuthorization, "this connection belongs to another user");
             Err(refusal(message, method, &error))
         }
         _ => {
@@ -308,7 +304,7 @@ async fn principal_of(connection: &mut Connection, message: &Message) -> Result<
     }
 }
 
-/// The credentials that a plain Thrift client puts into `OpenSession`; without a name it is `anonymous`.
+/// The credentials in a plain Thrift client's `OpenSession`; without a user name it is `anonymous`.
 pub fn open_session_credentials(request: &TOpenSessionReq) -> Credentials {
     let user = request.username.clone().filter(|user| !user.is_empty());
     Credentials {

@@ -1,6 +1,6 @@
-//! A session and its statements, for those who are a client themselves: the SQL client, warm-ups, replay, tests.
+//! Sessions and statements of a client: for the SQL client, warm-ups, replay and tests.
 //!
-//! Statements run asynchronously and are polled; one session has one connection, so one thing happens at a time, and a
+//! Statements run asynchronously and are polled. A session has one connection, so one call runs at a time, and a
 //! statement borrows its session. A session that is dropped ends with its connection on the server.
 
 use std::collections::BTreeMap;
@@ -22,40 +22,39 @@ use crate::tcli::{
 };
 use crate::value::Value;
 
-/// How many rows one fetch asks for when nothing else is said.
+/// The default number of rows of one fetch.
 pub const FETCH_ROWS: i64 = 1_000;
 
 /// The most rows that [`Session::run`] collects.
 pub const MAX_TABLE_ROWS: usize = 1_000_000;
 
-/// Room that a request needs besides its statement, in bytes.
+/// The bytes of a request in addition to its statement.
 const AROUND_STATEMENT_BYTES: usize = 1_024;
 
-/// The pause between two polls: doubled from the first to the last, so that short statements feel short.
+/// The pause between two polls: doubled from the first to the last, so that short statements return quickly.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const LAST_POLL: Duration = Duration::from_millis(250);
 
 /// The most batches of log lines that are read at once.
 const MAX_LOG_BATCHES: usize = 100;
 
-/// A whole result.
+/// A complete result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// Its columns; none for a statement without a result.
+    /// None for a statement without a result.
     pub columns: Vec<Column>,
-    /// Its rows.
     pub rows: Vec<Vec<Value>>,
 }
 
 impl Table {
-    /// The column of that name, in any case, in row `row`.
+    /// The value in row `row` and in the column of that name, ignoring case.
     pub fn get(&self, row: usize, column: &str) -> Option<&Value> {
         let at = self.columns.iter().position(|known| known.name.eq_ignore_ascii_case(column))?;
         self.rows.get(row)?.get(at)
     }
 }
 
-/// An open session over a connection of its own.
+/// An open session with a connection of its own.
 pub struct Session {
     client: Client,
     handle: TSessionHandle,
@@ -63,12 +62,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens a session with these keys: `use:database`, `set:hiveconf:k`, `enginehouse.tenant`, …
+    /// Opens a session with these configuration keys: `use:database`, `set:hiveconf:k`, `enginehouse.tenant`, …
     pub async fn open(client: Client, configuration: &[(String, String)]) -> Result<Self, ClientError> {
         Self::open_as(client, None, configuration).await
     }
 
-    /// The same, naming a user and a password in `OpenSession`, which counts over plain Thrift only.
+    /// The same with a user and a password in `OpenSession`, which only plain Thrift uses.
     pub async fn open_as(
         mut client: Client,
         user: Option<(&str, &str)>,
@@ -89,28 +88,27 @@ impl Session {
         Ok(Self { client, handle, configuration: answer.configuration.unwrap_or_default() })
     }
 
-    /// The session's handle.
     pub fn handle(&self) -> &TSessionHandle {
         &self.handle
     }
 
-    /// What the server answered to the keys.
+    /// The configuration in the server's response.
     pub fn configuration(&self) -> &BTreeMap<String, String> {
         &self.configuration
     }
 
-    /// The connection, for calls that are not here.
+    /// The connection, for other calls.
     pub fn client(&mut self) -> &mut Client {
         &mut self.client
     }
 
-    /// Begins a statement. It is accepted when this returns; whether it succeeds, [`Statement::wait`] says.
+    /// Starts a statement. It is accepted when this returns; [`Statement::wait`] returns whether it succeeds.
     pub async fn execute(&mut self, sql: &str) -> Result<Statement<'_>, ClientError> {
         let limit = self.client.limits().frame_bytes.saturating_sub(AROUND_STATEMENT_BYTES);
         if sql.len() > limit {
-            // A server would say the same, but only after all of it was sent.
-            let error = UserError::new(ErrorKind::ProgramLimit, "the statement is too long")
-                .detail(format!("it has {} bytes and may have {limit}", sql.len()));
+            // A server would reject it too, but only after all of it was sent.
+            let error = UserError::new(ErrorKind::ProgramLimit, "statement too long")
+                .detail(format!("It has {} bytes; the limit is {limit}.", sql.len()));
             return Err(ClientError::Refused(error));
         }
         let answer = self
@@ -127,7 +125,7 @@ impl Session {
         Ok(self.statement(handle))
     }
 
-    /// A statement of an operation that another call began, such as `GetTables`.
+    /// A statement for an operation that another call started, such as `GetTables`.
     pub fn statement(&mut self, handle: TOperationHandle) -> Statement<'_> {
         let has_result_set = handle.has_result_set;
         Statement { session: self, handle, has_result_set, log_begun: false }
@@ -151,10 +149,10 @@ impl Session {
 }
 
 fn missing(what: &str) -> ClientError {
-    WireError::Decode(format!("the answer has no {what}")).into()
+    WireError::Decode(format!("the response has no {what}")).into()
 }
 
-/// How far a statement is.
+/// The progress of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// It waits or runs.
@@ -163,7 +161,7 @@ pub enum Progress {
     Finished,
 }
 
-/// A statement that runs or has run.
+/// A statement that was started.
 pub struct Statement<'a> {
     session: &'a mut Session,
     handle: TOperationHandle,
@@ -172,17 +170,16 @@ pub struct Statement<'a> {
 }
 
 impl Statement<'_> {
-    /// The operation's handle.
     pub fn handle(&self) -> &TOperationHandle {
         &self.handle
     }
 
-    /// Whether there are rows to fetch, as far as the server has said.
+    /// Whether there are rows to fetch, according to the server so far.
     pub fn has_result_set(&self) -> bool {
         self.has_result_set
     }
 
-    /// Asks once. A statement that failed, was cancelled or closed is an error.
+    /// Polls once. A statement that failed, was cancelled or closed is an error.
     pub async fn poll(&mut self) -> Result<Progress, ClientError> {
         let request =
             TGetOperationStatusReq { operation_handle: self.handle.clone(), get_progress_update: Some(false) };
@@ -227,7 +224,6 @@ impl Statement<'_> {
         }
     }
 
-    /// The columns of its result.
     pub async fn columns(&mut self) -> Result<Vec<Column>, ClientError> {
         if !self.has_result_set {
             return Ok(Vec::new());
@@ -262,7 +258,7 @@ impl Statement<'_> {
         rowset::rows(&set).map_err(|error| WireError::Decode(error.to_string()).into())
     }
 
-    /// The lines that its log has got since the last call.
+    /// The new log lines since the last call.
     pub async fn logs(&mut self) -> Result<Vec<String>, ClientError> {
         let mut lines = Vec::new();
         for _ in 0..MAX_LOG_BATCHES {
@@ -301,14 +297,13 @@ impl Statement<'_> {
         }
     }
 
-    /// Cancels it.
     pub async fn cancel(&mut self) -> Result<(), ClientError> {
         let request = TCancelOperationReq { operation_handle: self.handle.clone() };
         self.session.client.cancel_operation(&request).await?;
         Ok(())
     }
 
-    /// Closes it: the server forgets it and its result.
+    /// Closes it: the server drops the operation and its result.
     pub async fn close(self) -> Result<(), ClientError> {
         let request = TCloseOperationReq { operation_handle: self.handle.clone() };
         self.session.client.close_operation(&request).await?;

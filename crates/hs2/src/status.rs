@@ -1,6 +1,6 @@
-//! `TStatus`: how success and errors look on the wire, and what a client reads back from them.
+//! `TStatus`: success and errors on the wire, and how a client reads them.
 //!
-//! Errors of ours carry sqlState, errorCode and errorMessage, detail and hint being further lines of the message;
+//! Our errors have sqlState, errorCode and errorMessage; detail and hint are further lines of the message.
 //! infoMessages stays unset, because the Java driver fails on a list that is not in its own format.
 
 use model::error::{ErrorKind, UserError};
@@ -32,12 +32,12 @@ pub fn refusal(error: &UserError) -> TStatus {
     }
 }
 
-/// The answer of `GetOperationStatus` for an operation in this state, without an error.
+/// The response of `GetOperationStatus` for an operation in this state, without an error.
 pub fn operation(state: TOperationState) -> TGetOperationStatusResp {
     TGetOperationStatusResp::new(success(), state, None, None, None, None, None, None, None, None, None)
 }
 
-/// Writes an operation's own error into the answer of GetOperationStatus, whose status stays a success.
+/// Writes an operation's own error into the response of GetOperationStatus, whose status remains a success.
 pub fn operation_error(error: &UserError, answer: &mut TGetOperationStatusResp) {
     answer.operation_state = Some(TOperationState::ERROR_STATE);
     answer.sql_state = Some(error.sqlstate().to_owned());
@@ -45,7 +45,7 @@ pub fn operation_error(error: &UserError, answer: &mut TGetOperationStatusResp) 
     answer.error_message = Some(text_of(error));
 }
 
-/// The text of an error without stack traces of Java, at most [`MAX_ERROR_TEXT_BYTES`] of it.
+/// The text of an error without Java stack traces, at most [`MAX_ERROR_TEXT_BYTES`] of it.
 fn text_of(error: &UserError) -> String {
     let mut text = error.clone().without_stack_trace().text();
     if text.len() > MAX_ERROR_TEXT_BYTES {
@@ -55,7 +55,7 @@ fn text_of(error: &UserError) -> String {
     text
 }
 
-/// What stands at the end of a text that was cut.
+/// The end of a text that was cut.
 pub(crate) const CUT: &str = "…";
 
 /// The error that a status holds, if it holds one.
@@ -73,19 +73,19 @@ pub fn check(status: &TStatus) -> Result<(), UserError> {
     }
 }
 
-/// The error that sqlState, errorCode and errorMessage say.
+/// The error with this sqlState, errorCode and errorMessage.
 pub fn error_of(sql_state: Option<&str>, error_code: Option<i32>, message: Option<&str>) -> UserError {
     let message = message.unwrap_or("the server gave no reason");
     let state = sql_state.unwrap_or_default();
     match kind_of(state, error_code.unwrap_or(0)) {
         Some(kind) => UserError::from_text(kind, message),
-        // A state of the engine's own: kept as it is.
+        // The engine's own state is kept.
         None if state.len() == 5 => UserError::from_text(ErrorKind::Internal, message).with_sqlstate(state),
         None => UserError::from_text(ErrorKind::Internal, message),
     }
 }
 
-/// The kinds whose SQLSTATE says all about them.
+/// The kinds that their SQLSTATE identifies.
 const KINDS: &[ErrorKind] = &[
     ErrorKind::Syntax,
     ErrorKind::InvalidName,

@@ -1,13 +1,12 @@
-//! Values and their types, between the wire's columns and whoever reads or writes rows.
+//! Values and their types, between columns on the wire and rows.
 
 use std::fmt;
 
 use crate::tcli::TTypeId;
 
-/// One value of a row. Decimals, dates, timestamps, intervals and nested types travel as text, as in Hive.
+/// One value of a row. Decimals, dates, timestamps, intervals and nested types are sent as text, as in Hive.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// No value.
     Null,
     /// BOOLEAN.
     Bool(bool),
@@ -21,7 +20,7 @@ pub enum Value {
     I64(i64),
     /// FLOAT and DOUBLE.
     F64(f64),
-    /// STRING and all that travels as text.
+    /// STRING and all types that are sent as text.
     Text(String),
     /// BINARY.
     Bytes(Vec<u8>),
@@ -95,7 +94,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// As BeeLine shows it: `NULL`, `true`, `1.0`, bytes as the text that they are.
+/// As BeeLine shows it: `NULL`, `true`, `1.0`, bytes as text.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -124,15 +123,13 @@ pub enum SqlType {
     Float,
     Double,
     String,
-    /// So many characters.
+    /// The length in characters.
     Varchar(u32),
-    /// So many characters.
+    /// The length in characters.
     Char(u32),
     Binary,
     Decimal {
-        /// Digits in all.
         precision: u32,
-        /// Digits behind the point.
         scale: u32,
     },
     Date,
@@ -146,7 +143,7 @@ pub enum SqlType {
     Null,
 }
 
-/// How the values of a type lie on the wire.
+/// The layout of a type's values on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
     Bool,

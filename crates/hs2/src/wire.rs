@@ -1,8 +1,7 @@
-//! One TCP connection: bytes in, bytes out, nothing held while nobody speaks.
+//! One TCP connection: reads and writes of bytes, without a buffer while it is idle.
 //!
-//! Reading waits for readability first and then reads into the worker thread's one scratch buffer; only the bytes
-//! that came are kept, and only until the message that they belong to is taken. An idle connection owns no buffer.
-//! State is kept in `pending` alone, so every read may be dropped half way and begun again.
+//! A read waits for readability first and then reads into the worker thread's one scratch buffer; only received bytes
+//! are kept, and only until their message is taken. The only state is `pending`, so every read is cancel safe.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -15,28 +14,28 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::byte_budget::{Held, Share};
 use crate::error::WireError;
-use crate::held::{Held, Share};
 use crate::limits::UNCOUNTED_REQUEST_BYTES;
 use crate::scan::ScanError;
 
 /// The size of the one buffer that each worker thread reads into.
 pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
 
-/// How often a connection that has unread bytes is asked whether its peer is still there.
+/// How often a connection with unread bytes is checked for a closed peer.
 const HANG_UP_POLL: Duration = Duration::from_millis(250);
 
-/// What is thrown away, at most, of a peer that is left, so that the last words reach it.
+/// The most bytes that are discarded from a peer before closing, so that the last response reaches it.
 pub(crate) const LINGER_BYTES: usize = 256 * 1024;
-/// How long that may take, and how long a peer may be silent while it is waited for.
+/// The deadline for that, and how long the peer may be silent meanwhile.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
 }
 
-/// After how long a silence the operating system asks whether the peer is still there, how often, and how many answers
-/// may be missing: a machine that vanished is noticed two minutes later, and what it left behind is ended.
+/// TCP keep-alive: idle time, interval and probes. A machine that vanished is detected after two minutes, and its
+/// sessions are ended.
 const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
@@ -48,17 +47,17 @@ fn ask_whether_it_lives(stream: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)
 }
 
-/// A connection and what came over it and was not taken yet.
+/// A connection, with the bytes received but not taken.
 pub(crate) struct Wire {
     stream: TcpStream,
     pub(crate) pending: Vec<u8>,
     stall: Duration,
     arriving: Arriving,
-    /// Of the user who sends, once known.
+    /// The share of the user, once known.
     share: Option<Share>,
 }
 
-/// A request that is on its way and is counted in the process's budget.
+/// A request that is being received and is counted in the process's budget.
 #[derive(Default)]
 struct Arriving {
     held: Held,
@@ -67,10 +66,10 @@ struct Arriving {
 
 impl Wire {
     pub(crate) fn new(stream: TcpStream, stall: Duration) -> Self {
-        // Small messages go out at once; that the option is refused changes only how fast.
+        // Small messages are sent at once; without the option they are only slower.
         let _ = stream.set_nodelay(true);
         if let Err(error) = ask_whether_it_lives(&stream) {
-            tracing::debug!(%error, "a peer that vanishes without a word will not be noticed while nobody speaks");
+            tracing::debug!(%error, "could not enable TCP keep-alive; a peer that vanishes is not detected while idle");
         }
         Self { stream, pending: Vec::new(), stall, arriving: Arriving::default(), share: None }
     }
@@ -79,7 +78,7 @@ impl Wire {
         self.stream.peer_addr()
     }
 
-    /// Waits, as long as it takes, until something came. `false` when the peer has closed.
+    /// Waits without a deadline until bytes arrive. `false` when the peer has closed.
     pub(crate) async fn fill(&mut self) -> Result<bool, WireError> {
         loop {
             self.stream.readable().await?;
@@ -91,28 +90,29 @@ impl Wire {
         }
     }
 
-    /// Reads what is there, up to `most` bytes and the size of the scratch buffer.
+    /// Reads the available bytes, up to `most` and the size of the scratch buffer.
     fn try_fill(&mut self, most: usize) -> io::Result<usize> {
         SCRATCH.with_borrow_mut(|scratch| {
-            let room = scratch.len().min(most);
-            let length = self.stream.try_read(&mut scratch[..room])?;
+            let capacity = scratch.len().min(most);
+            let length = self.stream.try_read(&mut scratch[..capacity])?;
             self.pending.extend_from_slice(&scratch[..length]);
             Ok(length)
         })
     }
 
-    /// Whether nothing came and the peer, as far as is known at this moment, is still there.
+    /// Whether no bytes are available and the peer appears to be connected.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.pending.is_empty()
             && self.try_fill(usize::MAX).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Waits until something came or the peer has closed, and takes nothing away. `true` if something came.
+    /// Waits until bytes arrive (`true`) or the peer closes. Reads nothing.
     pub(crate) async fn has_unread(&self) -> bool {
         !self.pending.is_empty() || self.peek().await.is_ok_and(|length| length > 0)
     }
 
-    /// Waits until `length` bytes are pending. The peer has begun to speak, so it must go on within the stall limit.
+    /// Waits until `length` bytes are pending. The message has begun, so it must make progress within the stall
+    /// limit.
     pub(crate) async fn fill_to(&mut self, length: usize) -> Result<(), WireError> {
         while self.pending.len() < length {
             match timeout(self.stall, self.fill()).await {
@@ -125,13 +125,13 @@ impl Wire {
         Ok(())
     }
 
-    /// From now on long requests count in the share of this user.
+    /// Long requests are counted in this user's share from now on.
     pub(crate) fn sent_by(&mut self, user: &str) {
         self.share = Some(Share::of(user));
     }
 
-    /// The same for a request, which may become `most` bytes long: a long one waits until the process may receive so much, and
-    /// has `deadline` to arrive from then on. It counts until [`Wire::request_taken`].
+    /// The same for a request of up to `most` bytes: a long one waits for the process's budget, and then has
+    /// `deadline` to arrive. It is counted until [`Wire::request_taken`].
     pub(crate) async fn fill_request(
         &mut self,
         length: usize,
@@ -147,7 +147,7 @@ impl Wire {
         timeout_at(until, self.fill_to(length)).await.unwrap_or_else(late)
     }
 
-    /// The same for a request of which `known` bytes are known to come, and perhaps more: a long one counts with the limit.
+    /// The same for a request with at least `known` bytes: a long one is counted with the limit.
     pub(crate) async fn fill_growing(
         &mut self,
         length: usize,
@@ -159,12 +159,12 @@ impl Wire {
         self.fill_request(length, most, deadline).await
     }
 
-    /// The request is no longer on its way: from now on its handler accounts for it.
+    /// The request is complete: its handler accounts for it from now on.
     pub(crate) fn request_taken(&mut self) {
         self.arriving = Arriving::default();
     }
 
-    /// Takes the first `length` pending bytes, without a copy when they are all there is.
+    /// Takes the first `length` pending bytes, without a copy if they are all.
     pub(crate) fn take(&mut self, length: usize) -> Vec<u8> {
         if length >= self.pending.len() {
             return std::mem::take(&mut self.pending);
@@ -173,7 +173,7 @@ impl Wire {
         std::mem::replace(&mut self.pending, rest)
     }
 
-    /// Throws the first `length` pending bytes away.
+    /// Discards the first `length` pending bytes.
     pub(crate) fn discard(&mut self, length: usize) {
         if length >= self.pending.len() {
             self.pending = Vec::new();
@@ -182,12 +182,12 @@ impl Wire {
         }
     }
 
-    /// The same, for the part of a message that goes on: its buffer is kept.
+    /// The same within a message: the buffer is kept.
     pub(crate) fn discard_some(&mut self, length: usize) {
         self.pending.drain(..length.min(self.pending.len()));
     }
 
-    /// Writes two pieces as if they were one.
+    /// Writes two pieces as one.
     pub(crate) async fn write(&self, first: &[u8], second: &[u8]) -> Result<(), WireError> {
         let total = first.len() + second.len();
         let mut done = 0;
@@ -209,8 +209,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Copies up to `left` bytes that come into `to`, through the scratch buffer alone as long as `to` takes them at
-    /// once. Nothing of a piece that `check` refuses is written. Returns how many were copied, at least one. An error
+    /// Copies up to `left` received bytes to `to`, through the scratch buffer alone as long as `to` accepts them at
+    /// once. A piece that `check` rejects is not written. Returns the number of copied bytes, at least one. An error
     /// of `to` is the second kind.
     pub(crate) async fn copy_some(
         &mut self,
@@ -242,8 +242,8 @@ impl Wire {
         check: &mut impl FnMut(&[u8]) -> Result<(), ScanError>,
     ) -> Result<Copied, CopyError> {
         SCRATCH.with_borrow_mut(|scratch| {
-            let room = scratch.len().min(left);
-            let length = match self.stream.try_read(&mut scratch[..room]) {
+            let capacity = scratch.len().min(left);
+            let length = match self.stream.try_read(&mut scratch[..capacity]) {
                 Ok(0) => return Err(CopyError::From(WireError::ClosedInside)),
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Copied::Nothing),
@@ -263,7 +263,7 @@ impl Wire {
         })
     }
 
-    /// Ends when the peer has closed the connection. What it sent before stays unread.
+    /// Completes when the peer has closed the connection. Reads nothing.
     pub(crate) async fn hung_up(&self) {
         loop {
             match self.stream.ready(Interest::READABLE).await {
@@ -271,7 +271,7 @@ impl Wire {
                 Ok(ready) if ready.is_read_closed() => return,
                 Ok(_) => match self.peek().await {
                     Ok(0) | Err(_) => return,
-                    // It speaks although it waits for an answer: look again later.
+                    // Unexpected bytes while a response is awaited: check again later.
                     Ok(_) => tokio::time::sleep(HANG_UP_POLL).await,
                 },
             }
@@ -283,8 +283,7 @@ impl Wire {
         self.stream.peek(&mut one).await
     }
 
-    /// Throws the next `left` bytes away as they come, and counts them down. They must go on coming within the stall
-    /// limit.
+    /// Discards the next `left` bytes as they arrive, and counts them down. They must arrive within the stall limit.
     pub(crate) async fn skip(&mut self, left: &mut usize) -> Result<(), WireError> {
         while *left > 0 {
             match timeout(self.stall, self.stream.readable()).await {
@@ -304,9 +303,9 @@ impl Wire {
         Ok(())
     }
 
-    /// Says that no more will come from here and lets the peer read what did: a connection closed with unread bytes in
-    /// it is reset, and the peer would lose the last words. What the peer still sends is thrown away, at most `bytes`
-    /// and for `deadline`, until it closes or is silent for [`LINGER`].
+    /// Closes the write half and lets the peer read the last response: closing a connection with unread bytes resets
+    /// it, and the peer would lose the response. Bytes that the peer still sends are discarded, at most `bytes` and
+    /// for `deadline`, until it closes or is silent for [`LINGER`].
     pub(crate) async fn part(&mut self, bytes: usize, deadline: Duration) {
         use tokio::io::AsyncWriteExt;
         if self.stream.shutdown().await.is_err() {
@@ -333,7 +332,7 @@ enum Copied {
     Nothing,
 }
 
-/// Which end of a copy failed.
+/// The end of a copy that failed.
 #[derive(Debug)]
 pub(crate) enum CopyError {
     From(WireError),
@@ -395,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_vanishes_is_asked_for_by_the_operating_system_on_both_ends() {
+    async fn both_ends_enable_keep_alive() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();

@@ -104,7 +104,7 @@ fn attacks() -> Vec<Attack> {
         ends("4 GB frame", "", admin(b"\xff\xff\xff\xff")),
         ends(
             "2 GB statement",
-            "the request ExecuteStatement is too long",
+            "request ExecuteStatement too long",
             admin(&[&b"\x7f\xff\xff\xff"[..], &call(b"ExecuteStatement", &noise())].concat()),
         ),
         ends("empty frame", "the request can't be read", admin(b"\0\0\0\0")),

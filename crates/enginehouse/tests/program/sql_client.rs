@@ -104,7 +104,7 @@ fn a_url_of_the_driver_is_understood() {
         (format!("jdbc:hive2://{here}/;user=eve?enginehouse.tenant=t"), &select, "error 42501: "),
         (format!("jdbc:hive2://{here}/;transportMode=http"), &select, "not supported by this client"),
         (format!("http://{here}/"), &select, "invalid address"),
-        ("127.0.0.1:1".to_owned(), &select, "can't connect to 127.0.0.1:1"),
+        ("127.0.0.1:1".to_owned(), &select, "could not connect to 127.0.0.1:1"),
     ] {
         let (status, out, error) = at(&url, more);
         assert_eq!((status, &*out), (Some(1), ""), "{url}");

@@ -1,4 +1,4 @@
-//! A position in a message, and the primitives of the binary protocol, each checked against what is there.
+//! A position in a message, and the primitives of the binary protocol with bounds checks.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ pub(crate) mod wire {
     pub const LIST: u8 = 15;
     pub const UUID: u8 = 16;
 
-    /// The size of a value whose type alone fixes it.
+    /// The size of a value of a fixed-size type.
     pub const fn fixed_size(wire: u8) -> Option<usize> {
         match wire {
             BOOL | BYTE => Some(1),
@@ -52,7 +52,7 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Moves over `length` bytes and says where they stand.
+    /// Skips `length` bytes and returns their range.
     pub(crate) fn take(&mut self, length: usize) -> Result<Range<usize>, ScanError> {
         let end = self.at.checked_add(length).ok_or(ScanError::NegativeLength)?;
         if end > self.bytes.len() {
@@ -90,19 +90,19 @@ impl<'a> Cursor<'a> {
         Ok(i64::from_be_bytes(self.array()?))
     }
 
-    /// A length: not negative. That so many bytes are there is checked by whoever takes them.
+    /// A length: not negative. The caller checks that so many bytes are present.
     pub(crate) fn length(&mut self) -> Result<usize, ScanError> {
         usize::try_from(self.i32()?).map_err(|_| ScanError::NegativeLength)
     }
 
-    /// The next field's type and id, or nothing at the struct's end.
+    /// The next field's type and id; `None` at the struct's end.
     #[inline]
     pub(crate) fn field(&mut self) -> Result<Option<(u8, i16)>, ScanError> {
         let wire = self.u8()?;
         if wire == wire::STOP { Ok(None) } else { Ok(Some((wire, self.i16()?))) }
     }
 
-    /// The bytes of a string or binary.
+    /// The range of a string or binary.
     pub(crate) fn binary(&mut self) -> Result<Range<usize>, ScanError> {
         let length = self.length()?;
         self.take(length)
@@ -133,7 +133,7 @@ impl<'a> Cursor<'a> {
         self.i64()
     }
 
-    /// Moves over the fields of a struct, its end included.
+    /// Skips the fields of a struct, including its end.
     pub(crate) fn skip_struct(&mut self, depth: usize) -> Result<(), ScanError> {
         let depth = depth.checked_sub(1).ok_or(ScanError::TooDeep)?;
         while let Some((wire, _)) = self.field()? {
@@ -142,8 +142,8 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Moves over one value. The recursion ends at `depth`; the work is bounded by the bytes that are there, because
-    /// every element takes one at least.
+    /// Skips one value. The recursion is limited by `depth`, the work by the bytes that are present, because every
+    /// element takes at least one.
     pub(crate) fn skip(&mut self, wire: u8, depth: usize) -> Result<(), ScanError> {
         if let Some(size) = wire::fixed_size(wire) {
             return self.take(size).map(drop);

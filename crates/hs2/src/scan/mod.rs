@@ -1,16 +1,16 @@
-//! The scanner: what a relay must know of a message, read in place.
+//! The scanner: reads in place what a relay needs of a message.
 //!
 //! It walks strict `TBinaryProtocol` without allocating and without building structs: the method's name, the sequence
-//! number, where the 16 + 16 bytes of the handle stand, the statement's text, a reply's status. Whatever bytes come,
-//! it ends with a value or an error: it never panics, never reads past the message and never goes deeper than
+//! number, the position of the 16 + 16 bytes of the handle, the statement's text, a reply's status. For any input it
+//! returns a value or an error: it never panics, never reads past the message and never recurses deeper than
 //! [`MAX_DEPTH`].
 //!
-//! A request that says the same field twice is refused: two decoders may each believe another one of them, and what
-//! was checked would not be what is executed. So is a field of another type than the protocol's, a handle that is not
-//! 16 + 16 bytes, and anything behind the end of the message.
+//! A request with a duplicate field is rejected: two decoders might each use another one of them, and what was
+//! checked would not be what is executed. So is a field of another type than the protocol's, a handle that is not 16
+//! + 16 bytes, and any byte after the end of the message.
 //!
-//! Positions are offsets into the scanned bytes. Used on other bytes they name other bytes; every access through them
-//! is checked again, so a stale position gives an error or a wrong value, never a panic.
+//! Positions are offsets into the scanned bytes. Every access through them is checked again, so a stale position
+//! gives an error or a wrong value, never a panic.
 
 mod cursor;
 mod reply;
@@ -28,11 +28,11 @@ use crate::handle::Handle;
 use crate::limits::{MAX_DEPTH, MAX_METHOD_NAME_BYTES};
 use crate::method::Method;
 
-/// Why bytes are not a message that we take.
+/// Why bytes are not an acceptable message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
-    /// The bytes end before the message does; it takes at least so many in all.
-    #[error("the message ends too early, {at_least} bytes are needed at least")]
+    /// The bytes end before the message does; it has at least so many.
+    #[error("the message is truncated: at least {at_least} bytes are needed")]
     Truncated {
         /// The least length of the whole message.
         at_least: usize,
@@ -40,80 +40,70 @@ pub enum ScanError {
     /// Not strict `TBinaryProtocol`.
     #[error("not a message of the strict binary protocol")]
     BadVersion,
-    /// The message's type is none of call, reply, exception, one-way.
     #[error("unknown message type {0}")]
     BadKind(u8),
     /// The method's name is empty, too long, or not plain text.
     #[error("the name of the method is malformed")]
     BadName,
-    /// A type byte that the protocol does not know.
     #[error("unknown wire type {0}")]
     BadType(u8),
-    /// A length below zero.
     #[error("negative length")]
     NegativeLength,
     /// Nested deeper than [`MAX_DEPTH`].
     #[error("nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// A field of another type than the protocol says.
-    #[error("field {0} has another type than the protocol says")]
+    #[error("field {0} has the wrong type")]
     WrongType(i16),
-    /// A field that is there twice.
-    #[error("field {0} is there twice")]
+    #[error("duplicate field {0}")]
     Duplicate(i16),
-    /// A field that must be there is not.
     #[error("field {0} is missing")]
     Missing(i16),
-    /// A handle that is not 16 + 16 bytes.
     #[error("a handle must be 16 and 16 bytes")]
     BadHandle,
-    /// Bytes behind the end of the message.
-    #[error("bytes behind the end of the message")]
+    #[error("trailing bytes after the message")]
     Trailing,
-    /// A position that lies outside the bytes it is used on.
+    /// A position outside the bytes that it is used on.
     #[error("position outside the message")]
     Position,
 }
 
-/// What kind of message it is.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A request that wants a reply.
+    /// A request with a reply.
     Call,
-    /// The reply.
     Reply,
     /// A reply that is a `TApplicationException`.
     Exception,
-    /// A request that wants none. `TCLIService` has none.
+    /// A request without a reply. `TCLIService` has none.
     OneWay,
 }
 
 /// The head of a message: `80 01 00 kind`, name, sequence number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// Call, reply or exception.
     pub kind: Kind,
-    /// Where the method's name stands.
+    /// The range of the method's name.
     pub name: Range<usize>,
-    /// The sequence number, chosen by the caller and repeated in the reply.
+    /// Chosen by the caller and repeated in the reply.
     pub seqid: i32,
-    /// Where the struct of arguments, or of the result, begins.
+    /// The beginning of the struct of arguments, or of the result.
     pub body: usize,
 }
 
 impl Header {
-    /// The method's name in the bytes that were scanned.
+    /// The method's name in the scanned bytes.
     pub fn name_in<'a>(&self, bytes: &'a [u8]) -> &'a str {
         bytes.get(self.name.clone()).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default()
     }
 
-    /// The method in the bytes that were scanned, if it is one of `TCLIService`'s.
+    /// The method in the scanned bytes, if it is one of `TCLIService`'s.
     pub fn method_in(&self, bytes: &[u8]) -> Option<Method> {
         Method::from_name(self.name_in(bytes))
     }
 }
 
-/// Reads the head of a message.
+/// Parses the head of a message.
 pub fn header(bytes: &[u8]) -> Result<Header, ScanError> {
     let mut cursor = Cursor::new(bytes);
     let version = cursor.u32()?;
@@ -139,7 +129,7 @@ pub fn header(bytes: &[u8]) -> Result<Header, ScanError> {
     Ok(Header { kind, name, seqid, body: cursor.at() })
 }
 
-/// Checks that a message is whole and nothing but one message, to the last byte. Returns its head.
+/// Checks that the bytes are exactly one message. Returns its head.
 pub fn whole(bytes: &[u8]) -> Result<Header, ScanError> {
     let header = header(bytes)?;
     let mut cursor = Cursor::at_offset(bytes, header.body);
@@ -148,7 +138,7 @@ pub fn whole(bytes: &[u8]) -> Result<Header, ScanError> {
     Ok(header)
 }
 
-/// Where a handle's two halves stand.
+/// The positions of the halves of a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandleAt {
     guid: usize,
@@ -156,7 +146,6 @@ pub struct HandleAt {
 }
 
 impl HandleAt {
-    /// The handle that stands there.
     pub fn read(&self, bytes: &[u8]) -> Result<Handle, ScanError> {
         let half = |at: usize| -> Result<[u8; 16], ScanError> {
             let end = at.checked_add(16).ok_or(ScanError::Position)?;
@@ -165,7 +154,7 @@ impl HandleAt {
         Ok(Handle { guid: half(self.guid)?, secret: half(self.secret)? })
     }
 
-    /// Puts another handle in its place.
+    /// Replaces the handle.
     pub fn patch(&self, bytes: &mut [u8], handle: &Handle) -> Result<(), ScanError> {
         for (at, half) in [(self.guid, &handle.guid), (self.secret, &handle.secret)] {
             let end = at.checked_add(16).ok_or(ScanError::Position)?;
@@ -175,13 +164,13 @@ impl HandleAt {
     }
 }
 
-/// Which fields of a struct were seen, so that none counts twice.
+/// The fields of a struct found so far, to reject duplicates.
 #[derive(Default)]
 struct Seen(u64);
 
 impl Seen {
     fn once(&mut self, id: i16) -> Result<(), ScanError> {
-        // An id that no struct of the protocol has is skipped by every decoder alike.
+        // Every decoder skips an id that no struct of the protocol has.
         let Some(bit) = u32::try_from(id).ok().and_then(|id| 1u64.checked_shl(id)) else { return Ok(()) };
         if self.0 & bit != 0 {
             return Err(ScanError::Duplicate(id));

@@ -1,6 +1,6 @@
-//! What a relay reads of a reply, from its beginning alone where the rest is a result.
+//! Replies as a relay scans them: only the beginning, where the rest is a result.
 //!
-//! A reply comes from an engine, whose users' code may have written it: it is as hostile as a request.
+//! A reply comes from an engine, which runs users' code: it is as hostile as a request.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -15,14 +15,13 @@ use crate::method::Method;
 use crate::status::CUT;
 use crate::tcli::TStatusCode;
 
-/// A reply, read in place.
+/// A scanned reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// Name, sequence number, whether it is an exception.
     pub header: Header,
     /// The method, if it is one of `TCLIService`'s.
     pub method: Option<Method>,
-    /// `TStatus.statusCode`; nothing for an exception and for `GetQueryId`, which has none.
+    /// `TStatus.statusCode`; `None` for an exception and for `GetQueryId`, which has none.
     pub status: Option<i32>,
     /// The field `TStatus.infoMessages`, from its type byte on.
     pub info_messages: Option<Range<usize>>,
@@ -30,9 +29,9 @@ pub struct Reply {
     pub sql_state: Option<Range<usize>>,
     /// `TStatus.errorCode`.
     pub error_code: Option<i32>,
-    /// `TStatus.errorMessage`; of an exception its text.
+    /// `TStatus.errorMessage`, or the text of an exception.
     pub error_message: Option<Range<usize>>,
-    /// The handle that the reply makes known: of a session (`OpenSession`) or an operation.
+    /// The new handle: of a session (`OpenSession`) or an operation.
     pub handle: Option<HandleAt>,
     /// `ExecuteStatement` and the metadata calls: `TOperationType` of the new operation.
     pub operation_type: Option<i32>,
@@ -40,14 +39,14 @@ pub struct Reply {
     pub has_result_set: Option<bool>,
     /// GetOperationStatus: `TOperationState`.
     pub operation_state: Option<i32>,
-    /// GetOperationStatus: the operation's own error.
+    /// GetOperationStatus: the SQLSTATE of the operation's own error.
     pub operation_error_code: Option<i32>,
     /// GetOperationStatus: the text of the operation's own error.
     pub operation_error_message: Option<Range<usize>>,
 }
 
 impl Reply {
-    /// Whether it says that the call succeeded.
+    /// Whether the call succeeded.
     pub fn succeeded(&self) -> bool {
         self.header.kind == Kind::Reply
             && self.status.is_none_or(|status| {
@@ -59,8 +58,8 @@ impl Reply {
 }
 
 impl Reply {
-    /// Whether it refuses the call with an error of this kind, which has an error code of its own. `bytes` are those
-    /// that were scanned.
+    /// Whether it rejects the call with an error of this kind, which must have its own error code. `bytes` are the
+    /// scanned ones.
     pub fn is_error(&self, kind: ErrorKind, bytes: &[u8]) -> bool {
         let state = self.sql_state.clone().and_then(|state| bytes.get(state)).unwrap_or_default();
         self.status == Some(TStatusCode::ERROR_STATUS.0)
@@ -70,25 +69,25 @@ impl Reply {
 }
 
 impl Reply {
-    /// The texts of errors.
+    /// The error texts.
     fn texts(&self) -> impl Iterator<Item = Range<usize>> {
         [&self.error_message, &self.operation_error_message].into_iter().flatten().cloned()
     }
 
-    /// The messages beside an error: its causes and their stack traces.
+    /// The messages with an error: its causes and their stack traces.
     fn info_of_error(&self) -> Option<Range<usize>> {
         self.info_messages.clone().filter(|_| !self.succeeded())
     }
 
-    /// Whether there is something that [`Reply::cut_errors`] takes out.
+    /// Whether [`Reply::cut_errors`] has something to remove.
     pub fn has_surplus(&self, bytes: &[u8], limit: usize) -> bool {
         let is_surplus =
             |text: Range<usize>| text.len() > limit || bytes.get(text).is_some_and(stack_trace::has_frames);
         self.info_of_error().is_some() || self.texts().any(is_surplus)
     }
 
-    /// Takes out of the whole reply that was scanned what a user does not need of an error: the stack traces of Java and
-    /// what a text has beyond `limit` bytes. Whether there was any: then all positions of this value are stale.
+    /// Removes Java stack traces and text beyond `limit` bytes from the errors of the whole scanned reply. Returns
+    /// whether it removed anything: then all positions of this value are stale.
     pub fn cut_errors(&self, bytes: &mut Vec<u8>, limit: usize) -> bool {
         let mut edits: Vec<(Range<usize>, Vec<u8>)> = Vec::new();
         for text in self.texts() {
@@ -100,7 +99,7 @@ impl Reply {
             edits.push((length_at..text.end, [&(short.len() as u32).to_be_bytes()[..], &short].concat()));
         }
         edits.extend(self.info_of_error().map(|field| (field, Vec::new())));
-        // From the last one on, so that the positions before it stay.
+        // Backwards, so that earlier positions stay valid.
         edits.sort_by_key(|(part, _)| Reverse(part.start));
         let mut any = false;
         for (part, new) in edits {
@@ -113,9 +112,9 @@ impl Reply {
     }
 }
 
-/// The text of an error without stack traces, with at most `limit` bytes; nothing if it is like that already.
+/// The text of an error without stack traces, cut to `limit` bytes; `None` if it needs no change.
 fn shortened(long: &[u8], limit: usize) -> Option<Vec<u8>> {
-    // How far causes are looked for, in limits.
+    // How far causes are searched, in limits.
     const SEARCHED: usize = 16;
     let mut short = if stack_trace::has_frames(long) {
         let text = String::from_utf8_lossy(&long[..long.len().min(SEARCHED * limit)]);
@@ -137,15 +136,14 @@ fn shortened(long: &[u8], limit: usize) -> Option<Vec<u8>> {
     Some(short)
 }
 
-/// Reads a whole reply to its last byte. Of results nothing is read but that their status stands before them.
+/// Scans a whole reply. Results are skipped after their status.
 pub fn reply(bytes: &[u8]) -> Result<Reply, ScanError> {
     read(bytes, None).map(|(reply, _)| reply)
 }
 
-/// Reads a reply of which only the beginning is there, `total` being the length of the whole. The second value says
-/// whether all that matters of it was there; if not, more bytes are needed before anything may be decided. When all
-/// `total` bytes are there, nothing stands behind the reply; otherwise a [`PieceWalker`](super::PieceWalker) has to
-/// check that.
+/// Scans the beginning of a reply of `total` bytes. The second value is whether all relevant fields were present; if
+/// not, more bytes are needed before any decision. If all `total` bytes are present, the reply is checked to its end;
+/// otherwise a [`PieceWalker`](super::PieceWalker) has to check that.
 pub fn reply_head(bytes: &[u8], total: usize) -> Result<(Reply, bool), ScanError> {
     read(bytes, Some(total))
 }
@@ -177,10 +175,10 @@ fn read(bytes: &[u8], total: Option<usize>) -> Result<(Reply, bool), ScanError> 
         Kind::OneWay => return Err(ScanError::BadKind(4)),
     };
     match outcome {
-        // A result is walked over as soon as all of it is there; otherwise by the relay that copies it.
+        // A result is walked here if all of it is present; otherwise by the relay that copies it.
         Ok(Read::AllThatMatters) if bytes.len() >= length => whole(&bytes[..length]).map(|_| (reply, true)),
         Ok(Read::AllThatMatters) => Ok((reply, true)),
-        // What was walked to its end must end where the frame ends.
+        // A complete walk must end where the frame ends.
         Ok(Read::ToTheEnd) if cursor.at() == length => Ok((reply, true)),
         Ok(Read::ToTheEnd) => Err(ScanError::Trailing),
         Err(ScanError::Truncated { at_least }) if bytes.len() < length && at_least <= length => Ok((reply, false)),
@@ -206,7 +204,7 @@ impl Reply {
         Ok(Read::ToTheEnd)
     }
 
-    /// The struct that has the answer in field 0.
+    /// The struct that has the response in field 0.
     fn result(&mut self, cursor: &mut Cursor<'_>) -> Result<Read, ScanError> {
         let mut seen = Seen::default();
         while let Some((wire, id)) = cursor.field()? {

@@ -1,4 +1,4 @@
-//! What a relay reads of a request.
+//! Requests as a relay scans them.
 
 use std::ops::Range;
 
@@ -10,34 +10,33 @@ use crate::method::{Method, Scope};
 /// The id of `TExecuteStatementReq.queryTimeout`.
 const QUERY_TIMEOUT_FIELD: i16 = 5;
 
-/// A request, read in place.
+/// A scanned request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Name, sequence number.
     pub header: Header,
-    /// The method, if it is one of `TCLIService`'s. Of others only the head is read, and that the message is whole.
+    /// The method, if it is one of `TCLIService`'s. Of others only the head and the length are checked.
     pub method: Option<Method>,
     /// The handle of the session or operation ([`Method::scope`] says which).
     pub handle: Option<HandleAt>,
-    /// `ExecuteStatement`: the text, not yet known to be UTF-8.
+    /// `ExecuteStatement`: the range of the text, not yet checked to be UTF-8.
     pub statement: Option<Range<usize>>,
-    /// `ExecuteStatement`: the reply may come before the statement has ended.
+    /// `ExecuteStatement`: the reply may precede the end of the statement.
     pub run_async: bool,
     /// `ExecuteStatement`: seconds, 0 for none.
     pub query_timeout: i64,
-    /// `ExecuteStatement`: where the seconds are, if the request has the field.
+    /// `ExecuteStatement`: the position of the seconds, if the request has the field.
     pub query_timeout_at: Option<usize>,
-    /// Where the fields of the method's one argument begin.
+    /// The beginning of the fields of the method's argument.
     pub fields_at: usize,
     /// FetchResults: `TFetchOrientation`.
     pub orientation: i32,
-    /// FetchResults: the most rows that are wanted.
+    /// FetchResults: the most rows to return.
     pub max_rows: i64,
-    /// FetchResults: 0 the result, 1 the log.
+    /// FetchResults: 0 for the result, 1 for the log.
     pub fetch_type: i16,
 }
 
-/// Reads a request to its last byte.
+/// Scans a whole request.
 pub fn request(bytes: &[u8]) -> Result<Request, ScanError> {
     let header = header(bytes)?;
     if !matches!(header.kind, Kind::Call | Kind::OneWay) {
@@ -105,7 +104,7 @@ impl Request {
         Ok(())
     }
 
-    /// The fields without which the request has no meaning are there.
+    /// Checks the mandatory fields.
     fn complete(self, method: Method) -> Result<Self, ScanError> {
         if method.scope() != Scope::New && self.handle.is_none() {
             return Err(ScanError::Missing(1));
@@ -116,13 +115,13 @@ impl Request {
         Ok(self)
     }
 
-    /// The statement's bytes in the bytes that were scanned.
+    /// The statement's bytes in the scanned bytes.
     pub fn statement_in<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         bytes.get(self.statement.clone()?)
     }
 
-    /// Sets `queryTimeout` in the bytes of an `ExecuteStatement` that were scanned. A field that is missing is inserted,
-    /// so that every position behind [`fields_at`](Self::fields_at) moves: scan again before using one.
+    /// Sets `queryTimeout` in the scanned bytes of an `ExecuteStatement`. A missing field is inserted, so every
+    /// position after [`fields_at`](Self::fields_at) moves: scan again before using one.
     pub fn set_query_timeout(&self, bytes: &mut Vec<u8>, seconds: i64) {
         let value = seconds.to_be_bytes();
         let [high, low] = QUERY_TIMEOUT_FIELD.to_be_bytes();

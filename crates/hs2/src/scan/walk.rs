@@ -1,19 +1,19 @@
-//! Where a message ends, found while its bytes still arrive.
+//! The walker: finds the end of a message while its bytes arrive.
 //!
-//! Plain Thrift has no framing: only walking the struct tells the end. The walk goes on where it stopped, so that a
-//! peer that sends byte by byte costs no more than one that sends all at once. A relay walks over what it copies, so
-//! that nothing behind a message's end is passed on.
+//! Plain Thrift has no framing: only a walk over the struct finds the end. A walk resumes where it stopped, so a peer
+//! that sends single bytes costs no more than one that sends all at once. A relay walks over the bytes that it
+//! copies, so that nothing after a message's end is forwarded.
 
 use super::cursor::wire;
 use super::{Header, ScanError, header};
 use crate::limits::MAX_DEPTH;
 
-/// How far a walk came.
+/// The progress of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The message ends before this offset.
     End(usize),
-    /// It goes on; calling again makes sense only with at least so many bytes.
+    /// Incomplete; the next call needs at least so many bytes.
     AtLeast(usize),
 }
 
@@ -23,18 +23,18 @@ enum Frame {
     Empty,
     /// Inside a struct, before a field.
     Struct,
-    /// Inside a container: so many values are left, the next one is of the first type.
+    /// Inside a container: the number of remaining values; the next one is of the first type.
     Values { left: u64, next: u8, then: u8 },
 }
 
-/// The most bytes of one item that must be read together: a field's type and id, and the head of a map behind them.
+/// The most bytes of one item that must be read at once: a field's type and id, and the head of a map after them.
 const ITEM_BYTES: usize = 9;
 
-/// A walk over one message that can wait for more bytes.
+/// An incremental walk over one message.
 #[derive(Debug)]
 pub struct Walker {
-    /// The next item, counted from the message's first byte. It may lie behind what is there: the content of strings
-    /// is passed over and not looked at.
+    /// The next item, as an offset in the message. It may be after the available bytes: the content of strings is
+    /// skipped.
     at: usize,
     frames: [Frame; MAX_DEPTH],
     depth: usize,
@@ -51,7 +51,7 @@ impl Default for Walker {
 #[derive(Clone, Copy)]
 struct Window<'a> {
     bytes: &'a [u8],
-    /// How many bytes of the message precede them.
+    /// The number of bytes of the message before them.
     base: usize,
 }
 
@@ -75,12 +75,11 @@ impl<'a> Window<'a> {
 }
 
 impl Walker {
-    /// A walk that begins with a message's first byte.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Goes on over `bytes`, which must be those of the call before and what came since.
+    /// Continues over `bytes`, which must be those of the previous call and the new ones.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Progress, ScanError> {
         match self.run(Window { bytes, base: 0 }) {
             Ok(end) => Ok(Progress::End(end)),
@@ -96,14 +95,14 @@ impl Walker {
             self.push(Frame::Struct)?;
         }
         while let Some(top) = self.depth.checked_sub(1) {
-            // A string that was passed over may end behind what is there.
+            // A skipped string may end after the available bytes.
             window.get(self.at, 0)?;
             match self.frames[top] {
                 Frame::Struct => self.field(window)?,
                 Frame::Values { left: 0, .. } | Frame::Empty => self.depth = top,
                 Frame::Values { left, next: wire::STRING, then: wire::STRING } => self.strings(window, top, left)?,
                 Frame::Values { left, next, then } => {
-                    // Values of one fixed size are one step; others are taken one by one.
+                    // Values of one fixed size are one step; others are walked one by one.
                     if let (Some(a), Some(b)) = (wire::fixed_size(next), wire::fixed_size(then)) {
                         let size = u64::try_from(a + b).unwrap_or(u64::MAX).saturating_mul(left) / 2;
                         self.at = end_of(self.at, usize::try_from(size).unwrap_or(usize::MAX))?;
@@ -117,7 +116,7 @@ impl Walker {
         Ok(self.at)
     }
 
-    /// Strings one after another: most of every result.
+    /// Consecutive strings: most of every result.
     fn strings(&mut self, window: Window<'_>, top: usize, mut left: u64) -> Result<(), ScanError> {
         let mut at = self.at;
         let mut ended = Ok(());
@@ -136,7 +135,7 @@ impl Walker {
         ended
     }
 
-    /// A field: its type, id and value, or the struct's end.
+    /// A field (type, id and value) or the struct's end.
     fn field(&mut self, window: Window<'_>) -> Result<(), ScanError> {
         let kind = window.byte(self.at)?;
         if kind == wire::STOP {
@@ -147,11 +146,11 @@ impl Walker {
         window.get(self.at, 3)?;
         let field_at = self.at;
         self.at += 3;
-        // A value that is not all there is tried again from the field's own start.
+        // An incomplete value is retried from the beginning of its field.
         self.value(window, kind, None).inspect_err(|_| self.at = field_at)
     }
 
-    /// One value. `after` replaces the frame at the top once the value is taken or entered.
+    /// One value. `after` replaces the top frame once the value is walked or entered.
     fn value(&mut self, window: Window<'_>, kind: u8, after: Option<Frame>) -> Result<(), ScanError> {
         let at = self.at;
         let (end, inner) = if let Some(size) = wire::fixed_size(kind) {
@@ -197,22 +196,22 @@ fn end_of(at: usize, size: usize) -> Result<usize, ScanError> {
     at.checked_add(size).ok_or(ScanError::NegativeLength)
 }
 
-/// A walk over one message that is passed on piece by piece: of the pieces that were walked over it keeps a few bytes.
+/// A walk over one message that is forwarded piecewise: it keeps only a few bytes of the previous pieces.
 ///
-/// Invariant: after [`PieceWalker::feed`] returned without an error, every byte that it was given belongs to the
+/// Invariant: after [`PieceWalker::feed`] returned without an error, all bytes that it received belong to the
 /// message.
 #[derive(Debug)]
 pub struct PieceWalker {
     walker: Walker,
     fed: usize,
-    /// The begun item at the end of the last piece.
+    /// The incomplete item at the end of the last piece.
     carried: [u8; ITEM_BYTES],
     carried_bytes: usize,
     ended: bool,
 }
 
 impl PieceWalker {
-    /// A walk over the message that begins with this head. The first piece must contain the head.
+    /// A walk over the message with this head. The first piece must contain the head.
     pub fn new(head: &Header) -> Self {
         let mut walker = Walker { at: head.body, header_read: true, ..Walker::default() };
         walker.frames[0] = Frame::Struct;
@@ -225,7 +224,7 @@ impl PieceWalker {
         self.fed
     }
 
-    /// Walks over the next piece. `true` if the message ends with its last byte; bytes behind the message's end are
+    /// Walks over the next piece. `true` if the message ends with its last byte; bytes after the message's end are
     /// [`ScanError::Trailing`].
     pub fn feed(&mut self, piece: &[u8]) -> Result<bool, ScanError> {
         if piece.is_empty() {
@@ -238,7 +237,7 @@ impl PieceWalker {
         self.fed = end_of(base, piece.len())?;
         let mut walked = None;
         if self.carried_bytes > 0 {
-            // The begun item and enough of the piece to end it.
+            // The incomplete item and enough of the piece to complete it.
             let mut joint = [0; 2 * ITEM_BYTES];
             let more = piece.len().min(ITEM_BYTES);
             let length = self.carried_bytes + more;
@@ -269,7 +268,7 @@ impl PieceWalker {
         }
     }
 
-    /// Where the message ends, once that is known.
+    /// The message's end, once known.
     fn walk(&mut self, window: Window<'_>) -> Result<Option<usize>, ScanError> {
         match self.walker.run(window) {
             Ok(end) => Ok(Some(end)),
@@ -278,7 +277,7 @@ impl PieceWalker {
         }
     }
 
-    /// Keeps what was begun at the end of the window and is shorter than one item.
+    /// Keeps the incomplete item at the end of the window, which is shorter than one item.
     fn carry(&mut self, window: Window<'_>) {
         let begun =
             self.walker.at.checked_sub(window.base).and_then(|from| window.bytes.get(from..)).unwrap_or_default();

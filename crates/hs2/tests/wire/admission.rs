@@ -184,7 +184,7 @@ async fn a_one_way_call_ends_the_connection_without_an_answer() {
 }
 
 #[tokio::test]
-async fn clients_that_never_authenticate_take_no_place_of_others() {
+async fn clients_that_never_authenticate_do_not_exclude_others() {
     let limits = Limits { connections: 2, unauthenticated_connections: 4, ..Limits::default() };
     let server = start(limits).await;
     // One address has half of the places for clients that are not known yet.

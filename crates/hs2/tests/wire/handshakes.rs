@@ -100,7 +100,7 @@ async fn a_refusal_is_status_3_with_a_text() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_say_who_he_is_in_time_is_closed() {
+async fn a_client_that_does_not_authenticate_in_time_is_closed() {
     let limits = Limits { auth_deadline: Duration::from_millis(100), ..Limits::default() };
     let server = start(limits).await;
     for first in [&b""[..], b"P", b"\x80"] {
@@ -108,7 +108,7 @@ async fn whoever_does_not_say_who_he_is_in_time_is_closed() {
         stream.write_all(first).await.unwrap();
         assert_eq!(read_to_end(&mut stream).await, b"");
     }
-    // Whoever has begun to speak SASL is told so in SASL.
+    // A client that has begun SASL gets the reason in SASL.
     let late = sasl(3, b"the SASL negotiation did not end in time");
     for first in [&b"\x01"[..], b"\x01\0\0\0\x05PLA", &[sasl(1, b"PLAIN"), sasl(5, b"\0sleepy\0x")].concat()] {
         let mut stream = raw(&server).await;
@@ -135,15 +135,15 @@ async fn a_message_that_stops_half_way_is_given_up() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_so_in_its_own_protocol() {
+async fn one_connection_too_many_is_rejected_in_its_own_protocol() {
     let server = start(Limits { connections: 1, ..Limits::default() }).await;
     let first = server.client("alice").await;
     let refused = Client::connect(&server.options(Auth::user("bob", "x"))).await;
-    let Err(ClientError::Unauthenticated(text)) = refused.map(drop) else { panic!("there is no room") };
+    let Err(ClientError::Unauthenticated(text)) = refused.map(drop) else { panic!("the server is full") };
     assert!(text.starts_with("too many connections"), "{text}");
     let client = Client::connect(&server.options(Auth::None)).await.unwrap();
     let Err(ClientError::Refused(error)) = Session::open_as(client, Some(("bob", "")), &[]).await.map(drop) else {
-        panic!("there is no room");
+        panic!("the server is full");
     };
     assert_eq!(error.sqlstate(), "54000");
     let mut stream = raw(&server).await;
@@ -297,7 +297,7 @@ fn words(status: &str, text: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn whoever_watches_over_the_process_is_told_whether_it_lives_and_whether_it_is_ready() {
+async fn probes_report_liveness_and_readiness() {
     let server = start(Limits::default()).await;
     assert_eq!(probe(&server, "/livez").await, words("200 OK", "ok"));
     assert_eq!(probe(&server, "/readyz").await, words("200 OK", "ok"));
@@ -324,7 +324,7 @@ async fn whoever_watches_over_the_process_is_told_whether_it_lives_and_whether_i
 }
 
 #[tokio::test]
-async fn a_server_with_no_room_lives_and_is_not_ready() {
+async fn a_full_server_is_alive_and_not_ready() {
     let server = start(Limits { connections: 1, ..Limits::default() }).await;
     let session = Session::open(server.client("alice").await, &[]).await.unwrap();
     assert_eq!(probe(&server, "/livez").await, words("200 OK", "ok"));

@@ -1,4 +1,4 @@
-//! Bytes that nobody should send.
+//! Hostile bytes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use hs2::message::{decode_call, decode_reply};

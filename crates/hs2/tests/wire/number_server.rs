@@ -31,9 +31,9 @@ pub struct Operation {
 pub struct Numbers {
     sessions: Mutex<HashMap<Handle, Principal>>,
     operations: Mutex<HashMap<Handle, Operation>>,
-    /// Told when a synchronous `wait` has begun.
+    /// Notified when a synchronous `wait` has begun.
     pub waiting: Notify,
-    /// Why it says that nobody should come.
+    /// Why it is not ready.
     pub unready: Mutex<Option<String>>,
     /// What happened, in order: `open alice`, `closed alice`, `hung up`.
     events: Mutex<Option<mpsc::UnboundedSender<String>>>,

@@ -1,4 +1,4 @@
-//! What real clients and a real server said, read by everything here that reads.
+//! Recorded messages of real clients and a real server, read by every reader of this crate.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use hs2::message::{ExceptionKind, decode_call, decode_reply, encode_call, encode_exception, encode_reply};

@@ -1,4 +1,4 @@
-//! Messages that are not taken, because they are too long or none: what their sender is told, and what comes after.
+//! Rejected messages, too long or malformed: the response, and the messages that follow.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ fn assert_too_long(status: &TStatus, method: &str, bytes: usize, limit: usize) {
     assert_eq!(status.sql_state.as_deref(), Some("54000"));
     let message = status.error_message.as_deref().unwrap();
     let facts =
-        format!("the request {method} is too long\nDetail: it has {bytes} bytes or more, and may have {limit}\nHint: ");
+        format!("request {method} too long\nDetail: It has at least {bytes} bytes; the limit is {limit}.\nHint: ");
     assert!(message.starts_with(&facts), "{message}");
 }
 
@@ -127,13 +127,13 @@ async fn what_comes_behind_a_refused_frame_is_read_however_the_bytes_arrive() {
 }
 
 #[tokio::test]
-async fn a_method_that_nobody_knows_is_refused_with_an_exception() {
+async fn an_unknown_method_is_refused_with_an_exception() {
     let server = start(small()).await;
     let mut client = server.client("alice").await;
     let long = statement(&hs2::Handle::random().session(), 5000);
     let error = client.call::<_, TExecuteStatementResp>("Explode", &long, DEADLINE).await.unwrap_err();
     let ClientError::Wire(WireError::Application { kind: 7, text }) = error else { panic!("{error}") };
-    assert!(text.starts_with("the request Explode is too long\nDetail: "), "{text}");
+    assert!(text.starts_with("request Explode too long\nDetail: "), "{text}");
     // The connection is good.
     let mut session = Session::open(client, &[]).await.unwrap();
     assert_eq!(session.run("numbers 1", DEADLINE).await.unwrap().rows.len(), 1);
@@ -176,12 +176,12 @@ async fn a_length_that_no_client_means_or_without_a_message_behind_it_ends_the_c
         stream.write_u32(length).await.unwrap();
         assert_eq!(read_to_end(&mut stream).await, b"");
     }
-    // What follows is no message: that is said.
+    // The following bytes are not a message: the response says so.
     let mut stream = framed(&server).await;
     stream.write_u32(1 << 20).await.unwrap();
     stream.write_all(&[0x55; 300]).await.unwrap();
     let error = decode_reply::<TExecuteStatementResp>(&frame(&mut stream).await).unwrap_err();
-    assert!(error.to_string().contains("the request is too long"), "{error}");
+    assert!(error.to_string().contains("request too long"), "{error}");
     assert_eq!(read_to_end(&mut stream).await, b"");
     // Nothing follows.
     let mut stream = framed(&server).await;
@@ -216,7 +216,7 @@ async fn plain_thrift_that_is_too_long_is_answered_and_then_left() {
     let request = statement(session.handle(), limit + (20 << 20));
     let answer: TExecuteStatementResp = session.client().call("ExecuteStatement", &request, DEADLINE).await.unwrap();
     let message = answer.status.error_message.unwrap();
-    assert!(message.starts_with("the request ExecuteStatement is too long"), "{message}");
+    assert!(message.starts_with("request ExecuteStatement too long"), "{message}");
     assert_eq!(answer.status.sql_state.as_deref(), Some("54000"));
     tokio::time::timeout(DEADLINE, session.client().closed()).await.unwrap();
     server.stop().await;

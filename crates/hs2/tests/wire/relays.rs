@@ -58,7 +58,7 @@ impl Front {
         let mut backend_handles: HashMap<Handle, Handle> = HashMap::new();
         while let Some(mut message) = connection.next().await.map_err(RelayError::Client)? {
             let request = message.request().unwrap();
-            connection.set_principal(Principal::user("somebody"));
+            connection.set_principal(Principal::user("anyone"));
             if let Some(at) = request.handle {
                 let Some(theirs) = backend_handles.get(&at.read(message.bytes()).unwrap()) else {
                     let error = UserError::new(ErrorKind::WrongState, "handle does not exist");
@@ -245,7 +245,7 @@ pub async fn connection_that_begins_with(bytes: &[u8]) -> (Connection, TcpStream
     #[async_trait]
     impl Handler for Take {
         async fn connection(self: Arc<Self>, connection: Connection, _: CancellationToken) {
-            self.0.send(connection).unwrap_or_else(|_| panic!("nobody takes it"));
+            self.0.send(connection).unwrap_or_else(|_| panic!("no handler takes it"));
         }
     }
     let (sender, mut connections) = mpsc::unbounded_channel();

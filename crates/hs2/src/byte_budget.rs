@@ -1,9 +1,9 @@
-//! The process-wide budgets of bytes for messages that are held in memory until they are whole: one for replies of backends,
-//! one for requests of clients.
+//! Byte budgets of the process for messages that are held in memory until they are complete: one for replies of
+//! backends, one for requests of clients.
 //!
-//! A message takes all that it may need at once, before it is read: two half-read messages never wait for each other.
-//! Messages that find no budget wait for it, in their order, within the stall limit, and then fail. Requests take from a share
-//! of their user first, so that those of one user that are slow to arrive leave budget for all others.
+//! A message acquires the most that it may need before it is read, so two half-read messages never wait for each
+//! other. Messages wait for budget in order, within the stall limit, and then fail. A request first acquires from its
+//! user's share, so that slow requests of one user leave budget for all others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -19,16 +19,16 @@ use crate::limits::{
     UNCOUNTED_REQUEST_BYTES,
 };
 
-/// What one permit stands for.
+/// The bytes of one permit.
 const PERMIT_BYTES: usize = 1024;
 
 static REPLIES: Semaphore = Semaphore::const_new(HELD_REPLIES_BYTES / PERMIT_BYTES);
 static REQUESTS: Semaphore = Semaphore::const_new(RECEIVED_REQUESTS_BYTES / PERMIT_BYTES);
 
-/// The shares of users with a connection, by user.
+/// The shares of users with a connection.
 static SHARES: Mutex<BTreeMap<String, Weak<Semaphore>>> = Mutex::new(BTreeMap::new());
 
-/// One user's share of the budget for requests; all connections of the user have the same one.
+/// A user's share of the request budget, common to all connections of the user.
 #[derive(Debug, Clone)]
 pub(crate) struct Share(Arc<Semaphore>);
 
@@ -38,7 +38,7 @@ impl Share {
         if let Some(share) = shares.get(user).and_then(Weak::upgrade) {
             return Self(share);
         }
-        // At most one entry for each connection is left.
+        // Leaves at most one entry for each connection.
         shares.retain(|_, share| share.strong_count() > 0);
         let share = Arc::new(Semaphore::new(RECEIVED_REQUESTS_BYTES_PER_USER / PERMIT_BYTES));
         shares.insert(user.to_owned(), Arc::downgrade(&share));
@@ -46,7 +46,7 @@ impl Share {
     }
 }
 
-/// The part of a budget that one message has taken; given back when it is dropped.
+/// The part of a budget that one message holds; released on drop.
 #[derive(Default)]
 pub(crate) struct Held {
     permit: Option<SemaphorePermit<'static>>,
@@ -54,7 +54,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Takes as much as a reply of `bytes` bytes needs, unless that was taken already or is too little to count.
+    /// Acquires the budget for a reply of `bytes` bytes, unless it is held already or the reply is too small to
+    /// count.
     pub(crate) async fn take(&mut self, bytes: usize, stall: Duration) -> Result<(), WireError> {
         if bytes <= UNCOUNTED_REPLY_BYTES || self.permit.is_some() {
             return Ok(());
@@ -65,7 +66,7 @@ impl Held {
         Ok(())
     }
 
-    /// The same for a request, from its user's share first; nothing of that before the user is known.
+    /// The same for a request, from its user's share first if the user is known.
     pub(crate) async fn take_for_request(
         &mut self,
         bytes: usize,

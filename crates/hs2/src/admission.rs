@@ -1,8 +1,8 @@
-//! Connection limits of a server: in all, of one user, from one address, and of clients that are not authenticated yet.
+//! Admission control: the connection limits of a server, in total, per user, per address, and before authentication.
 //!
-//! A connection is counted as unauthenticated from its acceptance on and moves to the others when its user is known,
-//! so that clients which never authenticate take nothing from those that do. A place is given back when the
-//! connection's [`Admission`] is dropped.
+//! A connection counts as unauthenticated from its acceptance until its user is known, so clients that never
+//! authenticate take nothing from those that do. The count is released when the connection's [`Admission`] is
+//! dropped.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use crate::auth::{Authenticator, Credentials, Principal};
 use crate::limits::Limits;
 
-/// The connections of one server.
-pub(crate) struct Places {
+/// The connection counts of one server.
+pub(crate) struct ConnectionCounts {
     limits: Arc<Limits>,
     taken: Mutex<Taken>,
 }
@@ -31,12 +31,12 @@ struct Taken {
     by_user: HashMap<String, usize>,
 }
 
-/// What one connection is counted as.
-enum Place {
+/// How one connection is counted.
+enum CountedAs {
     Unauthenticated,
-    /// Of this user; none for a role of ours, which speaks for many.
+    /// For this user; `None` for a component of Enginehouse, which acts for many.
     Authenticated(Option<String>),
-    /// Between two users of an HTTP connection, or refused.
+    /// Between two users of an HTTP connection, or rejected.
     Nothing,
 }
 
@@ -44,7 +44,7 @@ fn count<K: Hash + Eq>(counts: &HashMap<K, usize>, key: &K) -> usize {
     counts.get(key).copied().unwrap_or_default()
 }
 
-fn release<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count = count.saturating_sub(1);
         if *count == 0 {
@@ -53,13 +53,13 @@ fn release<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     }
 }
 
-impl Places {
+impl ConnectionCounts {
     pub(crate) fn new(limits: Arc<Limits>) -> Self {
         Self { limits, taken: Mutex::default() }
     }
 
-    /// Counts a connection that was accepted; nothing when too many have not authenticated yet, in all or from its
-    /// address, which may have half of them.
+    /// Counts an accepted connection; `None` if too many are unauthenticated, in total or from its address, which may
+    /// have half of them.
     pub(crate) fn admit(
         self: &Arc<Self>,
         peer: SocketAddr,
@@ -74,8 +74,8 @@ impl Places {
         }
         taken.unauthenticated += 1;
         *taken.unauthenticated_by_peer.entry(peer).or_default() += 1;
-        let place = Mutex::new(Place::Unauthenticated);
-        Some(Arc::new(Admission { places: Arc::clone(self), peer, authenticator, place }))
+        let counted_as = Mutex::new(CountedAs::Unauthenticated);
+        Some(Arc::new(Admission { counts: Arc::clone(self), peer, authenticator, counted_as }))
     }
 
     fn is_full(&self) -> bool {
@@ -87,24 +87,24 @@ pub(crate) fn too_many() -> UserError {
     UserError::new(ErrorKind::ProgramLimit, "too many connections").hint("Retry later, or close other sessions.")
 }
 
-/// The authenticator of one connection, which counts it for its user.
+/// The authenticator of one connection, which also counts the connection for its user.
 pub(crate) struct Admission {
-    places: Arc<Places>,
+    counts: Arc<ConnectionCounts>,
     peer: IpAddr,
     authenticator: Arc<dyn Authenticator>,
-    place: Mutex<Place>,
+    counted_as: Mutex<CountedAs>,
 }
 
 impl Admission {
     fn count_for(&self, principal: &Principal) -> Result<(), UserError> {
         let user = principal.service.is_none().then(|| principal.user.clone());
-        let mut place = self.place.lock();
-        if matches!(&*place, Place::Authenticated(known) if *known == user) {
+        let mut counted_as = self.counted_as.lock();
+        if matches!(&*counted_as, CountedAs::Authenticated(known) if *known == user) {
             return Ok(());
         }
-        let limits = &self.places.limits;
-        let mut taken = self.places.taken.lock();
-        self.give_back(&mut place, &mut taken);
+        let limits = &self.counts.limits;
+        let mut taken = self.counts.taken.lock();
+        self.release(&mut counted_as, &mut taken);
         if taken.authenticated >= limits.connections {
             return Err(too_many());
         }
@@ -128,32 +128,32 @@ impl Admission {
         }
         taken.authenticated += 1;
         taken.by_peer.insert(self.peer, of_peer + 1);
-        *place = Place::Authenticated(user);
+        *counted_as = CountedAs::Authenticated(user);
         Ok(())
     }
 
-    fn give_back(&self, place: &mut Place, taken: &mut Taken) {
-        match std::mem::replace(place, Place::Nothing) {
-            Place::Unauthenticated => {
+    fn release(&self, counted_as: &mut CountedAs, taken: &mut Taken) {
+        match std::mem::replace(counted_as, CountedAs::Nothing) {
+            CountedAs::Unauthenticated => {
                 taken.unauthenticated = taken.unauthenticated.saturating_sub(1);
-                release(&mut taken.unauthenticated_by_peer, &self.peer);
+                decrement(&mut taken.unauthenticated_by_peer, &self.peer);
             }
-            Place::Authenticated(user) => {
+            CountedAs::Authenticated(user) => {
                 taken.authenticated = taken.authenticated.saturating_sub(1);
-                release(&mut taken.by_peer, &self.peer);
+                decrement(&mut taken.by_peer, &self.peer);
                 if let Some(user) = user {
-                    release(&mut taken.by_user, &user);
+                    decrement(&mut taken.by_user, &user);
                 }
             }
-            Place::Nothing => {}
+            CountedAs::Nothing => {}
         }
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let mut place = self.place.lock();
-        self.give_back(&mut place, &mut self.places.taken.lock());
+        let mut counted_as = self.counted_as.lock();
+        self.release(&mut counted_as, &mut self.counts.taken.lock());
     }
 }
 
@@ -170,6 +170,6 @@ impl Authenticator for Admission {
     }
 
     fn unready(&self) -> Option<String> {
-        if self.places.is_full() { Some(too_many().message) } else { self.authenticator.unready() }
+        if self.counts.is_full() { Some(too_many().message) } else { self.authenticator.unready() }
     }
 }

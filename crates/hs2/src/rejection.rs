@@ -1,13 +1,12 @@
-//! The last words to a client whose message is not taken: too long, or no message at all.
+//! Rejection of messages that are too long or malformed.
 //!
-//! Of such a message only the head is read, within [`HEAD_DEADLINE`]; the answer is the method's own, and goes out
-//! before the rest is read: a client that writes first and reads then must find its answer, so the rest is thrown away,
-//! at most [`Limits::refused_bytes`](crate::Limits) and for
-//! [`Limits::refused_deadline`](crate::Limits). Behind a length the connection then goes on.
-//! Everywhere else, and above those limits, it ends.
+//! Only the head of such a message is read, within [`HEAD_DEADLINE`]. The response is the method's own and is sent
+//! before the rest is read; a client that writes all before it reads must still find it, so the rest is discarded, at
+//! most [`Limits::refused_bytes`](crate::Limits) and for [`Limits::refused_deadline`](crate::Limits). After a message
+//! with a length the connection continues. In all other cases, and above those limits, it ends.
 //!
-//! All that is left to do stands in [`Refused`], so that the wait may be dropped and begun again. Nothing of the message
-//! is kept, and whoever sends it costs no more than the time to throw it away.
+//! The state is in [`Refused`], so the wait is cancel safe. Nothing of the message is kept: its sender costs only the
+//! time to discard it.
 
 use std::time::Duration;
 
@@ -22,41 +21,41 @@ use crate::message::{ExceptionKind, encode_exception, encode_refusal};
 use crate::scan::{self, Header, ScanError};
 use crate::wire::Wire;
 
-/// How long the head of a message that is too long is waited for.
+/// How long to wait for the head of a message that is too long.
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The longest head: version, name, sequence number.
 const MAX_HEAD_BYTES: usize = 12 + MAX_METHOD_NAME_BYTES;
 
-/// The method in the answer to what names none: an empty name is no message.
+/// The method in the response to a message without one: an empty name is not a message.
 const NO_NAME: &str = "unknown";
 
-/// No client announces more: lengths are signed. A greater one is not a length.
+/// The longest length that a client can announce: lengths are signed.
 pub(crate) const MAX_ANNOUNCED_BYTES: usize = i32::MAX as usize;
 
-/// A message that is not taken, and what is left to do about it.
+/// A rejected message, and the remaining work on it.
 pub(crate) struct Refused {
     why: WireError,
     stage: Stage,
 }
 
 enum Stage {
-    /// Its head is waited for, `length` bytes being announced.
+    /// Waiting for its head; `length` bytes were announced.
     Head { length: Option<usize>, until: Instant },
-    /// The answer is on its way. Found again, it was given up half way.
+    /// Sending the response. If found again, the send was cancelled half way.
     Answering,
-    /// The answer is out; so many bytes are thrown away.
+    /// The response was sent; this many bytes remain to be discarded.
     Rest { left: usize, until: Instant, goes_on: bool },
 }
 
 impl Refused {
-    /// Refuses the message that begins with what is pending. `length` is its length, where one was announced; zero if
-    /// the message was taken away already.
+    /// Rejects the message that begins with the pending bytes. `length` is the announced length, or zero if the
+    /// message was taken already.
     pub(crate) fn new(why: WireError, length: Option<usize>) -> Self {
         Self { why, stage: Stage::Head { length, until: Instant::now() + HEAD_DEADLINE } }
     }
 
-    /// With what the connection ends.
+    /// The error that ends the connection.
     fn end(&mut self) -> WireError {
         self.stage = Stage::Answering;
         std::mem::replace(&mut self.why, WireError::ClosedInside)
@@ -64,7 +63,7 @@ impl Refused {
 }
 
 impl Connection {
-    /// Does what is left of a refusal. Afterwards the next message may come; an error is the connection's end.
+    /// Completes a rejection. Afterwards the next message may follow; an error ends the connection.
     pub(crate) async fn finish_refusal(&mut self) -> Result<(), WireError> {
         loop {
             let Some(refused) = self.refused.as_deref_mut() else { return Ok(()) };
@@ -72,7 +71,7 @@ impl Connection {
                 Stage::Head { length, until } => {
                     let (length, until) = (*length, *until);
                     let Ok(head) = timeout_at(until, head(&mut self.wire, length)).await else {
-                        // Nobody speaks who could be answered.
+                        // The peer is silent: there is nothing to respond to.
                         return Err(refused.end());
                     };
                     let head = head?;
@@ -103,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// What remains of a message whose answer is out: its rest, if its end is known.
+    /// The rest of a message that was answered, if its end is known.
     fn answered(&mut self, length: Option<usize>) {
         let left = length.map(|length| length.saturating_sub(self.wire.pending.len()));
         self.wire.discard(length.unwrap_or(usize::MAX));
@@ -115,7 +114,7 @@ impl Connection {
     }
 }
 
-/// The head of the message that begins with what is pending, if it has one.
+/// The head of the message that begins with the pending bytes, if it is complete.
 async fn head(wire: &mut Wire, length: Option<usize>) -> Result<Option<Header>, WireError> {
     let most = length.unwrap_or(MAX_HEAD_BYTES).min(MAX_HEAD_BYTES);
     loop {
@@ -128,7 +127,7 @@ async fn head(wire: &mut Wire, length: Option<usize>) -> Result<Option<Header>, 
     }
 }
 
-/// The answer to a message of which only the head is known, or not even that.
+/// The response to a message of which at most the head is known.
 fn answer(bytes: &[u8], head: Option<&Header>, why: &WireError) -> Vec<u8> {
     let error = user_error(head.map(|head| head.name_in(bytes)), why);
     let Some(head) = head else {
@@ -141,13 +140,13 @@ fn answer(bytes: &[u8], head: Option<&Header>, why: &WireError) -> Vec<u8> {
 }
 
 fn user_error(method: Option<&str>, why: &WireError) -> UserError {
-    let what = method.map_or_else(|| "the request".to_owned(), |name| format!("the request {name}"));
+    let what = method.map_or_else(|| "request".to_owned(), |name| format!("request {name}"));
     match why {
-        WireError::TooLong { bytes, limit } => UserError::new(ErrorKind::ProgramLimit, format!("{what} is too long"))
-            .detail(format!("it has {bytes} bytes or more, and may have {limit}"))
-            .hint("send less at a time: several statements, or a table over a file instead of values in a statement"),
-        other => UserError::new(ErrorKind::Syntax, format!("{what} can't be read"))
-            .detail(other.to_string())
-            .hint("connect with a HiveServer2 client: SASL PLAIN, plain Thrift in the strict binary protocol, or HTTP"),
+        WireError::TooLong { bytes, limit } => UserError::new(ErrorKind::ProgramLimit, format!("{what} too long"))
+            .detail(format!("It has at least {bytes} bytes; the limit is {limit}."))
+            .hint("Send less at a time: several statements, or a table over a file instead of values in a statement."),
+        other => UserError::new(ErrorKind::Syntax, format!("invalid {what}")).detail(other.to_string()).hint(
+            "Connect with a HiveServer2 client: SASL PLAIN, plain Thrift in the strict binary protocol, or HTTP.",
+        ),
     }
 }
