@@ -12,7 +12,7 @@ use model::{EngineName, span};
 
 use crate::distance::nearest;
 use crate::error::{ParseError, Position};
-use crate::token::{Kind, Token, tokenize};
+use crate::token::{Token, TokenKind, tokenize};
 
 /// The longest piece of a statement that an error repeats, in characters.
 const MAX_FOUND_CHARS: usize = 40;
@@ -88,7 +88,7 @@ impl<'a> Cursor<'a> {
 
     /// The next token if it is a word without quotes.
     pub(crate) fn peek_word(&self) -> Option<&'a str> {
-        (self.token().kind == Kind::Word).then(|| self.token().source)
+        (self.token().kind == TokenKind::Word).then(|| self.token().source)
     }
 
     /// Whether the next token is this keyword; collects nothing.
@@ -113,7 +113,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips the symbol if it comes next.
-    pub(crate) fn eat_symbol(&mut self, kind: &Kind) -> bool {
+    pub(crate) fn eat_symbol(&mut self, kind: &TokenKind) -> bool {
         let found = self.token().kind == *kind;
         if found {
             self.advance();
@@ -124,39 +124,39 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips the symbol; an error if something else comes next.
-    pub(crate) fn symbol(&mut self, kind: &Kind) -> Result<(), ParseError> {
+    pub(crate) fn symbol(&mut self, kind: &TokenKind) -> Result<(), ParseError> {
         if self.eat_symbol(kind) { Ok(()) } else { Err(self.unexpected()) }
     }
 
     /// Accepts one optional `;` and the end of the statement.
     pub(crate) fn finish(&mut self) -> Result<(), ParseError> {
-        if self.token().kind == Kind::Semicolon {
+        if self.token().kind == TokenKind::Semicolon {
             self.advance();
-            if self.token().kind != Kind::End {
+            if self.token().kind != TokenKind::End {
                 return Err(self
                     .missing("the end of the statement")
                     .or_hint("Run one statement at a time; one ; may end it."));
             }
         }
-        if self.token().kind == Kind::End { Ok(()) } else { Err(self.missing("the end of the statement")) }
+        if self.token().kind == TokenKind::End { Ok(()) } else { Err(self.missing("the end of the statement")) }
     }
 
     pub(crate) fn at_end(&self) -> bool {
-        matches!(self.token().kind, Kind::End | Kind::Semicolon)
+        matches!(self.token().kind, TokenKind::End | TokenKind::Semicolon)
     }
 
     pub(crate) fn at_string(&self) -> bool {
-        matches!(self.token().kind, Kind::Text(_))
+        matches!(self.token().kind, TokenKind::Text(_))
     }
 
     /// Whether the next token can begin a string, a number or a quantity.
     pub(crate) fn at_scalar(&self) -> bool {
-        matches!(self.token().kind, Kind::Text(_) | Kind::Number)
+        matches!(self.token().kind, TokenKind::Text(_) | TokenKind::Number)
     }
 
     /// A string in single quotes.
     pub(crate) fn string(&mut self, what: &'static str) -> Result<String, ParseError> {
-        let Kind::Text(text) = &self.token().kind else {
+        let TokenKind::Text(text) = &self.token().kind else {
             let hint = self.bare_hint();
             let error = self.missing(what);
             return Err(match hint {
@@ -175,8 +175,8 @@ impl<'a> Cursor<'a> {
             return None;
         }
         let text = match &self.token().kind {
-            Kind::Word | Kind::Number => self.bare_run().0,
-            Kind::QuotedName(name) => name,
+            TokenKind::Word | TokenKind::Number => self.bare_run().0,
+            TokenKind::QuotedName(name) => name,
             _ => return None,
         };
         Some(format!("Write {}.", crate::quote::quoted_string(&shorten(text))))
@@ -186,12 +186,12 @@ impl<'a> Cursor<'a> {
     pub(crate) fn scalar(&mut self, what: &'static str) -> Result<(String, Position), ParseError> {
         let position = self.position();
         match &self.token().kind {
-            Kind::Text(text) => {
+            TokenKind::Text(text) => {
                 let text = text.clone();
                 self.advance();
                 Ok((text, position))
             }
-            Kind::Word | Kind::Number | Kind::Joint => Ok((self.take_bare_run().to_owned(), position)),
+            TokenKind::Word | TokenKind::Number | TokenKind::Joint => Ok((self.take_bare_run().to_owned(), position)),
             _ => Err(self.missing(what)),
         }
     }
@@ -230,7 +230,8 @@ impl<'a> Cursor<'a> {
         let first = self.token();
         let mut end = first.end();
         let following = self.tokens[self.at + 1..].iter().take_while(|token| {
-            let joined = token.position.offset == end && matches!(token.kind, Kind::Word | Kind::Number | Kind::Joint);
+            let joined = token.position.offset == end
+                && matches!(token.kind, TokenKind::Word | TokenKind::Number | TokenKind::Joint);
             if joined {
                 end = token.end();
             }
@@ -252,13 +253,13 @@ impl<'a> Cursor<'a> {
     fn name(&mut self, what: &'static str) -> Result<(String, Position), ParseError> {
         let position = self.position();
         match &self.token().kind {
-            Kind::QuotedName(name) => {
+            TokenKind::QuotedName(name) => {
                 let name = name.clone();
                 self.advance();
                 Ok((name, position))
             }
-            Kind::Word | Kind::Number => Ok((self.bare_name()?, position)),
-            Kind::Text(text) => {
+            TokenKind::Word | TokenKind::Number => Ok((self.bare_name()?, position)),
+            TokenKind::Text(text) => {
                 let hint = format!("Names have no single quotes: {}", crate::quote::quoted_name(&shorten(text)));
                 Err(self.missing(what).or_hint(hint))
             }
@@ -313,7 +314,7 @@ impl<'a> Cursor<'a> {
         what: &'static str,
         make: impl FnOnce(String) -> Result<T, UserError>,
     ) -> Result<T, ParseError> {
-        if let Kind::Text(text) = &self.token().kind {
+        if let TokenKind::Text(text) = &self.token().kind {
             let (text, position) = (text.clone(), self.position());
             self.advance();
             return make(text).map_err(|error| ParseError::at(position, error));
@@ -324,11 +325,11 @@ impl<'a> Cursor<'a> {
     /// The next token for an error message. A string may be a secret, so it is never repeated.
     fn found(&self) -> String {
         match &self.token().kind {
-            Kind::End => "the end of the statement".to_owned(),
+            TokenKind::End => "the end of the statement".to_owned(),
             _ if self.hidden => "a value that may be secret".to_owned(),
-            Kind::Text(_) => "a quoted string".to_owned(),
-            Kind::Word | Kind::Number => format!("\"{}\"", shorten(self.bare_run().0)),
-            Kind::QuotedName(name) => format!("the quoted name \"{}\"", shorten(name)),
+            TokenKind::Text(_) => "a quoted string".to_owned(),
+            TokenKind::Word | TokenKind::Number => format!("\"{}\"", shorten(self.bare_run().0)),
+            TokenKind::QuotedName(name) => format!("the quoted name \"{}\"", shorten(name)),
             _ => format!("\"{}\"", shorten(self.token().source)),
         }
     }
@@ -356,7 +357,7 @@ impl<'a> Cursor<'a> {
         let after_backslash = self
             .at
             .checked_sub(1)
-            .is_some_and(|before| matches!(&self.tokens[before].kind, Kind::Text(text) if text.ends_with('\\')));
+            .is_some_and(|before| matches!(&self.tokens[before].kind, TokenKind::Text(text) if text.ends_with('\\')));
         if after_backslash {
             return Some("Double a quote inside a string instead of escaping it: 'it''s'.".to_owned());
         }
@@ -366,12 +367,12 @@ impl<'a> Cursor<'a> {
 }
 
 /// The name of a symbol in errors.
-const fn symbol(kind: &Kind) -> Option<&'static str> {
+const fn symbol(kind: &TokenKind) -> Option<&'static str> {
     match kind {
-        Kind::Comma => Some("\",\""),
-        Kind::Open => Some("\"(\""),
-        Kind::Close => Some("\")\""),
-        Kind::Equals => Some("\"=\""),
+        TokenKind::Comma => Some("\",\""),
+        TokenKind::Open => Some("\"(\""),
+        TokenKind::Close => Some("\")\""),
+        TokenKind::Equals => Some("\"=\""),
         _ => None,
     }
 }

@@ -14,7 +14,7 @@ pub const MAX_STATEMENT_BYTES: usize = 256 << 10;
 
 /// The kind of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// A word without quotes: a keyword or a name.
     Word,
     QuotedName(String),
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Token<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     /// The source text, including quotes.
     pub(crate) source: &'a str,
     pub(crate) position: Position,
@@ -66,7 +66,7 @@ impl Dialect for ControlLanguage {
     }
 }
 
-/// The tokens from the offset on, without white space and comments, ended by [`Kind::End`].
+/// The tokens from the offset on, without white space and comments, ended by [`TokenKind::End`].
 pub(crate) fn tokenize(text: &str, offset: usize) -> Result<Vec<Token<'_>>, ParseError> {
     let mut walk = Walk::new(text, offset);
     if text.len() > MAX_STATEMENT_BYTES {
@@ -96,25 +96,25 @@ pub(crate) fn tokenize(text: &str, offset: usize) -> Result<Vec<Token<'_>>, Pars
         let position = walk.to(error.location);
         return Err(unreadable(&text[position.offset..], position));
     }
-    tokens.push(Token { kind: Kind::End, source: "", position: walk.finish() });
+    tokens.push(Token { kind: TokenKind::End, source: "", position: walk.finish() });
     Ok(tokens)
 }
 
 /// Converts a token of `sqlparser`; `None` for white space and comments.
-fn kind(token: SqlToken) -> Option<Kind> {
+fn kind(token: SqlToken) -> Option<TokenKind> {
     Some(match token {
         SqlToken::Whitespace(_) => return None,
-        SqlToken::Word(word) if word.quote_style.is_some() => Kind::QuotedName(word.value),
-        SqlToken::Word(_) => Kind::Word,
-        SqlToken::SingleQuotedString(text) => Kind::Text(text),
-        SqlToken::Number(..) => Kind::Number,
-        SqlToken::Comma => Kind::Comma,
-        SqlToken::LParen => Kind::Open,
-        SqlToken::RParen => Kind::Close,
-        SqlToken::Eq => Kind::Equals,
-        SqlToken::SemiColon => Kind::Semicolon,
-        SqlToken::Minus | SqlToken::Period => Kind::Joint,
-        _ => Kind::Other,
+        SqlToken::Word(word) if word.quote_style.is_some() => TokenKind::QuotedName(word.value),
+        SqlToken::Word(_) => TokenKind::Word,
+        SqlToken::SingleQuotedString(text) => TokenKind::Text(text),
+        SqlToken::Number(..) => TokenKind::Number,
+        SqlToken::Comma => TokenKind::Comma,
+        SqlToken::LParen => TokenKind::Open,
+        SqlToken::RParen => TokenKind::Close,
+        SqlToken::Eq => TokenKind::Equals,
+        SqlToken::SemiColon => TokenKind::Semicolon,
+        SqlToken::Minus | SqlToken::Period => TokenKind::Joint,
+        _ => TokenKind::Other,
     })
 }
 

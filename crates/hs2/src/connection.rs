@@ -18,7 +18,7 @@ use crate::limits::{Limits, MAX_FIRST_MESSAGE_BYTES};
 use crate::message::Message;
 use crate::rejection::{MAX_ANNOUNCED_BYTES, Refused};
 use crate::sasl;
-use crate::scan::{Kind, Progress, Walker};
+use crate::scan::{MessageKind, WalkProgress, Walker};
 use crate::wire::{LINGER, LINGER_BYTES, Wire};
 
 /// The reply to a TLS client: alert, fatal, `protocol_version`.
@@ -213,7 +213,7 @@ impl Connection {
         self.wire.request_taken();
         let bytes = taken?;
         let message = bytes.map(Message::new).transpose()?;
-        if message.as_ref().is_some_and(|message| message.header().kind == Kind::OneWay) {
+        if message.as_ref().is_some_and(|message| message.header().kind == MessageKind::OneWay) {
             // A one-way call must not be answered, and no method of the protocol is one-way.
             return Err(WireError::Decode("a one-way call".to_owned()));
         }
@@ -298,13 +298,13 @@ pub(crate) async fn next_walked(
     }
     loop {
         match walker.get_or_insert_default().advance(&wire.pending)? {
-            Progress::End(length) if length <= limit => {
+            WalkProgress::End(length) if length <= limit => {
                 *walker = None;
                 return Ok(Some(wire.take(length)));
             }
-            Progress::End(bytes) => return Err(WireError::TooLong { bytes, limit }),
-            Progress::AtLeast(bytes) if bytes > limit => return Err(WireError::TooLong { bytes, limit }),
-            Progress::AtLeast(length) => match deadline {
+            WalkProgress::End(bytes) => return Err(WireError::TooLong { bytes, limit }),
+            WalkProgress::AtLeast(bytes) if bytes > limit => return Err(WireError::TooLong { bytes, limit }),
+            WalkProgress::AtLeast(length) => match deadline {
                 Some(deadline) => wire.fill_growing(length, length, limit, deadline).await?,
                 None => wire.fill_to(length).await?,
             },

@@ -65,7 +65,7 @@ impl WireError {
     pub fn user_error(&self, peer: &str) -> UserError {
         let (kind, what) = match self.kind() {
             WireErrorKind::Gone => (ErrorKind::ConnectionLost, "the connection was lost"),
-            WireErrorKind::Protocol => (ErrorKind::ConnectionLost, "what it sent can't be read"),
+            WireErrorKind::Protocol => (ErrorKind::ConnectionLost, "its message could not be decoded"),
             WireErrorKind::Application => (ErrorKind::NotSupported, "it does not know the call"),
         };
         UserError::new(kind, format!("{peer} did not answer: {what}")).detail(self.to_string())

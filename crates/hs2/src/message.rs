@@ -12,7 +12,7 @@ use crate::answer;
 use crate::error::WireError;
 use crate::limits::{MAX_DECODED_ITEMS, MAX_DEPTH};
 use crate::method::Method;
-use crate::scan::{self, Cursor, Header, Kind, Request, ScanError};
+use crate::scan::{self, Cursor, Header, MessageKind, Request, ScanError};
 
 /// A received message, with its head parsed.
 #[derive(Debug)]
@@ -109,12 +109,12 @@ pub enum ExceptionKind {
 }
 
 pub fn encode_call<T: TSerializable>(name: &str, seqid: i32, argument: &T) -> Result<Vec<u8>, WireError> {
-    encode(Kind::Call, name, seqid, 1, argument)
+    encode(MessageKind::Call, name, seqid, 1, argument)
 }
 
 /// Encodes a reply; an exception if the response cannot be encoded.
 pub fn encode_reply<T: TSerializable>(name: &str, seqid: i32, answer: &T) -> Vec<u8> {
-    encode(Kind::Reply, name, seqid, 0, answer)
+    encode(MessageKind::Reply, name, seqid, 0, answer)
         .unwrap_or_else(|error| encode_exception(name, seqid, ExceptionKind::InternalError, &error.to_string()))
 }
 
@@ -149,9 +149,15 @@ fn string(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-fn encode<T: TSerializable>(kind: Kind, name: &str, seqid: i32, field: i16, value: &T) -> Result<Vec<u8>, WireError> {
+fn encode<T: TSerializable>(
+    kind: MessageKind,
+    name: &str,
+    seqid: i32,
+    field: i16,
+    value: &T,
+) -> Result<Vec<u8>, WireError> {
     let mut bytes = Vec::with_capacity(256);
-    head(&mut bytes, if kind == Kind::Call { 1 } else { 2 }, name, seqid);
+    head(&mut bytes, if kind == MessageKind::Call { 1 } else { 2 }, name, seqid);
     bytes.push(12);
     bytes.extend_from_slice(&field.to_be_bytes());
     let mut protocol = TBinaryOutputProtocol::with_config(bytes, true, TConfiguration::no_limits());
@@ -164,8 +170,10 @@ fn encode<T: TSerializable>(kind: Kind, name: &str, seqid: i32, field: i16, valu
 pub fn decode_call<T: TSerializable>(bytes: &[u8]) -> Result<T, WireError> {
     let header = scan::whole(bytes)?;
     match header.kind {
-        Kind::Call | Kind::OneWay => decode(bytes, header.body, 1),
-        Kind::Reply | Kind::Exception => Err(WireError::Decode("a call was expected, a reply came".to_owned())),
+        MessageKind::Call | MessageKind::OneWay => decode(bytes, header.body, 1),
+        MessageKind::Reply | MessageKind::Exception => {
+            Err(WireError::Decode("a call was expected, a reply came".to_owned()))
+        }
     }
 }
 
@@ -173,9 +181,11 @@ pub fn decode_call<T: TSerializable>(bytes: &[u8]) -> Result<T, WireError> {
 pub fn decode_reply<T: TSerializable>(bytes: &[u8]) -> Result<T, WireError> {
     let header = scan::whole(bytes)?;
     match header.kind {
-        Kind::Reply => decode(bytes, header.body, 0),
-        Kind::Exception => Err(exception(bytes)?),
-        Kind::Call | Kind::OneWay => Err(WireError::Decode("a reply was expected, a call came".to_owned())),
+        MessageKind::Reply => decode(bytes, header.body, 0),
+        MessageKind::Exception => Err(exception(bytes)?),
+        MessageKind::Call | MessageKind::OneWay => {
+            Err(WireError::Decode("a reply was expected, a call came".to_owned()))
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::dispatch::dispatch;
 use crate::error::{WireError, WireErrorKind};
 use crate::message::{Call, ExceptionKind, Message, encode_exception, encode_refusal};
 use crate::method::Method;
-use crate::scan::Kind;
+use crate::scan::MessageKind;
 use crate::server::Handler;
 use crate::tcli::{
     TCancelDelegationTokenReq, TCancelDelegationTokenResp, TCancelOperationReq, TCancelOperationResp,
@@ -324,7 +324,7 @@ fn refusal(message: &Message, method: Option<Method>, error: &UserError) -> Vec<
 
 async fn answer<S: Service>(service: &S, cx: &Context, message: &Message) -> Vec<u8> {
     let call = message.call();
-    if message.header().kind != Kind::Call {
+    if message.header().kind != MessageKind::Call {
         return encode_exception(call.name, call.seqid, ExceptionKind::InvalidMessageType, "a call was expected");
     }
     match message.method() {

@@ -154,7 +154,7 @@ fn missing(what: &str) -> ClientError {
 
 /// The progress of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum StatementProgress {
     /// It waits or runs.
     Running,
     /// It has finished; its result can be fetched.
@@ -180,7 +180,7 @@ impl Statement<'_> {
     }
 
     /// Polls once. A statement that failed, was cancelled or closed is an error.
-    pub async fn poll(&mut self) -> Result<Progress, ClientError> {
+    pub async fn poll(&mut self) -> Result<StatementProgress, ClientError> {
         let request =
             TGetOperationStatusReq { operation_handle: self.handle.clone(), get_progress_update: Some(false) };
         let answer = self.session.client.get_operation_status(&request).await?;
@@ -200,9 +200,9 @@ impl Statement<'_> {
         };
         match state {
             TOperationState::INITIALIZED_STATE | TOperationState::PENDING_STATE | TOperationState::RUNNING_STATE => {
-                Ok(Progress::Running)
+                Ok(StatementProgress::Running)
             }
-            TOperationState::FINISHED_STATE => Ok(Progress::Finished),
+            TOperationState::FINISHED_STATE => Ok(StatementProgress::Finished),
             TOperationState::CANCELED_STATE => failed(ErrorKind::Canceled, "the statement was cancelled"),
             TOperationState::TIMEDOUT_STATE => failed(ErrorKind::Timeout, "the statement ran out of time"),
             TOperationState::CLOSED_STATE => failed(ErrorKind::WrongState, "the statement was closed"),
@@ -216,7 +216,7 @@ impl Statement<'_> {
         let late = || ClientError::Timeout { call: "the statement".to_owned(), deadline };
         let mut pause = FIRST_POLL;
         loop {
-            if self.poll().await? == Progress::Finished {
+            if self.poll().await? == StatementProgress::Finished {
                 return Ok(());
             }
             timeout_at(end, sleep(pause)).await.map_err(|_| late())?;

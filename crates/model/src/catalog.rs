@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_has_no_nodes_when_its_list_is_empty_or_when_it_must_name_some_and_names_none() {
+    fn a_pool_has_no_nodes_with_an_empty_list_or_a_missing_mandatory_one() {
         let none = PoolSpec::default();
         let empty = PoolSpec { nodes: Some(Vec::new()), ..PoolSpec::default() };
         let listed = PoolSpec { nodes: Some(vec!["node-1".to_owned()]), ..PoolSpec::default() };

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_has_message_detail_and_hint_on_lines_of_their_own_and_is_read_back() {
+    fn the_text_has_message_detail_and_hint_on_lines_and_parses_back() {
         let error = UserError::new(ErrorKind::UndefinedObject, "tenant \"t_1\" does not exist")
             .detail("there are 2 tenants")
             .hint("SHOW TENANTS");

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_logged_at_once_as_a_warning_after_a_while_and_then_each_minute() {
+    fn a_wait_is_logged_at_once_then_warned_about_each_minute() {
         const TICK: Duration = Duration::from_secs(2);
         let mut wait = WaitThrottle::default();
         assert_eq!(wait.clear(SECOND), None, "nothing to end");

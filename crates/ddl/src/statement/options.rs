@@ -11,7 +11,7 @@ use crate::cursor::{Cursor, join_or};
 use crate::distance::nearest;
 use crate::error::ParseError;
 use crate::quote::quoted_string;
-use crate::token::Kind;
+use crate::token::TokenKind;
 
 /// The options of one kind of object.
 pub(crate) trait Options: Default {
@@ -42,10 +42,10 @@ pub(super) fn read_options<P: Options>(cursor: &mut Cursor<'_>, needed: bool) ->
             let message = format!("option {option} of a {} specified more than once", P::KIND);
             return Err(ParseError::syntax(position, message).or_hint("Remove one of them."));
         }
-        cursor.eat_symbol(&Kind::Equals);
+        cursor.eat_symbol(&TokenKind::Equals);
         options.read(option, cursor)?;
         named.push(option);
-        if cursor.eat_symbol(&Kind::Comma) {
+        if cursor.eat_symbol(&TokenKind::Comma) {
             continue;
         }
         if P::NAMES.iter().any(|name| cursor.is(name)) {
@@ -103,11 +103,11 @@ pub(super) fn read_list<T>(
     option: &'static str,
     mut item: impl FnMut(&mut Cursor<'_>) -> Result<T, ParseError>,
 ) -> Result<Vec<T>, ParseError> {
-    if !cursor.eat_symbol(&Kind::Open) {
+    if !cursor.eat_symbol(&TokenKind::Open) {
         return Err(cursor.unexpected().or_hint(format!("Write a list in parentheses: {option} ('a', 'b').")));
     }
     let mut items = Vec::new();
-    if cursor.eat_symbol(&Kind::Close) {
+    if cursor.eat_symbol(&TokenKind::Close) {
         return Ok(items);
     }
     loop {
@@ -118,8 +118,8 @@ pub(super) fn read_list<T>(
                 .detail(format!("The limit is {MAX_LIST}."));
             return Err(ParseError::at(position, error));
         }
-        if !cursor.eat_symbol(&Kind::Comma) {
-            cursor.symbol(&Kind::Close)?;
+        if !cursor.eat_symbol(&TokenKind::Comma) {
+            cursor.symbol(&TokenKind::Close)?;
             return Ok(items);
         }
     }

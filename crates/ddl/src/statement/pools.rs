@@ -11,7 +11,7 @@ use super::options::{Options, printed_list, printed_text, read_list, read_settin
 use crate::cursor::Cursor;
 use crate::error::ParseError;
 use crate::quote::quoted_string;
-use crate::token::Kind;
+use crate::token::TokenKind;
 
 /// The most labels that are parsed; the catalog has a limit of its own.
 const MAX_LABELS: usize = 1_000;
@@ -70,7 +70,7 @@ impl Options for PoolPatch {
 
 /// Parses `('label'='value', …)`: at least one, because an empty selector would match any node, not none.
 fn read_labels(cursor: &mut Cursor<'_>) -> Result<BTreeMap<String, String>, ParseError> {
-    if !cursor.eat_symbol(&Kind::Open) {
+    if !cursor.eat_symbol(&TokenKind::Open) {
         return Err(cursor
             .unexpected()
             .or_hint("Write labels in parentheses: NODE_SELECTOR ('zone'='a', 'disk'='ssd')."));
@@ -81,7 +81,7 @@ fn read_labels(cursor: &mut Cursor<'_>) -> Result<BTreeMap<String, String>, Pars
         let label = cursor.string("the quoted name of a label").map_err(|error| {
             if labels.is_empty() { error.or_hint("Use NODE_SELECTOR DEFAULT to remove the labels.") } else { error }
         })?;
-        cursor.symbol(&Kind::Equals)?;
+        cursor.symbol(&TokenKind::Equals)?;
         let value = cursor.string("a value in single quotes")?;
         if labels.contains_key(&label) {
             let shown: String = label.chars().take(MAX_LABEL_SHOWN_CHARS).collect();
@@ -94,8 +94,8 @@ fn read_labels(cursor: &mut Cursor<'_>) -> Result<BTreeMap<String, String>, Pars
                 .detail(format!("The limit is {MAX_LABELS}."));
             return Err(ParseError::at(position, error));
         }
-        if !cursor.eat_symbol(&Kind::Comma) {
-            cursor.symbol(&Kind::Close)?;
+        if !cursor.eat_symbol(&TokenKind::Comma) {
+            cursor.symbol(&TokenKind::Close)?;
             return Ok(labels);
         }
     }

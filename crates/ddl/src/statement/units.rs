@@ -9,7 +9,7 @@ use super::options::{Options, printed_text, read_text};
 use crate::cursor::Cursor;
 use crate::error::ParseError;
 use crate::quote::quoted_string;
-use crate::token::Kind;
+use crate::token::TokenKind;
 
 impl Options for UnitPatch {
     const KIND: ObjectKind = ObjectKind::ResourceUnit;
@@ -78,7 +78,7 @@ fn printed_quantity(text: &str) -> String {
 /// Parses `('k'='v', 'x'=NULL)`, `RESET` or `RESET ('k'='v')`.
 fn read_properties(cursor: &mut Cursor<'_>) -> Result<PropertiesPatch, ParseError> {
     let mut patch = PropertiesPatch { reset: cursor.eat("RESET"), ..PropertiesPatch::default() };
-    if !cursor.eat_symbol(&Kind::Open) {
+    if !cursor.eat_symbol(&TokenKind::Open) {
         return if patch.reset { Ok(patch) } else { Err(cursor.unexpected()) };
     }
     loop {
@@ -89,7 +89,7 @@ fn read_properties(cursor: &mut Cursor<'_>) -> Result<PropertiesPatch, ParseErro
         // From the first key on, any unexpected token can be a value or a piece of one, if the user forgot the = or
         // did not double a quote.
         cursor.hide(true);
-        cursor.symbol(&Kind::Equals)?;
+        cursor.symbol(&TokenKind::Equals)?;
         let value = read_property_value(cursor)?;
         if patch.set.contains_key(&key) {
             let shown: String = key.chars().take(MAX_KEY_SHOWN_CHARS).collect();
@@ -102,8 +102,8 @@ fn read_properties(cursor: &mut Cursor<'_>) -> Result<PropertiesPatch, ParseErro
                 .detail(format!("The limit is {MAX_PROPERTIES}."));
             return Err(ParseError::at(position, error));
         }
-        if !cursor.eat_symbol(&Kind::Comma) {
-            cursor.symbol(&Kind::Close)?;
+        if !cursor.eat_symbol(&TokenKind::Comma) {
+            cursor.symbol(&TokenKind::Close)?;
             cursor.hide(false);
             return Ok(patch);
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use coordination::Lock;
 use engine_agent::engine::Ended;
-use hs2::session::Progress;
+use hs2::session::StatementProgress;
 use hs2::{ClientError, Session};
 use model::error::{ENGINE_DRAINING, ErrorKind};
 
@@ -55,7 +55,7 @@ async fn a_kubelet_is_told_that_it_lives_and_whether_it_is_ready() {
     eventually("it is ready", is_ready).await;
     let mut busy = engine.open_polling(&address, "ann", "1ms").await;
     let mut statement = busy.execute(FOR_EVER).await.unwrap();
-    assert_eq!(statement.poll().await.unwrap(), Progress::Running);
+    assert_eq!(statement.poll().await.unwrap(), StatementProgress::Running);
     assert_eq!(probe(&address, "/livez").await, (200, "ok".to_owned()), "a statement runs");
     drain(&lock, &engine.name, &engine.uid, WAIT).await;
     begun(&engine, &address).await;
@@ -89,7 +89,7 @@ async fn new_work_is_refused_before_anything_runs_and_what_runs_finishes() {
     let (mut busy, mut idle) = (engine.open_polling(&address, "ann", "1ms").await, engine.open(&address, "ann").await);
     // Takes a second or so: far longer than the first answer about it, far less than is waited for its end.
     let mut statement = busy.execute("SELECT count(*) FROM generate_series(1, 300000000)").await.unwrap();
-    assert_eq!(statement.poll().await.unwrap(), Progress::Running);
+    assert_eq!(statement.poll().await.unwrap(), StatementProgress::Running);
     drain(&lock, &engine.name, &engine.uid, WAIT).await;
     begun(&engine, &address).await;
 

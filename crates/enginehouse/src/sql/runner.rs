@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use hs2::session::Progress;
+use hs2::session::StatementProgress;
 use hs2::{ClientError, Column, Statement, Value};
 use indicatif::{ProgressBar, ProgressStyle};
 use model::error::{ErrorKind, UserError};
@@ -166,12 +166,12 @@ async fn watch(
         }
         match progress? {
             // It finished before it was cancelled; the user expects no result.
-            Progress::Finished if is_cancelled => return Err(ClientError::Refused(cancelled())),
-            Progress::Finished => {
+            StatementProgress::Finished if is_cancelled => return Err(ClientError::Refused(cancelled())),
+            StatementProgress::Finished => {
                 warn(statement, spinner.as_ref()).await;
                 return Ok(());
             }
-            Progress::Running => {}
+            StatementProgress::Running => {}
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}

@@ -20,7 +20,7 @@ mod walk;
 pub(crate) use cursor::{Cursor, expect_struct};
 pub use reply::{Reply, reply, reply_head};
 pub use request::{Request, request};
-pub use walk::{PieceWalker, Progress, Walker};
+pub use walk::{PieceWalker, WalkProgress, Walker};
 
 use std::ops::Range;
 
@@ -69,7 +69,7 @@ pub enum ScanError {
 
 /// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// A request with a reply.
     Call,
     Reply,
@@ -82,7 +82,7 @@ pub enum Kind {
 /// The head of a message: `80 01 00 kind`, name, sequence number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// The range of the method's name.
     pub name: Range<usize>,
     /// Chosen by the caller and repeated in the reply.
@@ -111,10 +111,10 @@ pub fn header(bytes: &[u8]) -> Result<Header, ScanError> {
         return Err(ScanError::BadVersion);
     }
     let kind = match (version & 0xff) as u8 {
-        1 => Kind::Call,
-        2 => Kind::Reply,
-        3 => Kind::Exception,
-        4 => Kind::OneWay,
+        1 => MessageKind::Call,
+        2 => MessageKind::Reply,
+        3 => MessageKind::Exception,
+        4 => MessageKind::OneWay,
         other => return Err(ScanError::BadKind(other)),
     };
     let length = cursor.length()?;

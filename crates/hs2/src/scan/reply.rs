@@ -9,7 +9,7 @@ use model::error::ErrorKind;
 use model::stack_trace;
 
 use super::cursor::{Cursor, expect_struct};
-use super::{HandleAt, Header, Kind, ScanError, Seen, header, whole, whole_handle};
+use super::{HandleAt, Header, MessageKind, ScanError, Seen, header, whole, whole_handle};
 use crate::limits::MAX_DEPTH;
 use crate::method::Method;
 use crate::status::CUT;
@@ -48,7 +48,7 @@ pub struct Reply {
 impl Reply {
     /// Whether the call succeeded.
     pub fn succeeded(&self) -> bool {
-        self.header.kind == Kind::Reply
+        self.header.kind == MessageKind::Reply
             && self.status.is_none_or(|status| {
                 status == TStatusCode::SUCCESS_STATUS.0
                     || status == TStatusCode::SUCCESS_WITH_INFO_STATUS.0
@@ -169,10 +169,10 @@ fn read(bytes: &[u8], total: Option<usize>) -> Result<(Reply, bool), ScanError> 
     let length = total.unwrap_or(bytes.len());
     let mut cursor = Cursor::at_offset(bytes, reply.header.body);
     let outcome = match reply.header.kind {
-        Kind::Exception => reply.exception(&mut cursor),
-        Kind::Reply => reply.result(&mut cursor),
-        Kind::Call => return Err(ScanError::BadKind(1)),
-        Kind::OneWay => return Err(ScanError::BadKind(4)),
+        MessageKind::Exception => reply.exception(&mut cursor),
+        MessageKind::Reply => reply.result(&mut cursor),
+        MessageKind::Call => return Err(ScanError::BadKind(1)),
+        MessageKind::OneWay => return Err(ScanError::BadKind(4)),
     };
     match outcome {
         // A result is walked here if all of it is present; otherwise by the relay that copies it.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::cursor::{Cursor, expect_struct, wire};
-use super::{HandleAt, Header, Kind, ScanError, Seen, header, whole_handle};
+use super::{HandleAt, Header, MessageKind, ScanError, Seen, header, whole_handle};
 use crate::limits::MAX_DEPTH;
 use crate::method::{Method, Scope};
 
@@ -39,7 +39,7 @@ pub struct Request {
 /// Scans a whole request.
 pub fn request(bytes: &[u8]) -> Result<Request, ScanError> {
     let header = header(bytes)?;
-    if !matches!(header.kind, Kind::Call | Kind::OneWay) {
+    if !matches!(header.kind, MessageKind::Call | MessageKind::OneWay) {
         return Err(ScanError::BadKind(2));
     }
     let method = header.method_in(bytes);

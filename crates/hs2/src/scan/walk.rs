@@ -10,7 +10,7 @@ use crate::limits::MAX_DEPTH;
 
 /// The progress of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum WalkProgress {
     /// The message ends before this offset.
     End(usize),
     /// Incomplete; the next call needs at least so many bytes.
@@ -80,10 +80,10 @@ impl Walker {
     }
 
     /// Continues over `bytes`, which must be those of the previous call and the new ones.
-    pub fn advance(&mut self, bytes: &[u8]) -> Result<Progress, ScanError> {
+    pub fn advance(&mut self, bytes: &[u8]) -> Result<WalkProgress, ScanError> {
         match self.run(Window { bytes, base: 0 }) {
-            Ok(end) => Ok(Progress::End(end)),
-            Err(ScanError::Truncated { at_least }) => Ok(Progress::AtLeast(at_least)),
+            Ok(end) => Ok(WalkProgress::End(end)),
+            Err(ScanError::Truncated { at_least }) => Ok(WalkProgress::AtLeast(at_least)),
             Err(error) => Err(error),
         }
     }

@@ -245,7 +245,7 @@ async fn a_role_speaks_for_a_user_of_its_own_name() {
 }
 
 #[tokio::test]
-async fn a_long_request_that_trickles_is_given_up_and_short_ones_are_not_counted() {
+async fn a_slow_long_request_is_abandoned_and_short_ones_are_not_counted() {
     let deadline = Duration::from_millis(500);
     let server = start(Limits { request_deadline: deadline, ..Limits::default() }).await;
     let began = Instant::now();

@@ -193,7 +193,7 @@ async fn plain_thrift_is_read_however_its_bytes_arrive() {
     let answers = read_to_end(&mut stream).await;
     let mut rest = answers.as_slice();
     for _ in 0..3 {
-        let Ok(hs2::scan::Progress::End(end)) = hs2::scan::Walker::new().advance(rest) else { panic!("{rest:?}") };
+        let Ok(hs2::scan::WalkProgress::End(end)) = hs2::scan::Walker::new().advance(rest) else { panic!("{rest:?}") };
         let reply: TOpenSessionResp = decode_reply(&rest[..end]).unwrap();
         assert_eq!(reply.status.status_code, TStatusCode::SUCCESS_STATUS);
         rest = &rest[end..];

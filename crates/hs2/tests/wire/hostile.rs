@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use hs2::message::{decode_call, decode_reply};
-use hs2::scan::{self, Progress, ScanError, Walker};
+use hs2::scan::{self, ScanError, WalkProgress, Walker};
 use hs2::tcli::{TFetchResultsResp, TGetTablesReq};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
@@ -23,12 +23,12 @@ fn everything(bytes: &[u8]) {
     }
     // The two walks over a message agree on where it ends, and on whether it does.
     match (&whole, Walker::new().advance(bytes)) {
-        (Ok(_), walked) => assert_eq!(walked, Ok(Progress::End(bytes.len()))),
+        (Ok(_), walked) => assert_eq!(walked, Ok(WalkProgress::End(bytes.len()))),
         (Err(ScanError::Trailing), walked) => {
-            assert!(matches!(walked, Ok(Progress::End(end)) if end < bytes.len()));
+            assert!(matches!(walked, Ok(WalkProgress::End(end)) if end < bytes.len()));
         }
         (Err(ScanError::Truncated { .. }), walked) => {
-            assert!(matches!(walked, Ok(Progress::AtLeast(least)) if least > bytes.len()), "{walked:?}");
+            assert!(matches!(walked, Ok(WalkProgress::AtLeast(least)) if least > bytes.len()), "{walked:?}");
         }
         (Err(_), walked) => assert!(walked.is_err(), "{whole:?} {walked:?}"),
     }
@@ -188,7 +188,7 @@ fn a_request_without_what_it_needs_is_refused() {
 }
 
 #[test]
-fn a_list_that_claims_more_than_is_there_is_refused_before_memory_is_taken() {
+fn a_list_longer_than_its_message_is_refused_before_allocation() {
     for claimed in [i32::MAX, 1 << 28] {
         let mut list = vec![15, 0, 5, 11];
         list.extend_from_slice(&claimed.to_be_bytes());

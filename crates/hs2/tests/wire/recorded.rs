@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use hs2::message::{ExceptionKind, decode_call, decode_reply, encode_call, encode_exception, encode_reply};
-use hs2::scan::{self, Kind, Progress, Walker};
+use hs2::scan::{self, MessageKind, WalkProgress, Walker};
 use hs2::tcli::{TExecuteStatementReq, TFetchResultsReq, TOpenSessionResp};
 use hs2::{Handle, Method, Scope, WireError};
 
@@ -16,7 +16,7 @@ fn every_recorded_message_decodes_and_encodes_to_the_same_bytes() {
     for recorded in corpus::messages() {
         let header = scan::header(&recorded.bytes).unwrap();
         let (name, seqid) = (header.name_in(&recorded.bytes), header.seqid);
-        if header.kind == Kind::Exception {
+        if header.kind == MessageKind::Exception {
             let Err(WireError::Application { kind, text }) = decode_reply::<TOpenSessionResp>(&recorded.bytes) else {
                 panic!("{}: an exception was expected", recorded.name);
             };
@@ -57,7 +57,7 @@ fn every_recorded_message_decodes_and_encodes_to_the_same_bytes() {
 
 /// The generated decoder is the judge of what the scanner says.
 #[test]
-fn the_scanner_agrees_with_the_generated_decoder_on_every_recorded_message() {
+fn scanner_and_generated_decoder_agree_on_recorded_messages() {
     let mut handles = 0;
     for recorded in corpus::messages() {
         let bytes = &recorded.bytes;
@@ -136,7 +136,7 @@ fn agree_on_reply(recorded: &corpus::Recorded) {
     use hs2::tcli::*;
     let bytes = &recorded.bytes;
     let reply = scan::reply(bytes).unwrap_or_else(|e| panic!("{}: {e}", recorded.name));
-    if reply.header.kind == Kind::Exception {
+    if reply.header.kind == MessageKind::Exception {
         assert_eq!(reply.status, None);
         assert_eq!(reply.error_code, Some(ExceptionKind::UnknownMethod as i32));
         return;
@@ -217,7 +217,7 @@ fn the_end_of_every_message_is_found_however_its_bytes_arrive() {
         // With what comes behind it already there …
         let mut followed = recorded.bytes.clone();
         followed.extend_from_slice(&[0x80, 1, 0, 1]);
-        assert_eq!(Walker::new().advance(&followed), Ok(Progress::End(recorded.bytes.len())), "{}", recorded.name);
+        assert_eq!(Walker::new().advance(&followed), Ok(WalkProgress::End(recorded.bytes.len())), "{}", recorded.name);
         // … and byte by byte, where no promise of a length may be too high.
         let mut walker = Walker::new();
         let mut wanted = 0;
@@ -226,8 +226,8 @@ fn the_end_of_every_message_is_found_however_its_bytes_arrive() {
                 continue;
             }
             match walker.advance(&recorded.bytes[..length]).unwrap() {
-                Progress::End(end) => assert_eq!((end, length), (recorded.bytes.len(), recorded.bytes.len())),
-                Progress::AtLeast(more) => {
+                WalkProgress::End(end) => assert_eq!((end, length), (recorded.bytes.len(), recorded.bytes.len())),
+                WalkProgress::AtLeast(more) => {
                     assert!(more > length && more <= recorded.bytes.len(), "{}", recorded.name);
                     wanted = more;
                 }

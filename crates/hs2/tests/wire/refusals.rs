@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::number_server::{Running, start};
 use hs2::message::{decode_reply, encode_call};
-use hs2::scan::{Progress, Walker};
+use hs2::scan::{WalkProgress, Walker};
 use hs2::tcli::{
     TExecuteStatementReq, TExecuteStatementResp, TOpenSessionReq, TOpenSessionResp, TProtocolVersion, TSessionHandle,
     TStatus, TStatusCode,
@@ -169,7 +169,7 @@ async fn a_refused_request_that_never_ends_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_length_that_no_client_means_or_without_a_message_behind_it_ends_the_connection() {
+async fn an_impossible_length_or_one_without_a_message_ends_the_connection() {
     let server = start(small()).await;
     for length in [0x8001_0001_u32, u32::MAX] {
         let mut stream = framed(&server).await;
@@ -244,7 +244,7 @@ async fn a_post_that_is_too_long_is_answered_in_thrift() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_answered_with_an_exception_before_the_connection_ends() {
+async fn a_malformed_message_gets_an_exception_before_the_connection_ends() {
     let server = start(Limits::default()).await;
     let mut bodies = vec![b"\0\0\0\x01".to_vec(), b"GET / HTTP/1.1".to_vec(), Vec::new()];
     bodies.push(b"\x80\x01\0\x01\x7f\xff\xff\xff".to_vec());
@@ -264,7 +264,7 @@ async fn what_is_no_message_is_answered_with_an_exception_before_the_connection_
     deep.extend_from_slice(&b"\x0c\0\x01".repeat(200_000));
     stream.write_all(&deep).await.unwrap();
     let answer = read_to_end(&mut stream).await;
-    let Ok(Progress::End(end)) = Walker::new().advance(&answer) else { panic!("{answer:?}") };
+    let Ok(WalkProgress::End(end)) = Walker::new().advance(&answer) else { panic!("{answer:?}") };
     assert_eq!(end, answer.len());
     let error = decode_reply::<TOpenSessionResp>(&answer).unwrap_err().to_string();
     assert!(error.contains("the request OpenSession can't be read") && error.contains("nested deeper"), "{error}");

@@ -327,7 +327,7 @@ async fn what_a_backend_must_not_send_never_reaches_the_client() {
 }
 
 #[tokio::test]
-async fn a_backend_that_dies_half_way_leaves_the_client_with_half_a_reply_and_the_caller_knows() {
+async fn a_backend_that_dies_within_a_reply_is_reported_as_partly_delivered() {
     let good = fetch_reply("FetchResults", 5);
     let half = framed(good.len(), &good[..good.len() / 2]);
     let (outcome, broken, received) = relay_once(bad_backend(half.clone(), false).await, &fetch_request()).await;

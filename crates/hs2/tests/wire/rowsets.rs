@@ -121,7 +121,7 @@ fn recorded<T: thrift::protocol::TSerializable>(name: &str) -> T {
 
 /// The recorded statement with a column of each type, as Spark 3.5.9 answered it to Hive JDBC.
 #[test]
-fn every_type_of_spark_is_read_as_spark_sent_it_and_written_as_spark_writes_it() {
+fn every_type_is_read_and_written_as_by_spark() {
     let schema = recorded::<TGetResultSetMetadataResp>("meta/0178-c2-resp-GetResultSetMetadata").schema.unwrap();
     let set = recorded::<TFetchResultsResp>("meta/0180-c2-resp-FetchResults").results.unwrap();
     let columns = schema::columns(&schema);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::number_server::{Running, columns, row, start};
-use hs2::session::Progress;
+use hs2::session::StatementProgress;
 use hs2::tcli::{TI64Value, TOpenSessionReq, TProtocolVersion};
 use hs2::{Auth, Client, ClientError, Limits, Session, Value, WireError};
 use model::error::{ENGINE_DRAINING, ErrorKind};
@@ -54,7 +54,7 @@ async fn a_statement_that_waits_is_cancelled_and_its_log_is_read() {
     let server = start(Limits::default()).await;
     let mut session = session(&server).await;
     let mut statement = session.execute("wait").await.unwrap();
-    assert_eq!(statement.poll().await.unwrap(), Progress::Running);
+    assert_eq!(statement.poll().await.unwrap(), StatementProgress::Running);
     let late = statement.wait(Duration::from_millis(30)).await;
     assert!(matches!(late, Err(ClientError::Timeout { .. })), "{late:?}");
     assert_eq!(statement.logs().await.unwrap(), ["line 0 of wait", "line 1 of wait", "line 2 of wait"]);
@@ -129,7 +129,7 @@ async fn a_client_below_v6_gets_a_clear_error() {
 }
 
 #[tokio::test]
-async fn unknown_methods_are_refused_and_extension_calls_answered_on_the_same_connection() {
+async fn unknown_methods_are_refused_and_extension_calls_served() {
     let server = start(Limits::default()).await;
     let mut session = session(&server).await;
     for unknown in ["GetLog", "CloseImpalaOperation"] {
@@ -219,7 +219,7 @@ async fn a_call_that_panics_ends_its_connection_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_stopped_closes_idle_connections_and_says_so_to_its_service() {
+async fn a_stopped_server_closes_idle_connections_and_notifies_its_service() {
     let server = start(Limits::default()).await;
     let mut events = server.service.events();
     let mut session = session(&server).await;

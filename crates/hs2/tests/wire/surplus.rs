@@ -6,7 +6,7 @@ use std::time::Duration;
 use hs2::answer::Answer;
 use hs2::message::{Message, encode_call, encode_reply};
 use hs2::relay::{self, Decision, Outcome, RelayError};
-use hs2::scan::{self, PieceWalker, Progress, ScanError, Walker};
+use hs2::scan::{self, PieceWalker, ScanError, WalkProgress, Walker};
 use hs2::tcli::{
     TFetchOrientation, TFetchResultsReq, TFetchResultsResp, TGetDelegationTokenReq, TGetDelegationTokenResp,
     TGetInfoReq, TGetInfoResp, TGetInfoType, TGetInfoValue, TGetResultSetMetadataReq, TGetResultSetMetadataResp,
@@ -150,10 +150,10 @@ fn a_walk_over_pieces_ends_where_the_walk_over_the_whole_does() {
             at += piece.len();
         }
         match (expected, walked) {
-            (Ok(Progress::End(end)), Ok(true)) => assert_eq!(end, at),
+            (Ok(WalkProgress::End(end)), Ok(true)) => assert_eq!(end, at),
             // What stands behind the end may be in a piece that was not fed any more.
-            (Ok(Progress::End(end)), Err(ScanError::Trailing)) => assert!(end < at),
-            (Ok(Progress::AtLeast(_)), Ok(false)) => assert_eq!(at, bytes.len()),
+            (Ok(WalkProgress::End(end)), Err(ScanError::Trailing)) => assert!(end < at),
+            (Ok(WalkProgress::AtLeast(_)), Ok(false)) => assert_eq!(at, bytes.len()),
             (Err(one), Err(other)) => assert_eq!(one, other),
             (expected, walked) => panic!("{expected:?} {walked:?}"),
         }

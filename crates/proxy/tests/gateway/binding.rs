@@ -119,7 +119,7 @@ async fn a_statement_waits_for_an_engine_that_starts_and_its_log_tells_why() {
     let slot = house.store.snapshot().await.unwrap().slots.remove(0);
     let mut ann = house.session("ann").await;
     let mut statement = ann.execute("SELECT 42 AS answer").await.unwrap();
-    assert_eq!(statement.poll().await.unwrap(), hs2::session::Progress::Running);
+    assert_eq!(statement.poll().await.unwrap(), hs2::session::StatementProgress::Running);
     let line = eventually("the log", async || statement.logs().await.unwrap().into_iter().next()).await;
     assert_eq!(line, format!("waiting for engine \"{}\": it is not created yet", slot.engine()));
     let launching = house.launch(&slot.key, slot.engine());

@@ -43,7 +43,7 @@ async fn a_running_statement_is_cancelled_at_once() {
     let (house, _admin, engine) = House::furnished().await;
     let mut ann = house.session("ann").await;
     let mut statement = ann.execute(FOR_EVER).await.unwrap();
-    assert_eq!(statement.poll().await.unwrap(), hs2::session::Progress::Running);
+    assert_eq!(statement.poll().await.unwrap(), hs2::session::StatementProgress::Running);
     statement.cancel().await.unwrap();
     let error = statement.wait(WAIT).await.unwrap_err();
     assert!(matches!(&error, ClientError::Refused(error) if error.sqlstate() == "57014"), "{error}");
