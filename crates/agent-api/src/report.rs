@@ -28,8 +28,8 @@ pub(crate) struct ReportMessage {
     namespaces_in_use: Option<Vec<String>>,
     #[serde(default)]
     nodes: Option<Vec<ObservedNode>>,
-    #[serde(default)]
-    surroundings: Option<ClusterWarnings>,
+    #[serde(default, rename = "surroundings")]
+    cluster_warnings: Option<ClusterWarnings>,
 }
 
 impl From<&EngineFacts> for ReportMessage {
@@ -53,7 +53,7 @@ impl From<&Publication> for ReportMessage {
             after_tick_ms: publication.after_tick_ms,
             namespaces_in_use: publication.namespaces_in_use,
             nodes: publication.nodes,
-            surroundings: publication.cluster_warnings,
+            cluster_warnings: publication.cluster_warnings,
         }
     }
 }
@@ -80,7 +80,7 @@ impl ReportMessage {
             after_tick_ms: self.after_tick_ms,
             namespaces_in_use: self.namespaces_in_use,
             nodes: self.nodes,
-            cluster_warnings: self.surroundings,
+            cluster_warnings: self.cluster_warnings,
         }
     }
 }
