@@ -118,10 +118,10 @@ async fn a_damaged_database_file_is_reported() {
     assert!(installation.stop().success());
     let data = installation.data().to_owned();
     // A table that is not used, so that everything else works; its only page is damaged.
-    execute(&data, "CREATE TABLE unused (word TEXT); INSERT INTO unused VALUES ('an-unused--word')".to_owned()).await;
+    execute(&data, "CREATE TABLE unused (word TEXT); INSERT INTO unused VALUES ('an-unused---word')".to_owned()).await;
     let file = data.join("metadata.sqlite");
     let mut bytes = std::fs::read(&file).unwrap();
-    let at = bytes.windows(16).position(|it| it == b"an-unused--word").expect("the word is in the file");
+    let at = bytes.windows(16).position(|it| it == b"an-unused---word").expect("the word is in the file");
     let page = at / 4_096 * 4_096;
     bytes[page..page + 8].fill(0xff);
     std::fs::write(&file, bytes).unwrap();

@@ -102,7 +102,7 @@ fn a_url_of_the_driver_is_understood() {
         (format!("jdbc:hive2://{here}/nowhere"), &select, "schema \"nowhere\" does not exist"),
         (format!("jdbc:hive2://{here}/;user=eve"), &select, "error 42501: user \"eve\" belongs to no tenant"),
         (format!("jdbc:hive2://{here}/;user=eve?enginehouse.tenant=t"), &select, "error 42501: "),
-        (format!("jdbc:hive2://{here}/;transportMode=http"), &select, "not supported by this client"),
+        (format!("jdbc:hive2://{here}/;transportMode=http"), &select, "of the URL is not supported"),
         (format!("http://{here}/"), &select, "invalid address"),
         ("127.0.0.1:1".to_owned(), &select, "could not connect to 127.0.0.1:1"),
     ] {
