@@ -197,11 +197,11 @@ mod tests {
         let spec = spec(&text, "spark").unwrap();
         let address = "127.0.0.1:10100".parse().unwrap();
         assert_eq!(file(&spec).spark, Some(SparkLocation::Sidecar { address }));
-        let wish = spec.options.spark.unwrap();
-        assert_eq!(wish.argv[0], "/opt/spark/bin/spark-submit");
-        assert_eq!((wish.version.as_str(), wish.max_executors), ("3.5.9", 4));
+        let options = spec.options.spark.unwrap();
+        assert_eq!(options.argv[0], "/opt/spark/bin/spark-submit");
+        assert_eq!((options.version.as_str(), options.max_executors), ("3.5.9", 4));
         for (key, value) in [("spark.a", "1"), ("spark.hadoop.hive.server2.thrift.port", "10100")] {
-            assert_eq!(wish.properties[key], value);
+            assert_eq!(options.properties[key], value);
         }
     }
 

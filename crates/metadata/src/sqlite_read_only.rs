@@ -29,7 +29,7 @@ pub struct ReadOnlySqlite {
 
 impl Store {
     /// Looks at the `SQLite` file that the settings name, which another process may have.
-    pub async fn examine_beside(settings: &StoreSettings) -> Result<ReadOnlySqlite, Error> {
+    pub async fn diagnose_read_only(settings: &StoreSettings) -> Result<ReadOnlySqlite, Error> {
         if settings.backend()? != Backend::Sqlite {
             return Err(Error::Settings("only a database in a file is looked at beside its process".to_owned()));
         }

@@ -57,21 +57,21 @@ async fn a_file_that_went_is_missed_and_not_made_again() {
 async fn a_file_is_looked_at_beside_the_process_that_has_it() {
     let folder = tempfile::tempdir().unwrap();
     let settings = StoreSettings::sqlite(&folder.path().join("a b.db"));
-    let error = Store::examine_beside(&settings).await.unwrap_err();
+    let error = Store::diagnose_read_only(&settings).await.unwrap_err();
     assert_eq!(error.kind(), metadata::StoreErrorKind::Unavailable, "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a look has made a file");
     let bench = contract::Bench::open(settings.clone()).await;
-    let seen = Store::examine_beside(&settings).await.unwrap();
+    let seen = Store::diagnose_read_only(&settings).await.unwrap();
     assert_eq!((seen.schema, seen.damage.len(), seen.round_trips.len()), (SCHEMA_VERSION, 0, ROUND_TRIPS));
     // It hinders nobody, and is not hindered by one who writes.
     let mut writer = sqlx::AnyConnection::connect(&settings.url).await.unwrap();
     writer.execute("BEGIN IMMEDIATE; UPDATE schema_version SET version = version + 1").await.unwrap();
-    assert_eq!(Store::examine_beside(&settings).await.unwrap().schema, SCHEMA_VERSION);
+    assert_eq!(Store::diagnose_read_only(&settings).await.unwrap().schema, SCHEMA_VERSION);
     writer.execute("ROLLBACK").await.unwrap();
     writer.close().await.unwrap();
     bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
     let elsewhere = StoreSettings::new("postgres://nobody@127.0.0.1:1/nothing");
-    assert_eq!(Store::examine_beside(&elsewhere).await.unwrap_err().kind(), metadata::StoreErrorKind::Operator);
+    assert_eq!(Store::diagnose_read_only(&elsewhere).await.unwrap_err().kind(), metadata::StoreErrorKind::Operator);
 }
 
 /// No later try mends it, so nobody is told to try again.

@@ -53,7 +53,7 @@ pub async fn look(target: &Target, report: &mut Report) -> bool {
 /// Checks an SQLite file that another process owns.
 async fn sqlite_file(target: &Target, file: &Path, report: &mut Report) {
     let shown = file.display().to_string();
-    match Store::examine_beside(&target.database()).await {
+    match Store::diagnose_read_only(&target.database()).await {
         Ok(seen) => {
             let damaged = (!seen.damage.is_empty()).then(|| {
                 Finding::problem(
