@@ -1,8 +1,7 @@
-//! The three databases and what differs between them: placeholders, the clock, how a transaction begins, time-outs,
-//! and what a commit waits for.
+//! The differences between the three databases: placeholders, the clock, BEGIN, timeouts, and what a commit waits for.
 //!
-//! Everything else is one portable text. `MariaDB`'s differences stand here too: names have a binary collation
-//! without padding, TEXT holds more than 64 KiB, and the isolation level is set, not inherited from the server.
+//! Everything else is portable SQL. On `MariaDB`, names have a binary collation without padding, TEXT columns hold more than
+//! 64 KiB, and the isolation level is set explicitly instead of being inherited from the server.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,57 +10,52 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// Which database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
-    /// One file, one process.
+    /// One file that one process uses.
     Sqlite,
-    /// `PostgreSQL`.
     Postgres,
-    /// `MariaDB`.
     Mariadb,
 }
 
-/// What a transaction may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Writes; sees what is committed at each statement that locks.
+    /// Reads and writes; each locking statement sees the latest committed rows.
     Write,
     /// Reads one consistent snapshot.
     Snapshot,
 }
 
-/// How to reach the database, and how long to wait for it. Every call ends by `call_deadline`.
+/// The connection settings of the database, and its timeouts. Every call ends within `call_deadline`.
 #[derive(Clone)]
 pub struct StoreSettings {
     /// `sqlite:///path?mode=rwc`, `postgres://user:password@host/database` or `mysql://…`.
     pub url: String,
-    /// Connections at most.
+    /// The maximum number of connections.
     pub connections: u32,
-    /// The longest wait for another transaction's row. Bounds `abort` behind an open commit.
+    /// The maximum wait for a row lock. It bounds `abort` behind an open commit.
     pub lock_timeout: Duration,
-    /// The longest run of one statement.
+    /// The maximum duration of a statement.
     pub statement_timeout: Duration,
-    /// The longest pause inside a transaction, after which the database ends it: what a stopped process holds, it
-    /// holds no longer.
+    /// The maximum idle time within a transaction, after which the database ends it and releases the locks of a stopped process.
     pub idle_timeout: Duration,
-    /// The longest time for one connection to be made, or for another process to leave an `SQLite` file.
+    /// The maximum duration of establishing a connection, or of waiting until another process releases an `SQLite` file.
     pub connect_deadline: Duration,
-    /// The longest time for one call, all its statements together.
+    /// The maximum duration of a call with all its statements.
     pub call_deadline: Duration,
 }
 
-/// [`StoreSettings::connections`] unless said otherwise.
+/// [`StoreSettings::connections`] unless configured.
 pub const CONNECTIONS: u32 = 8;
-/// [`StoreSettings::lock_timeout`] unless said otherwise.
+/// [`StoreSettings::lock_timeout`] unless configured.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// [`StoreSettings::statement_timeout`] unless said otherwise.
+/// [`StoreSettings::statement_timeout`] unless configured.
 pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// [`StoreSettings::idle_timeout`] unless said otherwise.
+/// [`StoreSettings::idle_timeout`] unless configured.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// [`StoreSettings::connect_deadline`] unless said otherwise.
+/// [`StoreSettings::connect_deadline`] unless configured.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
-/// [`StoreSettings::call_deadline`] unless said otherwise.
+/// [`StoreSettings::call_deadline`] unless configured.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(20);
 
 impl std::fmt::Debug for StoreSettings {
@@ -72,7 +66,7 @@ impl std::fmt::Debug for StoreSettings {
 }
 
 impl StoreSettings {
-    /// The database at the URL, with the default time-outs.
+    /// Settings with the default timeouts.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -85,7 +79,7 @@ impl StoreSettings {
         }
     }
 
-    /// An `SQLite` file, made if it is not there.
+    /// An `SQLite` file, created if missing.
     pub fn sqlite(path: &std::path::Path) -> Self {
         let mut url = "sqlite://".to_owned();
         for byte in path.as_os_str().as_encoded_bytes() {
@@ -98,15 +92,12 @@ impl StoreSettings {
         Self::new(url + "?mode=rwc")
     }
 
-    /// Which database the URL names.
     pub fn backend(&self) -> Result<Backend, Error> {
         match self.url.split(':').next() {
             Some("sqlite") => Ok(Backend::Sqlite),
             Some("postgres" | "postgresql") => Ok(Backend::Postgres),
             Some("mysql" | "mariadb") => Ok(Backend::Mariadb),
-            _ => Err(Error::Settings(
-                "the database's URL begins with none of sqlite:, postgres:, mysql:, mariadb:".to_owned(),
-            )),
+            _ => Err(Error::Settings("database URL must begin with sqlite:, postgres:, mysql: or mariadb:".to_owned())),
         }
     }
 
@@ -116,11 +107,11 @@ impl StoreSettings {
         let rest = rest.strip_prefix("//").unwrap_or(rest);
         let path = rest.split('?').next().unwrap_or_default();
         if path.is_empty() || path == ":memory:" || rest.contains("mode=memory") {
-            return Err(Error::Settings("a database in memory would lose what it was told".to_owned()));
+            return Err(Error::Settings("a database in memory is not supported".to_owned()));
         }
         percent_decode(path)
             .map(PathBuf::from)
-            .ok_or_else(|| Error::Settings("the path in the database's URL is not UTF-8".to_owned()))
+            .ok_or_else(|| Error::Settings("path in the database URL is not valid UTF-8".to_owned()))
     }
 }
 
@@ -144,7 +135,7 @@ fn percent_decode(text: &str) -> Option<String> {
 }
 
 impl Backend {
-    /// The word that logs and tests print.
+    /// The name in logs and tests.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
@@ -162,9 +153,9 @@ impl Backend {
         }
     }
 
-    /// How a transaction begins. On `MariaDB` the writer's snapshot is made by its first SELECT of a table, which always
-    /// comes after its first lock. Where there are standbys it also reads whether the server is one: on `MariaDB` a former
-    /// primary keeps its connections, and lets administrators write.
+    /// The statements that begin a transaction. On `MariaDB`, the first SELECT from a table creates the snapshot of a writer; it
+    /// always follows the first lock. `PostgreSQL` and `MariaDB` also report whether the server is a standby: a former primary
+    /// of `MariaDB` keeps its connections, and administrators may still write.
     pub(crate) const fn begin_sql(self, mode: Mode) -> &'static str {
         match (self, mode) {
             (Self::Sqlite, Mode::Write) => "BEGIN IMMEDIATE",
@@ -187,7 +178,7 @@ impl Backend {
         }
     }
 
-    /// What every new connection is told.
+    /// The statements that configure a new connection.
     pub(crate) fn connection_sql(self, settings: &StoreSettings) -> Vec<String> {
         let lock_ms = settings.lock_timeout.as_millis();
         let statement_ms = settings.statement_timeout.as_millis();
@@ -203,7 +194,7 @@ impl Backend {
                 format!("SET lock_timeout = {lock_ms}"),
                 format!("SET statement_timeout = {statement_ms}"),
                 format!("SET idle_in_transaction_session_timeout = {idle_ms}"),
-                // A server or role may be told not to wait for the disk. Here it waits: the counter never goes back.
+                // A server or role may be configured not to wait for the disk. Here it must: the counter never goes back.
                 "SELECT set_config('synchronous_commit', 'on', false) \
                  WHERE current_setting('synchronous_commit') = 'off'"
                     .to_owned(),
@@ -218,7 +209,7 @@ impl Backend {
         }
     }
 
-    /// A statement of the portable text as this database wants it: `?` becomes `$1`, `$2`, … for `PostgreSQL`.
+    /// Rewrites a portable statement: `?` becomes `$1`, `$2`, … for `PostgreSQL`.
     pub(crate) fn rewrite(self, sql: &str) -> Cow<'_, str> {
         if self != Self::Postgres || !sql.contains('?') {
             return Cow::Borrowed(sql);
@@ -233,10 +224,10 @@ impl Backend {
         Cow::Owned(text)
     }
 
-    /// A statement of a migration as this database wants it.
+    /// Rewrites a statement of a migration.
     pub(crate) fn rewrite_ddl(self, sql: &'static str) -> Cow<'static, str> {
         match self {
-            // It has no such clause and needs none: all of a migration is one transaction.
+            // SQLite has no such clause and needs none: a migration is one transaction.
             Self::Sqlite => Cow::Owned(sql.replace("ADD COLUMN IF NOT EXISTS", "ADD COLUMN")),
             Self::Mariadb if sql.starts_with("CREATE TABLE") => Cow::Owned(
                 sql.replace(" TEXT", " MEDIUMTEXT")
@@ -262,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_comes_back_from_its_url() {
+    fn a_path_survives_the_round_trip_through_its_url() {
         for path in ["/tmp/a b/100%/x?y#z.db", "relative/ü.db"] {
             let settings = StoreSettings::sqlite(std::path::Path::new(path));
             assert_eq!(settings.sqlite_path().unwrap(), PathBuf::from(path));
@@ -271,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_in_memory_or_of_another_kind_is_refused() {
+    fn databases_in_memory_or_of_an_unknown_kind_are_refused() {
         for url in ["sqlite::memory:", "sqlite://x?mode=memory", "sqlite:"] {
             assert!(matches!(StoreSettings::new(url).sqlite_path(), Err(Error::Settings(_))), "{url}");
         }

@@ -1,9 +1,9 @@
-//! Statements about many rows: one round trip for hundreds of them, so that a change of 10,000 engines fits into the
-//! deadline of one call whatever the distance to the database.
+//! Batched statements: one round trip for hundreds of rows, so that a change of 10,000 engines fits into the deadline of a call
+//! at any latency of the database.
 //!
-//! Each statement is a head from `sql.rs` and a list that is appended here. A list is split into parts, each a statement
-//! of its own within [`MAX_PLACEHOLDERS`] and [`MAX_PART_BYTES`]; all parts belong to the caller's transaction. A part is
-//! prepared for one use: its text depends on its length and would push other statements out of the connection's cache.
+//! Each statement is a head from `sql.rs` and a list that is appended here. A list is split into parts within
+//! [`MAX_PLACEHOLDERS`] and [`MAX_PART_BYTES`], each a statement of the caller's transaction. Parts are prepared for one use,
+//! because their text depends on their length and would evict other statements from the connection's cache.
 
 use std::fmt::Write as _;
 
@@ -13,22 +13,22 @@ use crate::backend::Backend;
 use crate::error::Error;
 use crate::transaction::{Arg, Transaction};
 
-/// The most placeholders of one part. `SQLite` takes 32,766, the others 65,535.
+/// The maximum number of placeholders of a part. `SQLite` allows 32,766, the others 65,535.
 pub(crate) const MAX_PLACEHOLDERS: usize = 8_192;
-/// The most bytes of text in one part; `MariaDB` takes 16 MiB unless it is configured otherwise. A single row may have more.
+/// The maximum length of the texts of a part, in bytes, unless a single row is longer. `MariaDB` allows 16 MiB by default.
 pub(crate) const MAX_PART_BYTES: usize = 1 << 20;
-/// The most rows of one UPDATE that sets each to values of its own: the database looks each row up in the whole list.
+/// The maximum number of rows of an UPDATE with individual values: the database searches the whole list for each row.
 const MAX_EACH_ROWS: usize = 256;
 
-/// An UPDATE of many rows that sets columns of each to values of its own.
+/// An UPDATE of many rows with individual values.
 pub(crate) struct UpdateEach {
-    /// `UPDATE engine SET a = ?`: what all rows have in common.
+    /// The part that all rows share, such as `UPDATE engine SET a = ?`.
     pub(crate) head: &'static str,
-    /// The key's column.
+    /// The key column.
     pub(crate) key: &'static str,
-    /// The columns that differ.
+    /// The columns with individual values.
     pub(crate) columns: &'static [&'static str],
-    /// ` AND uid IS NULL`: a condition on each row.
+    /// A condition on each row, such as ` AND uid IS NULL`.
     pub(crate) condition: &'static str,
 }
 
@@ -43,8 +43,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Runs a statement for all keys: `head` ends with the column and `IN`, `values` are those of its own placeholders.
-    /// Answers how many rows it matched.
+    /// Runs a statement for all keys: `head` ends with the column and `IN`, `values` are for its own placeholders. Returns the
+    /// number of matched rows.
     pub(crate) async fn execute_in(
         &mut self,
         head: &'static str,
@@ -107,7 +107,6 @@ impl Transaction {
     }
 }
 
-/// Keys for a list.
 pub(crate) fn keys<K: Into<Arg>>(keys: impl IntoIterator<Item = K>) -> Vec<Arg> {
     keys.into_iter().map(Into::into).collect()
 }
@@ -129,7 +128,7 @@ fn tuples(text: &mut String, rows: &[Vec<Arg>]) {
     }
 }
 
-/// Splits rows into parts that one statement can hold, in their order; no part is empty.
+/// Splits rows into parts that fit into a statement, in order; no part is empty.
 fn parts(rows: Vec<Vec<Arg>>, max_rows: usize) -> Vec<Vec<Vec<Arg>>> {
     let mut parts: Vec<Vec<Vec<Arg>>> = Vec::new();
     let (mut placeholders, mut bytes) = (0, 0);
@@ -159,7 +158,7 @@ mod tests {
     use crate::transaction::args;
 
     #[test]
-    fn parts_are_bounded_in_placeholders_rows_and_bytes_and_lose_no_row() {
+    fn parts_are_bounded_and_lose_no_row() {
         let lengths = |parts: Vec<Vec<Vec<Arg>>>| parts.iter().map(Vec::len).collect::<Vec<_>>();
         let rows = |count: usize| (0..count).map(|at| args![at as i64, "x"]).collect::<Vec<_>>();
         assert_eq!(lengths(parts(Vec::new(), usize::MAX)), Vec::<usize>::new());

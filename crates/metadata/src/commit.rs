@@ -1,8 +1,7 @@
-//! The commit of an alteration: one transaction that changes the object, the slots that follow from it, and writes
-//! the outcome.
+//! The commit of an alteration: one transaction that changes the object and its slots and writes the outcome.
 //!
-//! It races with `abort` for the primary key of table `alteration`. What the caller validated before counts for
-//! nothing here: everything is read again under the catalog's lock. A caller whose object has moved is refused.
+//! It races with `abort` for the primary key of table `alteration`. Earlier validation by the caller is not trusted: everything
+//! is read again under the catalog lock, and a caller whose object has changed is refused.
 
 use std::time::Duration;
 
@@ -30,58 +29,55 @@ use crate::user_error;
 
 const POINTS: CommitPoints = CommitPoints { before: failpoints::COMMIT_BEFORE, after: failpoints::COMMIT_AFTER };
 
-/// The longest name of a user, agent or machine that is kept, in bytes; longer ones are cut.
+/// The maximum length of a stored name of a user, agent or machine, in bytes; longer ones are truncated.
 pub(crate) const MAX_WORD_BYTES: usize = 255;
 
 /// An alteration to be committed.
 #[derive(Debug, Clone)]
 pub struct CommitRequest {
-    /// Its id, the same with every retry.
+    /// The same with every retry.
     pub id: RequestId,
-    /// What the statement says.
     pub change: Change,
-    /// The generation of the old object as it stands in the alter node; 0 for CREATE. `None` if no alter node was
-    /// made, because the statement seemed to change nothing (IF EXISTS, IF NOT EXISTS).
+    /// The generation of the previous object according to the alter node; 0 for CREATE. `None` if no alter node was created,
+    /// because the statement seemed to change nothing (IF EXISTS, IF NOT EXISTS).
     pub base: Option<Generation>,
     /// The statement, secret values masked.
     pub statement: String,
-    /// Who said it.
     pub requested_by: String,
-    /// When it was said, in milliseconds since 1970.
+    /// In milliseconds since 1970.
     pub requested_at_ms: i64,
     /// The id of this metadata agent.
     pub agent: String,
-    /// How long engines that lose their wish may go on.
+    /// How long running statements of engines that are no longer desired may continue.
     pub grace: Duration,
-    /// The moment after which it is refused, on the clock that counts suspension.
+    /// When it is refused, on the boot clock, which includes suspend time.
     pub deadline: Duration,
 }
 
-/// What the first one answered, and every repeat.
+/// The answer of the first call, and of every repeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
-    /// The row.
     pub record: AlterationRecord,
-    /// Why nothing changed, if IF EXISTS or IF NOT EXISTS made it so. Such an alteration is converged at once.
+    /// Why nothing changed, with IF EXISTS or IF NOT EXISTS. Such an alteration is converged at once.
     pub note: Option<String>,
     /// Whether this call committed it.
     pub first: bool,
 }
 
 impl Store {
-    /// Commits an alteration. A repeat answers what the first answered.
+    /// Commits an alteration; idempotent.
     ///
-    /// [`Error::Refused`], [`Error::Conflict`] and [`Error::Unavailable`] changed nothing *in this
-    /// call*: nobody may be told so before [`Store::abort`] has answered *aborted*.
+    /// [`Error::Refused`], [`Error::Conflict`] and [`Error::Unavailable`] mean that *this call* changed nothing. The client may be
+    /// notified of that only after [`Store::abort`] has returned *aborted*.
     pub async fn commit(&self, request: &CommitRequest) -> Result<Committed, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = self.commit_in(&mut tx, request).await;
         match tx.end(POINTS, result).await? {
             Attempt::Answered(committed) => Ok(*committed),
-            // `abort` inserted the row first. It is committed by now: the insert waited for it.
+            // `abort` inserted the row first and has committed it: our insert waited for that.
             Attempt::Lost => match self.outcome(&request.id).await? {
                 Some(record) => answer_of(record, request, false),
-                None => Err(Error::Conflict("the alteration's row vanished".to_owned())),
+                None => Err(Error::Conflict("row of the alteration has vanished".to_owned())),
             },
         }
     }
@@ -90,7 +86,8 @@ impl Store {
         let first = tx.lock_catalog_and_draw().await?;
         failpoint!(failpoints::COMMIT_LOCKED);
         if let Some(record) = read::alteration(tx, &request.id).await? {
-            return answer_of(record, request, false).map(|it| Done::Same(Attempt::Answered(Box::new(it))));
+            return answer_of(record, request, false)
+                .map(|committed| Done::Same(Attempt::Answered(Box::new(committed))));
         }
         if self.is_past(request.deadline) {
             return Err(too_late().into());
@@ -141,17 +138,16 @@ enum Attempt {
     Lost,
 }
 
-/// The refusal of a statement that reached its transaction after its deadline.
+/// The error for a statement that reached its transaction after its deadline.
 pub(crate) fn too_late() -> UserError {
-    UserError::new(ErrorKind::Timeout, "the statement's time was over before it could take effect")
-        .detail("nothing was changed by it")
+    UserError::new(ErrorKind::Timeout, "deadline exceeded before commit").detail("Nothing was changed.")
 }
 
 fn moved(reference: &ObjectRef) -> Error {
-    Error::Conflict(format!("{reference} was changed meanwhile"))
+    Error::Conflict(format!("{reference} was changed concurrently"))
 }
 
-/// What the row of the same id answers to a repeat.
+/// The answer to a repeat, from the row of its id.
 fn answer_of(record: AlterationRecord, request: &CommitRequest, first: bool) -> Result<Committed, Error> {
     if record.outcome == Outcome::Aborted {
         return Err(Error::Aborted(Box::new(record)));
@@ -163,10 +159,10 @@ fn answer_of(record: AlterationRecord, request: &CommitRequest, first: bool) -> 
     Ok(Committed { record, note, first })
 }
 
-/// The refusal of an id that stands for another statement already.
+/// The error for an id that was used for another statement.
 pub(crate) fn other_statement(id: &RequestId) -> Error {
-    UserError::new(ErrorKind::InvalidValue, format!("request id {id} was used for another statement"))
-        .hint("each statement needs an id of its own")
+    UserError::new(ErrorKind::InvalidValue, format!("request id {id} is already used by another statement"))
+        .hint("Each statement needs an id of its own.")
         .into()
 }
 
@@ -210,12 +206,12 @@ fn record(
     })
 }
 
-/// The record as its row can hold it.
+/// Truncates the record to what its row can hold.
 pub(crate) fn fitted(mut record: AlterationRecord) -> AlterationRecord {
     record.requested_by = cut(&record.requested_by, MAX_WORD_BYTES).to_owned();
     record.decided_by = cut(&record.decided_by, MAX_WORD_BYTES).to_owned();
-    // A name that can't be one came from an alter node that somebody else wrote.
-    record.object = record.object.filter(|it| it.name.len() <= MAX_NAME_BYTES);
+    // An invalid name comes from an alter node that no agent wrote.
+    record.object = record.object.filter(|object| object.name.len() <= MAX_NAME_BYTES);
     record
 }
 
@@ -224,8 +220,8 @@ pub(crate) async fn insert(tx: &mut Transaction, record: &AlterationRecord) -> R
     let object = record.object.as_ref();
     let args = args![
         record.id.as_str(),
-        object.map(|it| it.kind.as_str()),
-        object.map(|it| it.name.as_str()),
+        object.map(|object| object.kind.as_str()),
+        object.map(|object| object.name.as_str()),
         record.base_generation,
         record.generation,
         record.statement.as_str(),
@@ -241,7 +237,7 @@ pub(crate) async fn insert(tx: &mut Transaction, record: &AlterationRecord) -> R
     tx.insert(sql::ALTERATION_INSERT, args).await
 }
 
-/// An alteration of the same object that the engines do not follow yet will never be what is wanted again.
+/// Supersedes the open alterations of the same object: their state will never be desired again.
 async fn supersede_open(tx: &mut Transaction, by: &AlterationRecord, now_ms: i64) -> Result<(), Error> {
     for open in read::open_alterations(tx).await? {
         if open.object == by.object && open.id != by.id {

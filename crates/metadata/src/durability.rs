@@ -1,10 +1,9 @@
-//! Whether what the database acknowledged outlives a crash of its machine, as its own settings say.
+//! Durability settings: whether acknowledged commits survive a crash of the database's machine.
 //!
-//! A generation and an incarnation are used once because the catalog's counter never goes back. That rests on the
-//! database: one that forgets what it acknowledged forgets the counter too, draws the same numbers again, and with them
-//! the same names. `SQLite` is told what it needs on every connection, and so is `PostgreSQL` as far as a connection may
-//! say it (`backend.rs`); the rest is the server's, and only its operator can change it. So it is read and shown, and
-//! nobody is refused for it: a database of a test may forget.
+//! Generations and incarnations are unique because the catalog's counter never goes back. A database that loses acknowledged
+//! commits would draw the same numbers, and so the same engine names, again. Each connection sets what it can (`backend.rs`):
+//! all of it for `SQLite`, a part for `PostgreSQL`. The rest is configured by the server's operator; it is reported but not
+//! rejected, because a test database need not be durable.
 
 use crate::backend::Backend;
 use crate::error::Error;
@@ -12,87 +11,91 @@ use crate::rows;
 use crate::sql;
 use crate::transaction::{Transaction, args};
 
-/// A setting that an acknowledged commit hangs on, in the database's own words.
+/// A setting that decides whether acknowledged commits are durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Durability {
-    /// What the database calls it.
+    /// The name of the setting in the database.
     pub name: &'static str,
-    /// What it is set to, as a connection of ours has it.
+    /// The effective value on our connections.
     pub found: String,
-    /// What it is best set to.
-    pub wanted: &'static str,
-    /// What a crash may do as it is set; `None` if nothing that was acknowledged can be lost by it.
+    /// The recommended value.
+    pub recommended: &'static str,
+    /// What a crash may cause with this value; `None` if it is durable.
     pub risk: Option<&'static str>,
 }
 
-/// A setting, the question for it, its values that lose nothing (the best one first), and what the others risk.
-struct Question {
+/// A setting, its query, its durable values (the recommended one first), and the risk of the others.
+struct SettingQuery {
     name: &'static str,
     sql: &'static str,
-    lasting: &'static [&'static str],
+    durable: &'static [&'static str],
     risk: &'static str,
 }
 
-const LOST: &str = "a crash of the database's machine may take back what was acknowledged";
-const DAMAGED: &str = "a crash of the database's machine may leave pages that can't be read";
+const LOST: &str = "a crash of the database's machine may lose acknowledged commits";
+const DAMAGED: &str = "a crash of the database's machine may leave unreadable pages";
 
-const SQLITE: &[Question] = &[
-    Question {
+const SQLITE: &[SettingQuery] = &[
+    SettingQuery {
         name: "journal_mode",
         sql: sql::DURABILITY_SQLITE_JOURNAL,
-        lasting: &["wal", "delete", "truncate", "persist"],
+        durable: &["wal", "delete", "truncate", "persist"],
         risk: DAMAGED,
     },
-    Question { name: "synchronous", sql: sql::DURABILITY_SQLITE_SYNCHRONOUS, lasting: &["full", "extra"], risk: LOST },
+    SettingQuery {
+        name: "synchronous",
+        sql: sql::DURABILITY_SQLITE_SYNCHRONOUS,
+        durable: &["full", "extra"],
+        risk: LOST,
+    },
 ];
-const POSTGRES: &[Question] = &[
-    Question { name: "fsync", sql: sql::DURABILITY_POSTGRES_FSYNC, lasting: &["on"], risk: LOST },
-    Question {
+const POSTGRES: &[SettingQuery] = &[
+    SettingQuery { name: "fsync", sql: sql::DURABILITY_POSTGRES_FSYNC, durable: &["on"], risk: LOST },
+    SettingQuery {
         name: "synchronous_commit",
         sql: sql::DURABILITY_POSTGRES_COMMIT,
-        lasting: &["on", "local", "remote_write", "remote_apply"],
+        durable: &["on", "local", "remote_write", "remote_apply"],
         risk: LOST,
     },
-    Question { name: "full_page_writes", sql: sql::DURABILITY_POSTGRES_PAGES, lasting: &["on"], risk: DAMAGED },
+    SettingQuery { name: "full_page_writes", sql: sql::DURABILITY_POSTGRES_PAGES, durable: &["on"], risk: DAMAGED },
 ];
-const MARIADB: &[Question] = &[
-    Question {
+const MARIADB: &[SettingQuery] = &[
+    SettingQuery {
         name: "innodb_flush_log_at_trx_commit",
         sql: sql::DURABILITY_MARIADB_FLUSH,
-        // 3 waits for the disk more often than 1, never less.
-        lasting: &["1", "3"],
+        // 3 waits for the disk more often than 1.
+        durable: &["1", "3"],
         risk: LOST,
     },
-    // With a binary log, a transaction that is not in it is rolled back when the server starts again.
-    Question { name: "sync_binlog", sql: sql::DURABILITY_MARIADB_BINLOG, lasting: &["1", "no log"], risk: LOST },
-    Question {
+    // With a binary log, a transaction that is missing there is rolled back when the server restarts.
+    SettingQuery { name: "sync_binlog", sql: sql::DURABILITY_MARIADB_BINLOG, durable: &["1", "no log"], risk: LOST },
+    SettingQuery {
         name: "innodb_doublewrite",
         sql: sql::DURABILITY_MARIADB_PAGES,
-        lasting: &["on", "fast"],
+        durable: &["on", "fast"],
         risk: DAMAGED,
     },
 ];
 
-/// Reads them all.
 pub(crate) async fn read(tx: &mut Transaction, backend: Backend) -> Result<Vec<Durability>, Error> {
-    let questions = match backend {
+    let queries = match backend {
         Backend::Sqlite => SQLITE,
         Backend::Postgres => POSTGRES,
         Backend::Mariadb => MARIADB,
     };
     let mut read = Vec::new();
-    for question in questions {
-        let row = tx.row(question.sql, args![]).await?;
-        let row = row.ok_or_else(|| Error::Broken(format!("the database does not know {}", question.name)))?;
-        read.push(question.judge(rows::text(&row, "value")?.to_lowercase()));
+    for query in queries {
+        let row = tx.row(query.sql, args![]).await?;
+        let row = row.ok_or_else(|| Error::Broken(format!("the database has no setting {}", query.name)))?;
+        read.push(query.judge(rows::text(&row, "value")?.to_lowercase()));
     }
     Ok(read)
 }
 
-impl Question {
+impl SettingQuery {
     fn judge(&self, found: String) -> Durability {
-        let risk = (!self.lasting.contains(&found.as_str())).then_some(self.risk);
-        Durability { name: self.name, found, wanted: self.lasting.first().copied().unwrap_or_default(), risk }
+        let risk = (!self.durable.contains(&found.as_str())).then_some(self.risk);
+        Durability { name: self.name, found, recommended: self.durable.first().copied().unwrap_or_default(), risk }
     }
 }
 
@@ -100,12 +103,12 @@ impl Question {
 mod tests {
     use super::*;
 
-    /// What no test server is set to.
+    // No test server has these values.
     #[test]
-    fn whatever_may_be_forgotten_is_a_risk_and_nothing_else_is() {
-        let risky = |questions: &[Question], name: &str, found: &str| {
-            let question = questions.iter().find(|it| it.name == name);
-            question.map(|it| it.judge(found.to_owned()).risk.is_some())
+    fn only_values_that_lose_commits_are_a_risk() {
+        let risky = |questions: &[SettingQuery], name: &str, found: &str| {
+            let question = questions.iter().find(|question| question.name == name);
+            question.map(|question| question.judge(found.to_owned()).risk.is_some())
         };
         for (questions, name, found, is) in [
             (SQLITE, "journal_mode", "memory", true),

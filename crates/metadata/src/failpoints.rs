@@ -1,6 +1,6 @@
-//! The step boundaries of this crate's transactions, by name.
+//! The failpoints of this crate: the step boundaries of its transactions.
 
-/// The commit of an alteration holds the catalog's lock; nothing is written.
+/// The commit of an alteration holds the catalog lock; nothing is written.
 pub const COMMIT_LOCKED: &str = "metadata.commit.locked";
 /// It has validated everything; nothing is written.
 pub const COMMIT_VALIDATED: &str = "metadata.commit.validated";
@@ -12,15 +12,15 @@ pub const COMMIT_OBJECT: &str = "metadata.commit.object_written";
 pub const COMMIT_SLOTS: &str = "metadata.commit.slots_written";
 /// Just before COMMIT of an alteration.
 pub const COMMIT_BEFORE: &str = "metadata.commit.before_commit";
-/// Just after COMMIT of an alteration, before anybody is told.
+/// Just after COMMIT of an alteration, before the caller has the answer.
 pub const COMMIT_AFTER: &str = "metadata.commit.after_commit";
 /// Before the insert that loses against a commit.
 pub const ABORT_BEFORE: &str = "metadata.abort.before_insert";
 /// After it, just before COMMIT.
 pub const ABORT_INSERTED: &str = "metadata.abort.before_commit";
-/// Just after COMMIT of an abort, before anybody is told.
+/// Just after COMMIT of an abort, before the caller has the answer.
 pub const ABORT_AFTER: &str = "metadata.abort.after_insert";
-/// START, STOP or RESTART holds the catalog's lock; nothing is written.
+/// START, STOP or RESTART holds the catalog lock; nothing is written.
 pub const REQUEST_LOCKED: &str = "metadata.request.locked";
 /// It has validated everything; nothing is written.
 pub const REQUEST_VALIDATED: &str = "metadata.request.validated";
@@ -28,13 +28,13 @@ pub const REQUEST_VALIDATED: &str = "metadata.request.validated";
 pub const REQUEST_WRITTEN: &str = "metadata.request.slot_written";
 /// Just before COMMIT of START, STOP or RESTART.
 pub const REQUEST_BEFORE: &str = "metadata.request.before_commit";
-/// Just after it, before anybody is told.
+/// Just after it, before the caller has the answer.
 pub const REQUEST_AFTER: &str = "metadata.request.after_commit";
 /// A master's transaction holds the master's row; nothing is written.
 pub const MASTER_LOCKED: &str = "metadata.master.locked";
 /// It has written; just before COMMIT.
 pub const MASTER_BEFORE: &str = "metadata.master.before_commit";
-/// Just after COMMIT, before the master is told.
+/// Just after COMMIT, before the master has the answer.
 pub const MASTER_AFTER: &str = "metadata.master.after_commit";
 /// A migration has run; just before COMMIT.
 pub const MIGRATE_BEFORE: &str = "metadata.migrate.before_commit";
@@ -45,7 +45,6 @@ pub const HOUSEKEEPING_BEFORE: &str = "metadata.housekeeping.before_commit";
 /// Just after it.
 pub const HOUSEKEEPING_AFTER: &str = "metadata.housekeeping.after_commit";
 
-/// All of them.
 pub const ALL: &[&str] = &[
     COMMIT_LOCKED,
     COMMIT_VALIDATED,

@@ -1,9 +1,9 @@
-//! Recording the secret properties of units that a program before schema version 6 wrote.
+//! Backfill: records which properties are secret for units that were written before schema version 6.
 //!
-//! Done whenever a store is opened, because it needs the cluster secret, which a migration does not have. Units without
-//! secrets are left alone. Engines that run keep their labels, which still fit (`Configuration::unmasked`); those made
-//! from now on have labels of masked values. A metadata agent of an older version that still serves loses the record with
-//! its next ALTER of the unit; the next store that is opened makes it again.
+//! It runs whenever a store is opened, because it needs the cluster secret, which a migration does not have. Units without
+//! secrets are not changed. Running engines keep their labels, which still match (`Configuration::unmasked`); new engines have
+//! labels of masked values. An ALTER of the unit by a metadata agent of an older version removes the record; the next store
+//! that is opened writes it again.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::transaction::{CommitPoints, Done, Transaction, args};
 
 const POINTS: CommitPoints = CommitPoints { before: MIGRATE_BEFORE, after: MIGRATE_AFTER };
 
-/// The units without a record that have secret properties, with it.
+/// The units with secret properties and without a record, with the record added.
 fn missing(catalog: &Catalog, rules: &Rules) -> Vec<(UnitName, UnitSpec)> {
     let without = catalog.units.iter().filter(|(_, unit)| unit.spec.secrets.is_none());
     let with =
@@ -30,7 +30,7 @@ fn missing(catalog: &Catalog, rules: &Rules) -> Vec<(UnitName, UnitSpec)> {
     with.filter(|(_, spec)| spec.secrets.is_some()).collect()
 }
 
-/// Records what is missing.
+/// Writes the missing records.
 pub(crate) async fn record(store: &Store) -> Result<(), Error> {
     if missing(&store.catalog().await?, store.rules()).is_empty() {
         return Ok(());

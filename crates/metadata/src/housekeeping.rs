@@ -1,7 +1,7 @@
-//! Deleting what nobody asks for any more: old requests, decided alterations, engines that ended long ago.
+//! Housekeeping: deletes old requests, finished alterations and engines that ended long ago.
 //!
-//! Ids are kept longer than any deadline, so that no late repeat finds its row gone. A name of an engine is never
-//! issued again after its row is gone, because the counter that it is made from never goes back.
+//! Ids are kept longer than any deadline, so a late repeat always finds its row. The name of a deleted engine is never issued
+//! again, because the counter that it is derived from never goes back.
 
 use crate::backend::Mode;
 use crate::error::Error;
@@ -11,32 +11,29 @@ use crate::sql;
 use crate::store::Store;
 use crate::transaction::{CommitPoints, Done, Transaction, args};
 
-/// How long the rows of requests and alterations are kept, in milliseconds: 8 days.
+/// The retention of requests and alterations, in milliseconds: 8 days.
 pub const REQUEST_KEEP_MS: i64 = 8 * 24 * 3600 * 1000;
-/// How long the rows of ended engines are kept, in milliseconds: 30 days.
+/// The retention of ended engines, in milliseconds: 30 days.
 pub const ENGINE_KEEP_MS: i64 = 30 * 24 * 3600 * 1000;
-/// The most rows of each table that one transaction deletes: it holds the catalog's lock.
+/// The maximum number of rows of each table that a transaction deletes, because it holds the catalog lock.
 pub const MAX_DELETED: usize = 500;
-/// The most transactions of one run: what is left then, the next run deletes.
+/// The maximum number of transactions of a run; the next run deletes the rest.
 pub const MAX_ROUNDS: usize = 1_000;
 
 const POINTS: CommitPoints =
     CommitPoints { before: failpoints::HOUSEKEEPING_BEFORE, after: failpoints::HOUSEKEEPING_AFTER };
 
-/// How many rows were deleted.
+/// The number of deleted rows of each table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeletedRows {
-    /// Requests.
     pub requests: usize,
-    /// Alterations.
     pub alterations: usize,
-    /// Engines.
     pub engines: usize,
 }
 
 impl Store {
-    /// Deletes all old rows, in transactions of at most [`MAX_DELETED`] rows of each table, between which others get the
-    /// catalog's lock. To be called every hour or so by each metadata agent.
+    /// Deletes all old rows, in transactions of at most [`MAX_DELETED`] rows of each table, between which other transactions can
+    /// take the catalog lock. Each metadata agent calls it about once an hour.
     pub async fn housekeep(&self) -> Result<DeletedRows, Error> {
         let mut all = DeletedRows::default();
         for _ in 0..MAX_ROUNDS {
@@ -55,7 +52,7 @@ impl Store {
 }
 
 async fn delete(tx: &mut Transaction) -> Result<Done<DeletedRows>, Error> {
-    // Rows of `engine` are written by commits too: in one order, behind one lock.
+    // Commits write rows of `engine`, too: in the same order, under the same lock.
     tx.lock_catalog().await?;
     let now_ms = tx.now_ms().await?;
     let requests = delete_old(tx, sql::REQUESTS_OLD, sql::REQUESTS_DELETE, "id", now_ms - REQUEST_KEEP_MS).await?;

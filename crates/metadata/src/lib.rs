@@ -1,22 +1,22 @@
-//! The metadata database: the one truth about what should run and what became of an alteration.
+//! The metadata store: the source of truth for the desired state and for the outcome of every alteration.
 //!
-//! [`Store`] is a pool of connections to one `SQLite` file, `PostgreSQL` or `MariaDB` database. Each of its verbs is one
-//! transaction of one portable SQL text (`sql.rs` says what is stored). The order in which rows are locked is fixed:
+//! [`Store`] is a connection pool of one `SQLite` file, `PostgreSQL` or `MariaDB` database. Each of its methods is one
+//! transaction of portable SQL (`sql.rs` lists the tables). Rows are locked in a fixed order:
 //!
-//! 1. a master's transaction locks the row of `master` where the epoch is its own, or ends at once;
-//! 2. whatever changes slots, objects or rows of `engine` locks the one row of `catalog` by raising it;
-//! 3. then everything that the verb depends on is read again, and only then written.
+//! 1. a master's transaction locks the row of `master` with its own epoch, the fence, or ends at once;
+//! 2. a transaction that changes slots, objects or rows of `engine` takes the catalog lock, the one row of `catalog`;
+//! 3. then everything that it depends on is read again, and only then written.
 //!
-//! Generations and incarnations are drawn from that one row, so they are never used twice and can be compared.
-//! Outcomes are written, never inferred: [`Store::commit`] and [`Store::abort`] race for one primary key. Requests
-//! take effect once: their id is a primary key whose row holds the answer.
+//! Generations and incarnations are drawn from that row, so they are unique and ordered. Outcomes are written, never inferred:
+//! [`Store::commit`] and [`Store::abort`] race for one primary key. Requests are idempotent: their id is a primary key whose
+//! row holds the answer.
 //!
-//! What a caller with stale knowledge can do: an agent whose object has moved gets [`Error::Conflict`]; one that comes
-//! after its deadline is refused; a deposed master gets [`Error::Deposed`] with the record of the one that took over;
-//! a repeat, however late, gets the answer of the first. None of them changes anything.
+//! A stale caller changes nothing: an agent whose object has changed receives [`Error::Conflict`], a deposed master receives
+//! [`Error::Deposed`] with the record of its successor, a call after its deadline is refused, and a repeat receives the answer
+//! of the first call, however late it is.
 //!
-//! Every wait is bounded ([`StoreSettings`]): for a connection, for a row that another transaction holds, for a statement,
-//! for a transaction whose process was stopped, for the whole call. Only the metadata agents have the credentials.
+//! Every wait is bounded ([`StoreSettings`]): for a connection, a row lock, a statement, an idle transaction and the whole
+//! call. Only the metadata agents have the credentials.
 
 mod backend;
 mod batch;

@@ -1,8 +1,7 @@
-//! What a master writes, each time under its epoch.
+//! The writes of a master, fenced by its epoch.
 //!
-//! Every transaction here locks the row of `master` where the epoch is the caller's and ends at once if no row
-//! matched: a deposed master's write is refused in the transaction that would have made it. The catalog's lock, where
-//! it is needed, comes second.
+//! Every transaction here first locks the row of `master` with the caller's epoch, and ends at once if no row matches: the write
+//! of a deposed master is rejected in its own transaction. The catalog lock comes second where it is needed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -25,13 +24,13 @@ use crate::sql;
 use crate::store::Store;
 use crate::transaction::{CommitPoints, Done, Transaction, args};
 
-/// The most slots that one call renews.
+/// The maximum number of slots that a call renews.
 pub const MAX_RENEWALS: usize = 20_000;
 
 pub(crate) const POINTS: CommitPoints =
     CommitPoints { before: failpoints::MASTER_BEFORE, after: failpoints::MASTER_AFTER };
 
-/// Locks the master's row if the epoch is the caller's.
+/// Checks the fence: locks the row of the master if it has the caller's epoch.
 pub(crate) async fn lock(tx: &mut Transaction, epoch: Epoch) -> Result<(), Error> {
     if tx.execute(sql::MASTER_LOCK, args![epoch]).await? == 0 {
         return Err(Error::Deposed(Box::new(read::master(tx).await?)));
@@ -41,14 +40,13 @@ pub(crate) async fn lock(tx: &mut Transaction, epoch: Epoch) -> Result<(), Error
 }
 
 impl Store {
-    /// The master's row.
     pub async fn master(&self) -> Result<MasterRecord, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let master = read::master(&mut tx).await;
         tx.leave(master).await
     }
 
-    /// The master's row, and the database's clock at the time of reading, by which its times were written.
+    /// The row of the master, and the database's clock at the same time.
     pub async fn master_now(&self) -> Result<(MasterRecord, i64), Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let read = match read::master(&mut tx).await {
@@ -58,24 +56,24 @@ impl Store {
         tx.leave(read).await
     }
 
-    /// Raises the epoch from `read` by one for `holder`. A repeat by the same holder is a success; anything else that
-    /// stands there is [`Error::Deposed`].
+    /// Raises the epoch from `read` by one for `holder`. Idempotent for the same holder; [`Error::Deposed`] if the epoch has
+    /// changed otherwise.
     pub async fn raise_epoch(&self, read: Epoch, holder: &str) -> Result<MasterRecord, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = raise(&mut tx, read, holder).await;
         tx.end(POINTS, result).await
     }
 
-    /// The engines have followed: the alteration is converged. `plan` is the generation of the plan that says so; a
-    /// plan older than the alteration is [`Error::Conflict`]. A repeat answers the progress that stands there.
+    /// Records that the engines have followed: the alteration is converged. `plan` is the generation of the plan; a plan older
+    /// than the alteration is [`Error::Conflict`]. Returns the recorded progress.
     pub async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<AlterationProgress, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = finish(&mut tx, epoch, id, plan).await;
         tx.end(POINTS, result).await
     }
 
-    /// The deadline has passed: the alteration is stalled. Counted by the database from the decision on; before that,
-    /// it stays converging, which is then the answer.
+    /// Records that the alteration is stalled, if the database's clock agrees that `after` has passed since its decision. Returns
+    /// the recorded progress.
     pub async fn stalled(
         &self,
         epoch: Epoch,
@@ -88,23 +86,23 @@ impl Store {
         tx.end(POINTS, result).await
     }
 
-    /// A newer committed alteration of the same object took over; [`Error::Conflict`] if there is none.
+    /// Records that a newer committed alteration of the object superseded this one; [`Error::Conflict`] if there is none.
     pub async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<AlterationProgress, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = supersede(&mut tx, epoch, id).await;
         tx.end(POINTS, result).await
     }
 
-    /// Gives a slot a new incarnation and issues its engine's name; [`Error::Conflict`] if the slot is gone or has
-    /// another incarnation than the one observed.
+    /// Gives a slot a new incarnation and issues the name of its engine; [`Error::Conflict`] if the slot is gone or its incarnation
+    /// is not the observed one.
     pub async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, Error> {
         let drawn = self.new_incarnations(epoch, std::slice::from_ref(renewal)).await?;
-        let drawn = drawn.into_iter().next().ok_or_else(|| Error::Broken("a renewal has no answer".to_owned()))?;
+        let drawn = drawn.into_iter().next().ok_or_else(|| Error::Broken("a renewal has no result".to_owned()))?;
         drawn.map_err(Error::Conflict)
     }
 
-    /// The same for many slots, in one transaction: for each the incarnation, or why it has none. What is wrong with one
-    /// affects no other.
+    /// Like [`Store::new_incarnation`] for many slots in one transaction: for each the incarnation, or why it has none. A failure
+    /// of one does not affect the others.
     pub async fn new_incarnations(
         &self,
         epoch: Epoch,
@@ -131,21 +129,21 @@ impl Store {
             [one] => read::slots_of(tx, &one.slot.link()).await?,
             _ => read::slots(tx).await?,
         };
-        let known: HashMap<&SlotKey, &SlotRow> = rows.iter().map(|row| (&row.slot.key, row)).collect();
+        let by_key: HashMap<&SlotKey, &SlotRow> = rows.iter().map(|row| (&row.slot.key, row)).collect();
         let mut next = last - renewals.len() as i64;
         let mut renewed: BTreeMap<&SlotKey, Renewed<'_>> = BTreeMap::new();
         let mut answers = Vec::with_capacity(renewals.len());
         for renewal in renewals {
             next += 1;
-            let row = known.get(&renewal.slot).copied();
-            let drawn = renewed.get(&renewal.slot).map(|it| it.incarnation);
-            let is = drawn.or_else(|| row.map(|row| row.slot.incarnation));
-            if let Some(row) = row.filter(|_| is == Some(renewal.observed)) {
+            let row = by_key.get(&renewal.slot).copied();
+            let drawn = renewed.get(&renewal.slot).map(|renewed| renewed.incarnation);
+            let current = drawn.or_else(|| row.map(|row| row.slot.incarnation));
+            if let Some(row) = row.filter(|_| current == Some(renewal.observed)) {
                 let incarnation = Incarnation(next);
                 renewed.insert(&renewal.slot, Renewed { row, incarnation, failures: renewal.failures });
                 answers.push(Ok(incarnation));
             } else {
-                let what = is.map_or_else(|| "is gone".to_owned(), |is| format!("has incarnation {is}"));
+                let what = current.map_or_else(|| "is gone".to_owned(), |current| format!("has incarnation {current}"));
                 answers.push(Err(format!("slot {} {what}, not {}", renewal.slot, renewal.observed)));
             }
         }
@@ -173,7 +171,7 @@ async fn raise(tx: &mut Transaction, read: Epoch, holder: &str) -> Result<Done<M
 
 async fn committed(tx: &mut Transaction, id: &RequestId) -> Result<(AlterationRecord, AlterationProgress), Error> {
     let record = read::alteration(tx, id).await?;
-    let record = record.ok_or_else(|| Error::Conflict(format!("alteration {id} is not decided")))?;
+    let record = record.ok_or_else(|| Error::Conflict(format!("alteration {id} is in doubt")))?;
     match record.progress {
         Some(progress) if record.outcome == Outcome::Committed => Ok((record, progress)),
         _ => Err(Error::Conflict(format!("alteration {id} was aborted"))),
@@ -192,9 +190,10 @@ async fn finish(
         return Ok(Done::Write(AlterationProgress::Converged));
     }
     match committed(tx, id).await? {
-        (record, AlterationProgress::Converging | AlterationProgress::Stalled) => {
-            Err(Error::Conflict(format!("alteration {id} has generation {}, the plan only {plan}", record.generation)))
-        }
+        (record, AlterationProgress::Converging | AlterationProgress::Stalled) => Err(Error::Conflict(format!(
+            "alteration {id} has generation {}, newer than {plan} of the plan",
+            record.generation
+        ))),
         (_, progress) => Ok(Done::Same(progress)),
     }
 }
@@ -227,7 +226,7 @@ async fn supersede(tx: &mut Transaction, epoch: Epoch, id: &RequestId) -> Result
         None => 0,
     };
     if newer == 0 {
-        return Err(Error::Conflict(format!("no newer alteration has taken over from {id}")));
+        return Err(Error::Conflict(format!("no newer alteration supersedes {id}")));
     }
     let now_ms = tx.now_ms().await?;
     tx.execute(sql::ALTERATION_SUPERSEDE, args![now_ms, id.as_str()]).await?;

@@ -1,7 +1,7 @@
-//! Bringing the schema up to this program's version.
+//! Schema migrations.
 //!
-//! `SQLite` and `PostgreSQL` run all of it in one transaction. `MariaDB` commits every statement that makes a table,
-//! so each can be repeated and the version is written last.
+//! `SQLite` and `PostgreSQL` run all migrations in one transaction. `MariaDB` commits each DDL statement, so every statement can
+//! be repeated, and the version is written last.
 
 use crate::backend::{Backend, Mode};
 use crate::error::Error;
@@ -11,12 +11,12 @@ use crate::sql;
 use crate::store::Store;
 use crate::transaction::{CommitPoints, Done, Transaction, args};
 
-/// How often a migration is tried again after it met another process at the same.
+/// The number of attempts if another process migrates concurrently.
 const ATTEMPTS: u32 = 5;
 
 const POINTS: CommitPoints = CommitPoints { before: MIGRATE_BEFORE, after: MIGRATE_AFTER };
 
-/// The version that this program knows.
+/// The schema version of this program.
 pub const SCHEMA_VERSION: i64 = sql::MIGRATIONS.len() as i64;
 
 /// Refuses a database of another version.
@@ -31,14 +31,14 @@ pub(crate) async fn check(store: &Store) -> Result<(), Error> {
     Ok(())
 }
 
-/// Applies what is missing.
+/// Applies the missing migrations and returns the version.
 pub(crate) async fn run(store: &Store) -> Result<i64, Error> {
     let mut attempt = 1;
     loop {
         let mut tx = store.begin(Mode::Write).await?;
         let result = migrate(&mut tx, store.backend()).await;
         match tx.end(POINTS, result).await {
-            // Two processes that make the same table at once: one of them is told so, and finds it there next time.
+            // If two processes create the same table at once, one fails and finds it the next time.
             Err(Error::Conflict(_) | Error::Broken(_) | Error::OutcomeUnknown(_)) if attempt < ATTEMPTS => attempt += 1,
             other => return other,
         }
@@ -71,16 +71,16 @@ pub(crate) fn refuse_newer(found: i64) -> Result<(), Error> {
 }
 
 pub(crate) async fn found(tx: &mut Transaction, backend: Backend) -> Result<i64, Error> {
-    let question = match backend {
+    let query = match backend {
         Backend::Sqlite => sql::VERSION_TABLE_SQLITE,
         Backend::Postgres => sql::VERSION_TABLE_POSTGRES,
         Backend::Mariadb => sql::VERSION_TABLE_MARIADB,
     };
-    let there = match tx.row(question, args![]).await? {
+    let exists = match tx.row(query, args![]).await? {
         Some(row) => rows::int(&row, "tables")? > 0,
         None => false,
     };
-    if there { version(tx).await } else { Ok(0) }
+    if exists { version(tx).await } else { Ok(0) }
 }
 
 async fn version(tx: &mut Transaction) -> Result<i64, Error> {

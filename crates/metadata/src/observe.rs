@@ -26,12 +26,12 @@ use crate::sql;
 use crate::store::Store;
 use crate::transaction::{Arg, Done, Transaction, args};
 
-/// The most engines that one report may hold, in each of its lists but the one of rows that are kept.
+/// The maximum number of engines in each list of a report, except the list of rows to keep.
 pub const MAX_REPORT: usize = 20_000;
-/// The most rows that a complete report may keep. With more it is written as if it were not complete: rows of engines that
-/// are gone may then stay until a shorter one comes, and everything else is written.
+/// The maximum number of rows that a complete report may keep. A longer one is written as an incomplete one: rows of engines that
+/// are gone then stay until a shorter report.
 pub const MAX_KEPT: usize = 100_000;
-/// A namespace without pods is forgotten no sooner than this after its last pod was seen, in milliseconds.
+/// The retention of a namespace after its last instance was observed, in milliseconds.
 pub const NAMESPACE_KEEP_MS: i64 = 24 * 3600 * 1000;
 
 impl Store {

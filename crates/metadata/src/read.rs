@@ -1,4 +1,4 @@
-//! Readings inside a transaction: each sees what the transaction sees.
+//! Reads within a transaction.
 
 use std::collections::HashMap;
 
@@ -16,17 +16,17 @@ use crate::rows::{self, ObservedRow, SlotRow};
 use crate::sql;
 use crate::transaction::{Transaction, args};
 
-/// Slots of which one snapshot reads how the engine before the present one ended.
+/// The maximum number of slots for which a snapshot reads how the previous engine ended.
 const MAX_FAILURES_BEFORE: u32 = 1_000;
 
-/// The counter.
+/// The counter of the catalog.
 pub(crate) async fn generation(tx: &mut Transaction) -> Result<Generation, Error> {
     let row = tx.row(sql::CATALOG, args![]).await?;
     let row = row.ok_or_else(|| Error::Broken("table catalog has no row".to_owned()))?;
     Ok(Generation(rows::int(&row, "generation")?))
 }
 
-/// All objects and the counter.
+/// All objects, and the counter of the catalog.
 pub(crate) async fn catalog(tx: &mut Transaction) -> Result<Catalog, Error> {
     let mut catalog = Catalog { generation: generation(tx).await?, ..Catalog::default() };
     for row in tx.rows(sql::UNITS, args![]).await? {
@@ -44,36 +44,34 @@ pub(crate) async fn catalog(tx: &mut Transaction) -> Result<Catalog, Error> {
     Ok(catalog)
 }
 
-/// All slots.
 pub(crate) async fn slots(tx: &mut Transaction) -> Result<Vec<SlotRow>, Error> {
     tx.rows(sql::SLOTS, args![]).await?.iter().map(rows::slot).collect()
 }
 
-/// How many slots there are.
 pub(crate) async fn slots_count(tx: &mut Transaction) -> Result<usize, Error> {
     let row = tx.row(sql::SLOTS_COUNT, args![]).await?;
     let count = row.map(|row| rows::int(&row, "slots")).transpose()?.unwrap_or_default();
     usize::try_from(count).map_err(|error| Error::Broken(error.to_string()))
 }
 
-/// The slots of one (tenant, pool, unit), by ordinal.
+/// The slots of a (tenant, pool, unit), by ordinal.
 pub(crate) async fn slots_of(tx: &mut Transaction, link: &Link) -> Result<Vec<SlotRow>, Error> {
     let args = args![link.tenant.as_str(), link.pool.as_str(), link.unit.as_str()];
     tx.rows(sql::SLOTS_OF_LINK, args).await?.iter().map(rows::slot).collect()
 }
 
-/// The engine of that name, if it was ever issued.
+/// The engine with that name; `None` if it was never issued.
 pub(crate) async fn engine(tx: &mut Transaction, name: &EngineName) -> Result<Option<EngineRecord>, Error> {
     tx.row(sql::ENGINE, args![name.as_str()]).await?.as_ref().map(rows::engine_with_log).transpose()
 }
 
-/// Every engine that has not ended, and the ended ones that are the present engine of a slot; all without their logs.
+/// Every engine that has not ended, and the ended ones that are the current engine of a slot; all without their logs.
 pub(crate) async fn engines(tx: &mut Transaction) -> Result<Vec<EngineRecord>, Error> {
     tx.rows(sql::ENGINES, args![]).await?.iter().map(rows::engine).collect()
 }
 
-/// Adds to the present engines of slots how the engine before each ended, where engines of the slot have failed one after
-/// another: of at most [`MAX_FAILURES_BEFORE`] slots.
+/// Adds to the current engines how the previous engine of their slot ended, for at most [`MAX_FAILURES_BEFORE`] slots with
+/// repeated failures.
 pub(crate) async fn failures_before(
     tx: &mut Transaction,
     slots: &[Slot],
@@ -86,16 +84,16 @@ pub(crate) async fn failures_before(
     for row in tx.rows(sql::FAILURES_BEFORE, args![MAX_FAILURES_BEFORE]).await? {
         reasons.insert(rows::slot_key(&row)?, rows::text(&row, "ended_reason")?);
     }
-    let present: HashMap<&SlotKey, Incarnation> = slots.iter().map(|slot| (&slot.key, slot.incarnation)).collect();
+    let current: HashMap<&SlotKey, Incarnation> = slots.iter().map(|slot| (&slot.key, slot.incarnation)).collect();
     for engine in engines {
-        if present.get(&engine.slot) == Some(&engine.incarnation) {
+        if current.get(&engine.slot) == Some(&engine.incarnation) {
             engine.failure_before = reasons.remove(&engine.slot);
         }
     }
     Ok(())
 }
 
-/// The alteration's row; `None` while it is undecided.
+/// The row of the alteration; `None` while it is in doubt.
 pub(crate) async fn alteration(tx: &mut Transaction, id: &RequestId) -> Result<Option<AlterationRecord>, Error> {
     tx.row(sql::ALTERATION, args![id.as_str()]).await?.as_ref().map(rows::alteration).transpose()
 }
@@ -105,23 +103,22 @@ pub(crate) async fn open_alterations(tx: &mut Transaction) -> Result<Vec<Alterat
     tx.rows(sql::ALTERATIONS_OPEN, args![]).await?.iter().map(rows::alteration).collect()
 }
 
-/// The master's row.
 pub(crate) async fn master(tx: &mut Transaction) -> Result<MasterRecord, Error> {
     let row = tx.row(sql::MASTER, args![]).await?;
     rows::master(&row.ok_or_else(|| Error::Broken("table master has no row".to_owned()))?)
 }
 
-/// What the master saw last.
+/// The engines as the master last observed them.
 pub(crate) async fn observed(tx: &mut Transaction) -> Result<Vec<ObservedRow>, Error> {
-    tx.rows(sql::OBSERVED, args![]).await?.iter().map(rows::seen).collect()
+    tx.rows(sql::OBSERVED, args![]).await?.iter().map(rows::observed).collect()
 }
 
-/// The nodes as the master saw them last.
+/// The nodes as the master last observed them.
 pub(crate) async fn nodes(tx: &mut Transaction) -> Result<Vec<ObservedNode>, Error> {
     tx.rows(sql::NODES_OBSERVED, args![]).await?.iter().map(rows::node).collect()
 }
 
-/// Every namespace that is not forgotten, with the moment when it was retired.
+/// The recorded namespaces, each with the time at which it was retired.
 pub(crate) async fn namespaces(tx: &mut Transaction) -> Result<Vec<(String, Option<i64>)>, Error> {
     let rows = tx.rows(sql::NAMESPACES, args![]).await?;
     rows.iter().map(|row| Ok((rows::text(row, "name")?, rows::int_or_none(row, "retired_at_ms")?))).collect()

@@ -1,8 +1,7 @@
-//! START, STOP and RESTART: one transaction each, once for each request id.
+//! START, STOP and RESTART: one transaction each, idempotent by the request id.
 //!
-//! The request's row is inserted with its answer in the transaction that carries it out, so a repeat, however late,
-//! answers what the first one did and does nothing. The rights of the user are checked here again, because the list of
-//! users is part of what the statement depends on.
+//! The transaction that carries out a request inserts its row with the answer, so a repeat, however late, returns the same answer
+//! and does nothing. The permissions of the user are checked again here, because the statement depends on the list of users.
 
 use std::time::Duration;
 
@@ -33,110 +32,98 @@ use crate::user_error;
 
 const POINTS: CommitPoints = CommitPoints { before: failpoints::REQUEST_BEFORE, after: failpoints::REQUEST_AFTER };
 
-/// What the three statements have in common.
+/// The fields that the three statements share.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The request's id, the same with every retry.
+    /// The same with every retry.
     pub id: RequestId,
-    /// The statement's text.
     pub statement: String,
-    /// Who says it.
     pub caller: Caller,
-    /// The moment after which it is refused, on the clock that counts suspension.
+    /// When it is refused, on the boot clock, which includes suspend time.
     pub deadline: Duration,
 }
 
 /// START ENGINE.
 #[derive(Debug, Clone)]
 pub struct StartRequest {
-    /// Id, text, user, deadline.
     pub request: Request,
-    /// The (tenant, pool, unit).
     pub link: Link,
 }
 
 /// STOP ENGINE.
 #[derive(Debug, Clone)]
 pub struct StopRequest {
-    /// Id, text, user, deadline.
     pub request: Request,
     /// The pool that the statement names.
     pub pool: PoolName,
-    /// The engine.
     pub engine: EngineName,
-    /// How long it may go on; zero for FORCE.
+    /// How long running statements may continue; zero for FORCE.
     pub grace: Duration,
 }
 
 /// RESTART ENGINE.
 #[derive(Debug, Clone)]
 pub struct RestartRequest {
-    /// Id, text, user, deadline.
     pub request: Request,
     /// The pool that the statement names.
     pub pool: PoolName,
-    /// The engine.
     pub engine: EngineName,
-    /// How long the stand-in may go on once its replacement is ready.
+    /// How long running statements of the stand-in may continue once its replacement is ready.
     pub grace: Duration,
-    /// FORCE: no stand-in, no turn; `grace` counts for nothing.
+    /// FORCE: no stand-in and no surge limit; `grace` is ignored.
     pub force: bool,
 }
 
-/// What a request did.
+/// The effect of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestEffect {
-    /// START added a slot; its engine is the one named.
+    /// START added a slot with the engine.
     Started,
-    /// STOP took the slot of the engine named away.
+    /// STOP deleted the slot of the engine.
     Stopped,
-    /// RESTART gave the slot a new incarnation; its engine is the one named.
+    /// RESTART gave the slot a new incarnation, the engine.
     Restarted,
-    /// RESTART of an engine that was restarted before: the one named is in progress, nothing was changed.
+    /// RESTART of an engine that was restarted before: the engine is its successor, nothing was changed.
     InProgress,
-    /// The slot of the engine named is gone: it is no longer wanted, nothing was changed.
+    /// The slot of the engine is gone: it is no longer desired, nothing was changed.
     NoLongerWanted,
 }
 
-/// The answer of a request, the same for every repeat.
+/// The answer to a request, the same for every repeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineAnswer {
-    /// What was done.
     pub effect: RequestEffect,
-    /// The engine.
     pub engine: EngineName,
-    /// Its slot.
     pub slot: SlotKey,
-    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
 impl Store {
-    /// START: adds a slot at the lowest free ordinal. Refused above `MAX_ENGINES`, when tenant, pool and unit don't
-    /// belong together, and when the pool has no nodes.
+    /// START: adds a slot at the lowest free ordinal. Refused above `MAX_ENGINES`, if tenant, pool and unit are not linked, and if
+    /// the pool has no nodes.
     pub async fn start(&self, start: &StartRequest) -> Result<EngineAnswer, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = self.start_in(&mut tx, start).await;
         tx.end(POINTS, result).await
     }
 
-    /// STOP: takes the engine's slot away and condemns its engines. Refused below `MIN_ENGINES`, and for the old name
-    /// of an engine that was restarted.
+    /// STOP: deletes the slot of the engine and condemns its engines. Refused below `MIN_ENGINES`, and for an engine that was
+    /// restarted.
     pub async fn stop(&self, stop: &StopRequest) -> Result<EngineAnswer, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = self.stop_in(&mut tx, stop).await;
         tx.end(POINTS, result).await
     }
 
-    /// RESTART: gives the engine's slot a new incarnation; the engine stands in until the new one is ready.
+    /// RESTART: gives the slot a new incarnation; the engine stands in until the new one is ready.
     pub async fn restart(&self, restart: &RestartRequest) -> Result<EngineAnswer, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = self.restart_in(&mut tx, restart).await;
         tx.end(POINTS, result).await
     }
 
-    /// What the request answered; `None` if it never took effect.
+    /// The answer to an earlier request; `None` if it never took effect.
     pub async fn request(&self, id: &RequestId) -> Result<Option<EngineAnswer>, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let found = answered(&mut tx, id).await.map(|found| found.map(|(_, answer)| answer));
@@ -185,7 +172,7 @@ impl Store {
             Named::Restarted(slot) => {
                 return Err(user_error::stop_of_restarted(&stop.pool, &stop.engine, &slot.engine()).into());
             }
-            Named::Present(slot) => slot,
+            Named::Current(slot) => slot,
         };
         let link = slot.key.link();
         let left = read::slots_of(tx, &link).await?.len().saturating_sub(1);
@@ -215,9 +202,9 @@ impl Store {
                 let answer = EngineAnswer { effect: RequestEffect::InProgress, engine, slot, incarnation };
                 return finish_request(tx, &restart.request, answer).await;
             }
-            Named::Present(slot) => slot,
+            Named::Current(slot) => slot,
         };
-        // There would be no replacement, and with FORCE no engine.
+        // Otherwise there would be no replacement, and with FORCE no engine.
         self.unless_nodes(&catalog, &slot.key.pool)?;
         failpoint!(failpoints::REQUEST_VALIDATED);
         let incarnation = Incarnation(drawn.get());
@@ -225,9 +212,9 @@ impl Store {
         let older =
             if restart.force { Older::Condemned { reason: &reason } } else { Older::StandIn { grace: restart.grace } };
         let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: tx.now_ms().await? };
-        let moves = (slot.incarnation, incarnation);
-        if !slots::renew(tx, &issue, &slot.key, moves, (0, restart.force), older).await? {
-            return Err(Error::Broken(format!("slot {} moved under the catalog's lock", slot.key)));
+        let incarnations = (slot.incarnation, incarnation);
+        if !slots::renew(tx, &issue, &slot.key, incarnations, (0, restart.force), older).await? {
+            return Err(Error::Broken(format!("slot {} changed under the catalog lock", slot.key)));
         }
         failpoint!(failpoints::REQUEST_WRITTEN);
         let engine = slot.key.engine(incarnation);
@@ -235,16 +222,16 @@ impl Store {
         finish_request(tx, &restart.request, answer).await
     }
 
-    /// Refuses what would make an engine in a pool without nodes.
+    /// Refuses a new engine in a pool without nodes.
     fn unless_nodes(&self, catalog: &Catalog, pool: &PoolName) -> Result<(), UserError> {
         let needs_nodes = self.rules().defaults.needs_nodes;
         match catalog.pool(pool).and_then(|spec| spec.lacks_nodes(needs_nodes)) {
-            Some(why) => Err(user_error::pool_lacks_nodes(pool, why)),
+            Some(reason) => Err(user_error::pool_lacks_nodes(pool, reason)),
             None => Ok(()),
         }
     }
 
-    /// The answer of a repeat, or the refusal of a request that comes too late.
+    /// The answer to a repeat; an error for a request after its deadline.
     async fn begin_request(&self, tx: &mut Transaction, request: &Request) -> Result<Option<EngineAnswer>, Error> {
         failpoint!(failpoints::REQUEST_LOCKED);
         match answered(tx, &request.id).await? {
@@ -281,36 +268,36 @@ async fn finish_request(
     Ok(Done::Write(answer))
 }
 
-/// The unit, if tenant, pool and unit belong together; else which link is missing. Users that are no admins see the pools
-/// of their tenants and the units of those pools, so that for them a missing link reads the same whether the other
-/// object exists or not.
+/// The unit, if tenant, pool and unit are linked; otherwise an error that names the missing link. Users who are no administrators
+/// see only the pools of their tenants and the units of those pools, so for them the error does not reveal whether the other
+/// object exists.
 fn linked<'a>(catalog: &'a Catalog, link: &Link, caller: &Caller) -> Result<&'a UnitSpec, UserError> {
     let Link { tenant, pool, unit } = link;
-    let of_tenant = catalog.tenant(tenant).ok_or_else(|| user_error::no_tenant(tenant))?;
+    let tenant_spec = catalog.tenant(tenant).ok_or_else(|| user_error::no_tenant(tenant))?;
     if !caller.admin {
-        if !of_tenant.pools.contains(pool) {
-            return Err(user_error::tenant_lacks_pool(tenant, pool, &of_tenant.pools));
+        if !tenant_spec.pools.contains(pool) {
+            return Err(user_error::tenant_lacks_pool(tenant, pool, &tenant_spec.pools));
         }
-        let offered = catalog.pool(pool).map_or(&[][..], |it| &it.units);
+        let offered = catalog.pool(pool).map_or(&[][..], |spec| &spec.units);
         if !offered.contains(unit) {
             return Err(user_error::pool_lacks_unit(pool, unit, offered));
         }
     }
-    let of_pool = catalog.pool(pool).ok_or_else(|| user_error::no_pool(pool))?;
+    let pool_spec = catalog.pool(pool).ok_or_else(|| user_error::no_pool(pool))?;
     let spec = catalog.unit(unit).ok_or_else(|| user_error::no_unit(unit))?;
-    if !of_tenant.pools.contains(pool) {
-        return Err(user_error::tenant_lacks_pool(tenant, pool, &of_tenant.pools));
+    if !tenant_spec.pools.contains(pool) {
+        return Err(user_error::tenant_lacks_pool(tenant, pool, &tenant_spec.pools));
     }
-    if !of_pool.units.contains(unit) {
-        return Err(user_error::pool_lacks_unit(pool, unit, &of_pool.units));
+    if !pool_spec.units.contains(unit) {
+        return Err(user_error::pool_lacks_unit(pool, unit, &pool_spec.units));
     }
     Ok(spec)
 }
 
-/// What the name of an engine stands for now.
+/// What the name of an engine refers to.
 enum Named {
-    /// The present engine of this slot.
-    Present(Slot),
+    /// The current engine of this slot.
+    Current(Slot),
     /// An older engine of this slot.
     Restarted(Slot),
     /// An engine whose slot is gone.
@@ -334,8 +321,8 @@ async fn named(
     let rows = read::slots_of(tx, &engine.slot.link()).await?;
     let row = rows.into_iter().find(|row| row.slot.key == engine.slot);
     Ok(match row {
-        Some(SlotRow { slot, .. }) if slot.incarnation == engine.incarnation => Named::Present(slot),
-        // A row that is younger than the engine stands for another wish at the same place.
+        Some(SlotRow { slot, .. }) if slot.incarnation == engine.incarnation => Named::Current(slot),
+        // A row that is newer than the engine is another slot with the same key.
         Some(SlotRow { slot, born }) if born <= engine.incarnation => Named::Restarted(slot),
         _ => Named::Gone(EngineAnswer {
             effect: RequestEffect::NoLongerWanted,

@@ -1,4 +1,4 @@
-//! Rows to values. A row that can't be read is [`Error::Broken`]: somebody else wrote it.
+//! Decoding of rows. A row that cannot be decoded is [`Error::Broken`]: it was not written by this program.
 
 use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
 use model::catalog::Versioned;
@@ -16,14 +16,13 @@ use sqlx::any::AnyRow;
 
 use crate::error::Error;
 
-/// A row of `observed_engine`: an engine as the master last saw it, and when.
+/// A row of `observed_engine`: an engine as a master last observed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedRow {
-    /// What was seen.
     pub engine: ObservedEngine,
-    /// When, by the database's clock, in milliseconds since 1970.
+    /// By the database's clock, in milliseconds since 1970.
     pub observed_at_ms: i64,
-    /// By which master.
+    /// The epoch of that master.
     pub epoch: Epoch,
 }
 
@@ -34,8 +33,8 @@ pub(crate) struct SlotRow {
     pub(crate) born: Incarnation,
 }
 
-fn broken(what: &str, why: impl std::fmt::Display) -> Error {
-    Error::Broken(format!("{what}: {why}"))
+fn broken(what: &str, reason: impl std::fmt::Display) -> Error {
+    Error::Broken(format!("{what}: {reason}"))
 }
 
 fn user(error: &UserError) -> Error {
@@ -111,7 +110,7 @@ pub(crate) fn engine_with_log(row: &AnyRow) -> Result<EngineRecord, Error> {
     Ok(EngineRecord { log_tail: text_or_none(row, "log_tail")?, ..engine(row)? })
 }
 
-/// An engine's row as a snapshot has it: without its log.
+/// An engine's row without the last lines of its log, as in a snapshot.
 pub(crate) fn engine(row: &AnyRow) -> Result<EngineRecord, Error> {
     Ok(EngineRecord {
         name: EngineName::new(text(row, "name")?).map_err(|error| user(&error))?,
@@ -178,11 +177,11 @@ pub(crate) fn master(row: &AnyRow) -> Result<MasterRecord, Error> {
 }
 
 pub(crate) fn node(row: &AnyRow) -> Result<ObservedNode, Error> {
-    // The column is the key; what stands in the text besides is the same.
+    // The column is the key; the JSON has the same name.
     Ok(ObservedNode { name: text(row, "name")?, ..json(row, "facts")? })
 }
 
-pub(crate) fn seen(row: &AnyRow) -> Result<ObservedRow, Error> {
+pub(crate) fn observed(row: &AnyRow) -> Result<ObservedRow, Error> {
     let phase = text(row, "phase")?;
     let engine = ObservedEngine {
         name: EngineName::new(text(row, "name")?).map_err(|error| user(&error))?,
@@ -198,12 +197,12 @@ pub(crate) fn seen(row: &AnyRow) -> Result<ObservedRow, Error> {
         started_at_ms: int_or_none(row, "started_at_ms")?,
         log_tail: text_or_none(row, "log_tail")?,
         labels: json(row, "labels")?,
-        // Absent in a row that a program before version 2 of the schema wrote.
+        // Null in a row that was written before schema version 2.
         details: match text_or_none(row, "details")? {
             Some(text) => serde_json::from_str(&text).map_err(|error| broken("details", error))?,
             None => std::sync::Arc::default(),
         },
-        // Absent in a row that a program before version 3 wrote: nobody knows.
+        // Null, and so unknown, in a row that was written before schema version 3.
         answered: int_or_none(row, "answered")?.is_none_or(|answered| answered != 0),
     };
     Ok(ObservedRow { engine, observed_at_ms: int(row, "observed_at_ms")?, epoch: Epoch(int(row, "epoch")?) })

@@ -1,7 +1,7 @@
-//! How an alteration ended: asked, or decided.
+//! Settling an alteration that is in doubt: reading its outcome, or aborting it.
 //!
-//! `outcome` only reads. `abort` is an insert that loses against a commit: whoever comes first has the primary key.
-//! It waits for an open commit at most as long as [`StoreSettings::lock_timeout`](crate::StoreSettings) says.
+//! `outcome` only reads. `abort` is an insert that races with the commit for the primary key. It waits for an open commit for at
+//! most [`StoreSettings::lock_timeout`](crate::StoreSettings).
 
 use model::alteration::{Abort, AlterationRecord, Outcome, RequestId};
 use model::failpoint;
@@ -17,26 +17,26 @@ use crate::transaction::{CommitPoints, Done, Transaction};
 
 const POINTS: CommitPoints = CommitPoints { before: failpoints::ABORT_INSERTED, after: failpoints::ABORT_AFTER };
 
-/// How often an insert is tried whose rival's row was gone when it was looked for: only housekeeping deletes rows.
+/// The number of attempts if the row that won the race is gone when it is read. Only housekeeping deletes rows.
 const ATTEMPTS: u32 = 3;
 
 impl Store {
-    /// The alteration's row; `None` while it is undecided.
+    /// The row of the alteration; `None` while it is in doubt.
     pub async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let record = read::alteration(&mut tx, id).await;
         tx.leave(record).await
     }
 
-    /// Aborts the alteration unless it is decided already. Answers its row, whose outcome says which it was.
-    /// [`Error::Unavailable`]: a commit is under way and has not ended in time; nothing is decided.
+    /// Aborts the alteration unless it has an outcome, and returns its row. [`Error::Unavailable`]: an open commit has not ended in
+    /// time; the alteration is still in doubt.
     ///
-    /// An insert that the database refuses for its content is made again without statement, object and names: the id
-    /// must have an outcome whatever its alter node holds, or the node would stand for ever.
+    /// If the database rejects the content of the row, the insert is repeated without statement, object and names: the alteration
+    /// must have an outcome whatever its alter node contains, or the node would never be deleted.
     pub async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Error> {
         match self.abort_as(abort).await {
             Err(error @ (Error::Refused(_) | Error::Broken(_))) => {
-                tracing::warn!(alteration = %abort.id, %error, "abort refused for its content; repeated without it");
+                tracing::warn!(alteration = %abort.id, %error, "abort refused for its content; repeating it without");
                 let bare = Abort {
                     object: None,
                     statement: String::new(),
@@ -55,7 +55,7 @@ impl Store {
             let mut tx = self.begin(Mode::Write).await?;
             let result = abort_in(&mut tx, abort).await;
             let inserted = match tx.end(POINTS, result).await {
-                // Whether this very insert was committed is seen below.
+                // The row that is read below shows whether this insert was committed.
                 Err(Error::OutcomeUnknown(_)) => None,
                 other => other?,
             };

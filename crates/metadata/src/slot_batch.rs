@@ -1,9 +1,8 @@
-//! The slots of one alteration, or of one call of a master: deleted, renewed and added in batches, with the names issued
-//! for them.
+//! Batched writes of slots, for an alteration or a call of a master: deletes, renewals and inserts, and the names issued for
+//! them.
 //!
-//! Called under the catalog's lock, with rows that were read behind it: nothing else changes them, so a renewed row is
-//! deleted and inserted again. A single slot of START, STOP or RESTART is written by `wish.rs`, which checks the incarnation
-//! that was observed.
+//! Called under the catalog lock with rows that were read under it: nothing else changes them, so a renewed row is deleted and
+//! inserted again. `slots.rs` writes the single slot of START, STOP or RESTART and checks its observed incarnation.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -21,8 +20,8 @@ use crate::slots::{Issue, grace_ms, key_args};
 use crate::sql;
 use crate::transaction::{Arg, Transaction, args};
 
-/// Writes what an alteration does to the slots. Incarnations are the numbers after `first`: renewed slots come before
-/// added ones, each in the order of `changes`.
+/// Writes the slot changes of an alteration. Incarnations are the numbers after `first`: first renewed slots, then added ones,
+/// each in the order of `changes`.
 pub(crate) async fn write(
     tx: &mut Transaction,
     issue: &Issue<'_>,
@@ -37,11 +36,11 @@ pub(crate) async fn write(
         let gone = delete.iter().map(|(key, _)| key).chain(renew).map(|key| key_args(key).into()).collect();
         tx.execute_in_tuples(sql::SLOTS_DELETE, gone).await?;
     }
-    let known: HashMap<&SlotKey, &SlotRow> = slots.iter().map(|row| (&row.slot.key, row)).collect();
+    let by_key: HashMap<&SlotKey, &SlotRow> = slots.iter().map(|row| (&row.slot.key, row)).collect();
     let mut incarnation = Incarnation(first.get());
     let (mut of_slots, mut issued) = (Vec::new(), Vec::new());
     for key in renew {
-        let row = known.get(key).ok_or_else(|| Error::Broken(format!("slot {key} moved under the catalog's lock")))?;
+        let row = by_key.get(key).ok_or_else(|| Error::Broken(format!("slot {key} changed under the catalog lock")))?;
         incarnation = Incarnation(incarnation.get() + 1);
         of_slots.push(slot_args(key, incarnation, row.born, row.slot.origin, 0));
         issued.push((key, incarnation));
@@ -55,14 +54,14 @@ pub(crate) async fn write(
     issue_names(tx, issue, &issued).await
 }
 
-/// A slot that gets a new incarnation because its present engine ended or does not fit.
+/// A slot with a new incarnation, because its current engine has ended or does not match.
 pub(crate) struct Renewed<'a> {
     pub(crate) row: &'a SlotRow,
     pub(crate) incarnation: Incarnation,
     pub(crate) failures: u32,
 }
 
-/// Renews slots, each once. Their older engines are left as they are: how they end was decided before, or the default holds.
+/// Renews slots, each once. How their older engines end is not changed.
 pub(crate) async fn renew(tx: &mut Transaction, issue: &Issue<'_>, renewed: &[Renewed<'_>]) -> Result<(), Error> {
     let (mut old, mut of_slots, mut issued) = (Vec::new(), Vec::new(), Vec::new());
     for Renewed { row, incarnation, failures } in renewed {
@@ -86,7 +85,7 @@ fn slot_args(key: &SlotKey, incarnation: Incarnation, born: Incarnation, origin:
 /// stand-ins. Engines that have an order already keep it.
 async fn end_engines(tx: &mut Transaction, changes: &SlotChanges, grace: Duration) -> Result<(), Error> {
     let mut living: HashMap<SlotKey, Vec<String>> = HashMap::new();
-    for row in tx.rows(sql::ENGINES_NOT_TOLD, args![]).await? {
+    for row in tx.rows(sql::ENGINES_UNCONDEMNED, args![]).await? {
         living.entry(rows::slot_key(&row)?).or_default().push(rows::text(&row, "name")?);
     }
     let mut condemned: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -101,7 +100,7 @@ async fn end_engines(tx: &mut Transaction, changes: &SlotChanges, grace: Duratio
     Ok(())
 }
 
-/// Issues the names of engines, and remembers the namespaces that they will be in.
+/// Issues the names of engines and records their namespaces.
 async fn issue_names(tx: &mut Transaction, issue: &Issue<'_>, issued: &[(&SlotKey, Incarnation)]) -> Result<(), Error> {
     let mut namespaces: HashMap<Link, String> = HashMap::new();
     for (key, _) in issued {
@@ -124,13 +123,13 @@ async fn issue_names(tx: &mut Transaction, issue: &Issue<'_>, issued: &[(&SlotKe
     tx.insert_all(sql::ENGINES_INSERT, of_engines).await
 }
 
-/// Before a pod can be made there, so that no list of pods ever leaves a namespace out.
+/// Records namespaces before an instance can be created there, so that no list of instances misses one.
 pub(crate) async fn remember_namespaces(tx: &mut Transaction, namespaces: BTreeSet<&str>) -> Result<(), Error> {
     if namespaces.is_empty() {
         return Ok(());
     }
     tx.execute_in(sql::NAMESPACES_REVIVE, &[], keys(namespaces.iter().copied())).await?;
-    let known: BTreeSet<String> = read::namespaces(tx).await?.into_iter().map(|(name, _)| name).collect();
-    let missing = namespaces.into_iter().filter(|name| !known.contains(*name)).map(|name| args![name]).collect();
+    let recorded: BTreeSet<String> = read::namespaces(tx).await?.into_iter().map(|(name, _)| name).collect();
+    let missing = namespaces.into_iter().filter(|name| !recorded.contains(*name)).map(|name| args![name]).collect();
     tx.insert_all(sql::NAMESPACES_INSERT, missing).await
 }

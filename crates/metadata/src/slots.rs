@@ -1,6 +1,6 @@
-//! Writing the desired state: slot rows, the names issued for them, and how the engines that lose it are to end.
+//! Writes of single slots: the row, the name issued for it, and the termination of engines that are no longer desired.
 //!
-//! Every function here is called under the catalog's lock.
+//! Every function here is called under the catalog lock.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::error::Error;
 use crate::sql;
 use crate::transaction::{Arg, Transaction, args};
 
-/// The moment and the catalog that names are issued by.
+/// The inputs for issuing names.
 pub(crate) struct Issue<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) defaults: &'a Defaults,
     pub(crate) now_ms: i64,
 }
 
-/// What a slot's older engines are told when a new incarnation takes their place.
+/// How the older engines of a slot are treated when it has a new incarnation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Older<'a> {
-    /// They stand in; once they are to end, they get this long.
+    /// They stand in; `grace` applies once they are superseded.
     StandIn { grace: Duration },
-    /// They are condemned at once, for this reason.
+    /// They are condemned at once.
     Condemned { reason: &'a str },
 }
 
@@ -51,8 +51,7 @@ pub(crate) async fn add(
     issue_name(tx, issue, key, incarnation).await
 }
 
-/// Gives a slot a new incarnation, if it still has the one that was observed, and issues the engine's name. Answers
-/// whether it had.
+/// Gives a slot a new incarnation and issues the name of its engine; returns false if the observed incarnation is stale.
 pub(crate) async fn renew(
     tx: &mut Transaction,
     issue: &Issue<'_>,
@@ -80,7 +79,7 @@ pub(crate) async fn renew(
     Ok(true)
 }
 
-/// Takes a slot away and condemns all its engines that have not ended, stand-ins included.
+/// Deletes a slot and condemns all its engines that have not ended, including stand-ins.
 pub(crate) async fn delete(tx: &mut Transaction, key: &SlotKey, grace: Duration, reason: &str) -> Result<(), Error> {
     tx.execute(sql::SLOT_DELETE, key_args(key).into()).await?;
     condemn(tx, key, Incarnation(i64::MAX), grace, reason).await
@@ -117,7 +116,7 @@ async fn issue_name(
     Ok(())
 }
 
-/// Before a pod can be made there, so that no list of pods ever leaves a namespace out.
+/// Records a namespace before an instance can be created there, so that no list of instances misses it.
 pub(crate) async fn remember_namespace(tx: &mut Transaction, namespace: &str) -> Result<(), Error> {
     if tx.execute(sql::NAMESPACE_REVIVE, args![namespace]).await? == 0 {
         tx.execute(sql::NAMESPACE_INSERT, args![namespace]).await?;

@@ -1,27 +1,27 @@
-//! What do we store?
+//! The SQL of the store: the tables, the migrations and all statements.
 //!
 //! | table | one row is |
 //! | --- | --- |
 //! | `schema_version` | the version of everything below (one row) |
-//! | `catalog` | the one counter that generations and incarnations are drawn from (one row); raising it is the lock |
-//! | `master` | who may write for a master, by epoch; what it waits for (one row) |
+//! | `catalog` | the counter from which generations and incarnations are drawn (one row); raising it takes the catalog lock |
+//! | `master` | the epoch of the current master, its holder, and what it waits for (one row) |
 //! | `tenant`, `resource_pool`, `resource_unit` | one object: its spec as JSON and the generation of its last change |
-//! | `slot` | the wish for one engine; `born` is the first incarnation of this row, so that an engine of an earlier row at the same place is not taken for one of this |
+//! | `slot` | one desired engine; `born` is the first incarnation of this row, which distinguishes engines of an earlier row with the same key |
 //! | `request` | one START, STOP or RESTART that took effect, with its answer |
-//! | `engine` | one name ever issued, what became of it, how it is to end |
+//! | `engine` | one issued name, with the state and the termination of its engine |
 //! | `alteration` | one CREATE, ALTER or DROP with its outcome and progress |
-//! | `observed_engine` | one engine as the master last saw it |
-//! | `observed_node` | one node as the master last saw it, as JSON |
-//! | `namespace` | one namespace that an engine's name was ever issued for |
+//! | `observed_engine` | one engine as the master last observed it |
+//! | `observed_node` | one node as the master last observed it, as JSON |
+//! | `namespace` | one namespace for which an engine's name was issued |
 //!
-//! One portable text: BIGINT, SMALLINT, VARCHAR and TEXT; times are milliseconds since 1970; JSON is TEXT; a boolean
-//! is a SMALLINT of 0 or 1. What a statement conflicts with is found by unique violation and conditional update,
-//! because the three databases spell upserts and locking reads differently. A placeholder is `?`.
+//! The SQL is portable: BIGINT, SMALLINT, VARCHAR and TEXT; times are milliseconds since 1970; JSON is TEXT; a boolean is a
+//! SMALLINT of 0 or 1. Conflicts are detected by unique violations and conditional updates, because the three databases spell
+//! upserts and locking reads differently. A placeholder is `?`.
 
 use crate::batch::UpdateEach;
 
-/// Each migration once, in order; the version is its place, counted from 1. A migration that was released is never
-/// changed. On `MariaDB` every statement commits by itself, so each can be repeated.
+/// The migrations in order; the version is the position, counted from 1. A released migration never changes. On `MariaDB` every
+/// statement commits by itself, so each must be repeatable.
 pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS, ANSWERED, CLUSTER_WARNINGS, NODES, INCARNATIONS];
 
 const FIRST: &[&str] = &[
@@ -64,22 +64,21 @@ const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS namespace (name VARCHAR(63) NOT NULL PRIMARY KEY, retired_at_ms BIGINT)",
 ];
 
-/// What the orchestrator knows besides of an engine. A column that may be null, because rows are there already.
+/// More details of an engine from the orchestrator. Null in existing rows.
 const DETAILS: &[&str] = &["ALTER TABLE observed_engine ADD COLUMN IF NOT EXISTS details TEXT"];
 
-/// Whether an engine ever registered: EXPLAIN knows by it which engine stands in. Null in rows that are there already.
+/// Whether an engine has ever registered, from which EXPLAIN derives the stand-ins. Null in existing rows.
 const ANSWERED: &[&str] = &["ALTER TABLE observed_engine ADD COLUMN IF NOT EXISTS answered SMALLINT"];
 
-/// What a master saw around the engines, as JSON. Null until one has said it.
+/// The cluster warnings of a master, as JSON. Null until a master reports them.
 const CLUSTER_WARNINGS: &[&str] = &["ALTER TABLE master ADD COLUMN IF NOT EXISTS surroundings TEXT"];
-/// What the orchestrator knows of its nodes. A pool's options of this version stand in its spec, and a program of the
-/// one before would lose them: it doesn't open a database of this version.
+/// The nodes of the orchestrator. From this version on, specs of pools have more options, which an older program would drop: it
+/// does not open a database of this version.
 const NODES: &[&str] = &["CREATE TABLE IF NOT EXISTS observed_node (name VARCHAR(255) NOT NULL PRIMARY KEY, \
      facts TEXT NOT NULL, observed_at_ms BIGINT NOT NULL, epoch BIGINT NOT NULL)"];
 
-/// To find the present engine of a slot, and the one before it, among all that ended: an incarnation belongs to one
-/// engine. From this version on
-/// a unit's spec may name its secret properties and their fingerprint, and each write checks the version.
+/// Indexes to find the current engine of a slot, and the previous one, among the ended engines. From this version on, the spec of a
+/// unit may list its secret properties with their fingerprint, and each write checks the version.
 const INCARNATIONS: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS engine_by_incarnation ON engine (incarnation)",
     "CREATE INDEX IF NOT EXISTS engine_of_slot ON engine (tenant, pool, unit, ordinal, incarnation)",
@@ -93,21 +92,21 @@ pub(crate) const VERSION_FIRST: &str =
 pub(crate) const VERSION_LOCK: &str = "UPDATE schema_version SET version = version WHERE id = 1";
 pub(crate) const VERSION_SET: &str = "UPDATE schema_version SET version = ? WHERE id = 1";
 pub(crate) const VERSION: &str = "SELECT version FROM schema_version WHERE id = 1";
-/// Whether the table of the version is there, asked without an error if it is not: the catalog of each database.
+/// Whether the table of the version exists, from the system catalog of each database, so that a missing table is no error.
 pub(crate) const VERSION_TABLE_SQLITE: &str =
     "SELECT COUNT(*) AS tables FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'";
 pub(crate) const VERSION_TABLE_POSTGRES: &str = "SELECT COUNT(*) AS tables FROM information_schema.tables \
      WHERE table_schema = CAST(current_schema() AS TEXT) AND table_name = 'schema_version'";
 pub(crate) const VERSION_TABLE_MARIADB: &str = "SELECT COUNT(*) AS tables FROM information_schema.tables \
      WHERE table_schema = DATABASE() AND table_name = 'schema_version'";
-/// A standby answers reads and would show an old truth.
+/// Whether the server is a standby, which answers reads with an old state.
 pub(crate) const STANDBY_POSTGRES: &str = "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END AS standby";
 pub(crate) const STANDBY_MARIADB: &str = "SELECT CAST(@@global.read_only AS SIGNED) AS standby";
 
-/// Whether an `SQLite` file is whole; says `ok`, or at most so many things that are wrong.
+/// Checks an `SQLite` file; returns `ok`, or at most that many errors.
 pub(crate) const SQLITE_CHECK: &str = "PRAGMA quick_check(5)";
 
-// What a connection says of its own time-outs.
+// The effective timeouts of a connection.
 pub(crate) const TIMEOUT_SQLITE_BUSY: &str = "SELECT timeout AS value FROM pragma_busy_timeout";
 pub(crate) const TIMEOUT_POSTGRES_LOCK: &str =
     "SELECT CAST(setting AS BIGINT) AS value FROM pg_settings WHERE name = 'lock_timeout'";
@@ -120,7 +119,7 @@ pub(crate) const TIMEOUT_MARIADB_TABLE: &str = "SELECT CAST(@@session.lock_wait_
 pub(crate) const TIMEOUT_MARIADB_STATEMENT: &str = "SELECT CAST(@@session.max_statement_time AS SIGNED) AS value";
 pub(crate) const TIMEOUT_MARIADB_IDLE: &str = "SELECT CAST(@@session.idle_transaction_timeout AS SIGNED) AS value";
 
-// What a connection says of what an acknowledged commit hangs on.
+// The effective durability settings of a connection.
 pub(crate) const DURABILITY_SQLITE_JOURNAL: &str = "SELECT journal_mode AS value FROM pragma_journal_mode";
 pub(crate) const DURABILITY_SQLITE_SYNCHRONOUS: &str = "SELECT CASE synchronous WHEN 0 THEN 'off' \
      WHEN 1 THEN 'normal' WHEN 2 THEN 'full' ELSE 'extra' END AS value FROM pragma_synchronous";
@@ -131,14 +130,14 @@ pub(crate) const DURABILITY_MARIADB_FLUSH: &str =
     "SELECT CAST(@@global.innodb_flush_log_at_trx_commit AS CHAR) AS value";
 pub(crate) const DURABILITY_MARIADB_BINLOG: &str =
     "SELECT CASE WHEN @@global.log_bin THEN CAST(@@global.sync_binlog AS CHAR) ELSE 'no log' END AS value";
-/// A boolean in some versions, a word in others.
+/// A boolean in some versions, a string in others.
 pub(crate) const DURABILITY_MARIADB_PAGES: &str = "SELECT CASE CAST(@@global.innodb_doublewrite AS CHAR) \
      WHEN '0' THEN 'off' WHEN '1' THEN 'on' ELSE CAST(@@global.innodb_doublewrite AS CHAR) END AS value";
 
 // The counter.
 pub(crate) const CATALOG_RAISE: &str = "UPDATE catalog SET generation = generation + ? WHERE id = 1";
 pub(crate) const CATALOG: &str = "SELECT generation FROM catalog WHERE id = 1";
-/// With the version of the schema: what draws a number writes, and a program of an older version must not.
+/// With the schema version: a transaction that draws a number writes, and a program of an older version must not.
 pub(crate) const CATALOG_WITH_VERSION: &str = "SELECT c.generation, v.version FROM catalog c, schema_version v \
      WHERE c.id = 1 AND v.id = 1";
 
@@ -153,7 +152,7 @@ pub(crate) const MASTER_TICK_AFTER: &str =
     "UPDATE master SET last_tick_ms = ?, waits_for = ? WHERE id = 1 AND last_tick_ms = ?";
 pub(crate) const MASTER_CLUSTER_WARNINGS: &str = "UPDATE master SET surroundings = ? WHERE id = 1";
 
-// Objects. Each table has the same columns, so each statement stands here three times.
+// Objects. Each table has the same columns, so there are three variants of each statement.
 pub(crate) const TENANTS: &str = "SELECT name, spec, generation FROM tenant ORDER BY name";
 pub(crate) const POOLS: &str = "SELECT name, spec, generation FROM resource_pool ORDER BY name";
 pub(crate) const UNITS: &str = "SELECT name, spec, generation FROM resource_unit ORDER BY name";
@@ -180,7 +179,7 @@ pub(crate) const SLOT_INSERT: &str = "INSERT INTO slot (tenant, pool, unit, ordi
 pub(crate) const SLOT_RENEW: &str = "UPDATE slot SET incarnation = ?, failures = ?, forced = ? \
      WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ? AND incarnation = ?";
 pub(crate) const SLOT_DELETE: &str = "DELETE FROM slot WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ?";
-/// Of a batch, as all that ends with IN or with its columns.
+/// The head of a batched statement, like all statements that end with IN or with the columns.
 pub(crate) const SLOTS_INSERT: &str = "INSERT INTO slot (tenant, pool, unit, ordinal, incarnation, born, origin, \
      failures, forced)";
 pub(crate) const SLOTS_DELETE: &str = "DELETE FROM slot WHERE (tenant, pool, unit, ordinal) IN";
@@ -195,15 +194,15 @@ pub(crate) const REQUESTS_DELETE: &str = "DELETE FROM request WHERE id IN";
 // Engines.
 pub(crate) const ENGINE: &str = "SELECT name, tenant, pool, unit, ordinal, incarnation, uid, config, issued_at_ms, \
      started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason, log_tail FROM engine WHERE name = ?";
-/// Every engine that has not ended, and the present engine of each slot: two readings, because with one that asks for
-/// either no database uses an index. Without the logs, which may be long and which no plan reads.
+/// Every engine that has not ended, and the current engine of each slot. A UNION, because with an OR no database uses an index.
+/// Without the logs, which may be long and which no plan reads.
 pub(crate) const ENGINES: &str = "SELECT name, tenant, pool, unit, ordinal, incarnation, uid, config, issued_at_ms, \
      started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason FROM engine WHERE ended_at_ms IS NULL \
      UNION ALL SELECT e.name, e.tenant, e.pool, e.unit, e.ordinal, e.incarnation, e.uid, e.config, e.issued_at_ms, \
      e.started_at_ms, e.end_grace_ms, e.end_reason, e.ended_at_ms, e.ended_reason FROM slot s \
      CROSS JOIN engine e WHERE e.incarnation = s.incarnation AND e.ended_at_ms IS NOT NULL AND e.tenant = s.tenant \
      AND e.pool = s.pool AND e.unit = s.unit AND e.ordinal = s.ordinal ORDER BY incarnation";
-/// How the engine before the present one ended, for each slot whose engines have failed one after another.
+/// How the previous engine ended, for each slot with repeated failures.
 pub(crate) const FAILURES_BEFORE: &str = "SELECT s.tenant, s.pool, s.unit, s.ordinal, e.ended_reason FROM slot s \
      CROSS JOIN engine e WHERE s.failures > 0 AND e.ended_reason IS NOT NULL AND e.incarnation = \
      (SELECT MAX(b.incarnation) FROM engine b WHERE b.tenant = s.tenant AND b.pool = s.pool AND b.unit = s.unit \
@@ -214,7 +213,7 @@ pub(crate) const ENGINES_GRACE: &str = "UPDATE engine SET end_grace_ms = ? WHERE
      AND unit = ? AND ordinal = ? AND incarnation < ? AND ended_at_ms IS NULL AND end_reason IS NULL";
 pub(crate) const ENGINES_CONDEMN: &str = "UPDATE engine SET end_grace_ms = ?, end_reason = ? WHERE tenant = ? \
      AND pool = ? AND unit = ? AND ordinal = ? AND incarnation < ? AND ended_at_ms IS NULL AND end_reason IS NULL";
-/// The uid of each is recorded once.
+/// Each uid is recorded once.
 pub(crate) const ENGINES_MADE: UpdateEach = UpdateEach {
     head: "UPDATE engine SET started_at_ms = ?",
     key: "name",
@@ -233,7 +232,7 @@ pub(crate) const ENGINES_OLD: &str = "SELECT e.name FROM engine e LEFT JOIN slot
 pub(crate) const ENGINES_DELETE: &str = "DELETE FROM engine WHERE name IN";
 pub(crate) const ENGINES_INSERT: &str = "INSERT INTO engine (name, tenant, pool, unit, ordinal, incarnation, \
      namespace, config, issued_at_ms)";
-pub(crate) const ENGINES_NOT_TOLD: &str = "SELECT name, tenant, pool, unit, ordinal FROM engine \
+pub(crate) const ENGINES_UNCONDEMNED: &str = "SELECT name, tenant, pool, unit, ordinal FROM engine \
      WHERE ended_at_ms IS NULL AND end_reason IS NULL";
 pub(crate) const ENGINES_GRACE_ALL: &str = "UPDATE engine SET end_grace_ms = ? WHERE name IN";
 pub(crate) const ENGINES_CONDEMN_ALL: &str = "UPDATE engine SET end_grace_ms = ?, end_reason = ? WHERE name IN";
@@ -264,7 +263,7 @@ pub(crate) const ALTERATIONS_OLD: &str = "SELECT id FROM alteration WHERE decide
      AND (progress IS NULL OR progress NOT IN ('converging', 'stalled')) ORDER BY decided_at_ms LIMIT ?";
 pub(crate) const ALTERATIONS_DELETE: &str = "DELETE FROM alteration WHERE id IN";
 
-// What the master sees.
+// Observed engines and nodes.
 pub(crate) const OBSERVED: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, sessions, \
      running, started_at_ms, log_tail, labels, details, answered, observed_at_ms, epoch FROM observed_engine \
      ORDER BY name";

@@ -1,7 +1,7 @@
-//! The store: a pool of connections to one database, and how a transaction of it begins.
+//! The store: a connection pool of one database, and how its transactions begin.
 //!
-//! An `SQLite` file belongs to one process, and to one store in it: a lock on a file beside it says so, because a
-//! process that was stopped inside a transaction can't be made to give up the database.
+//! An `SQLite` file belongs to one store of one process. A lock file next to it ensures that, because a process that was
+//! stopped within a transaction cannot be made to release the database.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -23,27 +23,26 @@ use crate::error::Error;
 use crate::sql;
 use crate::transaction::{Held, STANDBY, Transaction, failed, timed};
 
-/// How often a process looks whether another one has left the `SQLite` file.
+/// The poll interval for the lock of an `SQLite` file.
 const LOCK_POLL: Duration = Duration::from_millis(50);
-/// How long a start waits before it tries again to connect.
+/// The pause between attempts to connect at startup.
 const CONNECT_POLL: Duration = Duration::from_millis(200);
-/// How long is asked why the database can't be used.
+/// The deadline for finding out why the database is not available.
 const REASON_DEADLINE: Duration = Duration::from_secs(3);
-/// How long a transaction waits for a connection before it asks whether the database can be reached at all: a restart is
-/// shorter and is waited for, and a master's call to a metadata agent waits longer, so that it hears the reason.
+/// How long a transaction waits for a connection before it probes whether the database is available. Longer than a restart of the
+/// database, and shorter than a master's call to a metadata agent, so that the master receives the reason.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// `SQLite`'s codes for a file that somebody else has locked, without what specifies them.
+/// `SQLite`'s primary codes for a locked file.
 const SQLITE_LOCKED: [i32; 2] = [5, 6];
-/// What `PostgreSQL` answers while it starts or ends.
+/// `PostgreSQL`'s SQLSTATE while it starts or shuts down.
 const CANNOT_CONNECT_NOW: &str = "57P03";
-/// The mode of files that only their owner may read.
 const OWNER_ONLY: u32 = 0o600;
 
 /// The metadata database. Cheap to clone; all clones are one store.
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
-    /// Whose transactions these are: those of statements leave connections to those of masters.
+    /// Transactions of statements leave connections for those of masters.
     lane: Lane,
 }
 
@@ -53,9 +52,9 @@ enum Lane {
     Masters,
 }
 
-/// Of so many connections one is kept for masters, and [`MAX_RESERVED`] at most. With fewer there is none to keep.
+/// One of that many connections is reserved for masters, [`MAX_RESERVED`] at most. With fewer connections, none is reserved.
 const CONNECTIONS_FOR_ONE_RESERVED: u32 = 4;
-/// Connections that are kept for masters at most.
+/// The maximum number of connections that are reserved for masters.
 const MAX_RESERVED: u32 = 2;
 
 #[derive(Debug)]
@@ -66,25 +65,25 @@ struct Inner {
     rules: Rules,
     clock: SharedClock,
     writer: Option<Arc<Mutex<()>>>,
-    /// Places for transactions that are no master's: fewer than there are connections.
+    /// Permits for transactions of statements; fewer than there are connections.
     statements: Arc<Semaphore>,
-    /// Whether the database can be reached, asked once for all transactions that wait for a connection.
-    inquiry: Mutex<Option<Inquiry>>,
-    /// How many connections were made to ask that.
-    inquiries: AtomicU64,
+    /// The last probe, shared by all transactions that wait for a connection.
+    probe: Mutex<Option<Probe>>,
+    /// The number of probes.
+    probes: AtomicU64,
     _file_lock: Option<File>,
 }
 
-/// What was found when it was last asked whether the database can be reached.
+/// A probe: whether the database is available.
 #[derive(Debug)]
-struct Inquiry {
+struct Probe {
     began: Instant,
-    refused: Option<Refusal>,
+    unusable: Option<Unusable>,
 }
 
-/// Why the database can't be reached, or is of no use.
+/// Why the database is not available or unusable.
 #[derive(Debug, Clone)]
-enum Refusal {
+enum Unusable {
     Broken(String),
     Unavailable(String),
 }
@@ -98,12 +97,11 @@ impl Store {
             Backend::Postgres | Backend::Mariadb => None,
         };
         let url = match backend {
-            // The file was made with its lock. One that went since is missed: another, empty one would hide that.
+            // The file was created with its lock. If it has gone since, a new, empty file would hide that.
             Backend::Sqlite => format!("{}?mode=rw", settings.url.split('?').next().unwrap_or_default()),
             Backend::Postgres | Backend::Mariadb => settings.url.clone(),
         };
-        let options: AnyConnectOptions =
-            url.parse().map_err(|_| Error::Settings("the database's URL can't be read".to_owned()))?;
+        let options: AnyConnectOptions = url.parse().map_err(|_| Error::Settings("invalid database URL".to_owned()))?;
         let on_connect = backend.connection_sql(settings);
         let pool = AnyPoolOptions::new()
             .max_connections(settings.connections)
@@ -114,7 +112,7 @@ impl Store {
                     for text in on_connect {
                         connection.execute(sqlx::raw_sql(AssertSqlSafe(text))).await?;
                     }
-                    // Whether it is a standby each transaction asks: the pool would try again and again, and log each time.
+                    // Each transaction checks for a standby; here the pool would retry and log each time.
                     Ok(())
                 })
             })
@@ -131,59 +129,58 @@ impl Store {
             clock,
             writer,
             statements,
-            inquiry: Mutex::default(),
-            inquiries: AtomicU64::new(0),
+            probe: Mutex::default(),
+            probes: AtomicU64::new(0),
             _file_lock: file_lock,
         };
         Ok(Self { inner: Arc::new(inner), lane: Lane::Statements })
     }
 
-    /// The same store for the calls of masters: some connections serve no other, so that however many statements wait, a
-    /// master's call waits for masters' calls only.
+    /// The same store for the calls of masters. They have reserved connections, so that waiting statements never delay a master.
     #[must_use]
     pub fn for_masters(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), lane: Lane::Masters }
     }
 
-    /// Waits up to the connect deadline until the database takes a connection. The pool would try as long and then say
-    /// only that its time is over: here an operator is told why at once, and again when the reason changes.
+    /// Waits until the database accepts a connection, at most for the connect deadline. Unlike the pool, it logs the reason at once
+    /// and again when the reason changes.
     pub(crate) async fn await_database(&self) -> Result<(), Error> {
         let Inner { backend, settings, .. } = &*self.inner;
         if *backend == Backend::Sqlite {
             return Ok(());
         }
         let deadline = Instant::now() + settings.connect_deadline;
-        let mut told = None;
+        let mut logged = None;
         loop {
             let reason = match timeout_at(deadline, self.connect_once()).await {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(error)) => error.to_string(),
-                Err(_) => told.take().unwrap_or_else(|| "it does not answer".to_owned()),
+                Err(_) => logged.take().unwrap_or_else(|| "no answer".to_owned()),
             };
             if Instant::now() + CONNECT_POLL >= deadline {
                 return Err(Error::Unavailable(reason));
             }
-            if told.as_ref() != Some(&reason) {
+            if logged.as_ref() != Some(&reason) {
                 let waits_s = settings.connect_deadline.as_secs();
-                tracing::warn!(reason, waits_s, "the metadata database takes no connection yet");
-                told = Some(reason);
+                tracing::warn!(reason, waits_s, "the metadata database accepts no connections yet");
+                logged = Some(reason);
             }
             sleep(CONNECT_POLL).await;
         }
     }
 
-    /// A connection beside the pool, made and closed.
+    /// Opens and closes a connection outside of the pool.
     pub(crate) async fn connect_once(&self) -> Result<(), sqlx::Error> {
         let mut connection = sqlx::AnyConnection::connect_with(&self.inner.pool.connect_options()).await?;
         refuse_standby(&mut connection, self.inner.backend).await?;
         if self.inner.backend == Backend::Sqlite {
-            // Opening a file that was opened before reads nothing of it.
+            // Opening a file that was opened before reads nothing.
             connection.execute(sql::VERSION_TABLE_SQLITE).await?;
         }
         connection.close().await
     }
 
-    /// Closes all connections; what is under way ends first. Other clones can't be used any more.
+    /// Closes all connections after their transactions have ended. Clones cannot be used afterwards.
     pub async fn close(&self) {
         let deadline = Instant::now() + self.inner.settings.call_deadline;
         if timeout_at(deadline, self.inner.pool.close()).await.is_err() {
@@ -191,17 +188,15 @@ impl Store {
         }
     }
 
-    /// Which database it is.
     pub fn backend(&self) -> Backend {
         self.inner.backend
     }
 
-    /// The rules that statements are checked by.
     pub fn rules(&self) -> &Rules {
         &self.inner.rules
     }
 
-    /// Whether the moment, on the clock that counts suspension, has passed.
+    /// Whether the deadline, on the boot clock, has passed.
     pub(crate) fn is_past(&self, deadline: Duration) -> bool {
         self.inner.clock.boottime() >= deadline
     }
@@ -217,80 +212,79 @@ impl Store {
             }
             _ => None,
         };
-        let place = match self.lane {
+        let permit = match self.lane {
             Lane::Masters => None,
-            Lane::Statements => Some(self.statement_place(deadline).await?),
+            Lane::Statements => Some(self.statement_permit(deadline).await?),
         };
         let connection = self.acquire(deadline).await?;
         let begin = inner.backend.begin_sql(mode);
-        Transaction::begin(connection, begin, inner.backend, deadline, Held { _writer: writer, _place: place }).await
+        Transaction::begin(connection, begin, inner.backend, deadline, Held { _writer: writer, _permit: permit }).await
     }
 
-    /// A place among the transactions of statements.
-    async fn statement_place(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Error> {
+    /// A permit for a transaction of a statement.
+    async fn statement_permit(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Error> {
         let acquired = Arc::clone(&self.inner.statements).acquire_owned();
         tokio::select! {
             biased;
             acquired = timed(deadline, acquired) => acquired?.map_err(|error| Error::Broken(error.to_string())),
-            error = self.is_refused() => Err(error),
+            error = self.is_unusable() => Err(error),
         }
     }
 
-    /// A connection of the pool. While the database refuses, the pool tries again and again and at last says only that
-    /// its time is over; the caller is told why, and soon.
+    /// A connection of the pool. While the database is not available, the pool retries and finally only times out; here the caller
+    /// receives the reason, and earlier.
     async fn acquire(&self, deadline: Instant) -> Result<PoolConnection<Any>, Error> {
         tokio::select! {
             biased;
             acquired = timed(deadline, self.inner.pool.acquire()) => acquired?.map_err(failed),
-            error = self.is_refused() => Err(error),
+            error = self.is_unusable() => Err(error),
         }
     }
 
-    /// Ends only with the reason why the database can't be reached, or is of no use: a damaged file.
-    async fn is_refused(&self) -> Error {
+    /// Returns only when the database is not available or unusable, with the reason.
+    async fn is_unusable(&self) -> Error {
         loop {
             sleep(PATIENCE).await;
-            match self.inquire().await {
-                Some(Refusal::Broken(reason)) => return Error::Broken(reason),
-                Some(Refusal::Unavailable(reason)) => return Error::Unavailable(reason),
+            match self.probe().await {
+                Some(Unusable::Broken(reason)) => return Error::Broken(reason),
+                Some(Unusable::Unavailable(reason)) => return Error::Unavailable(reason),
                 None => {}
             }
         }
     }
 
-    /// Asks whether the database can be reached, unless another transaction has asked within [`PATIENCE`]: a thousand
-    /// that wait make no connections of their own, just when the database has too much to do.
-    async fn inquire(&self) -> Option<Refusal> {
-        let mut last = self.inner.inquiry.lock().await;
-        if let Some(Inquiry { began, refused }) = &*last
+    /// Probes whether the database is available, unless another transaction has done so within [`PATIENCE`]: otherwise a thousand
+    /// waiting transactions would open connections of their own to an overloaded database.
+    async fn probe(&self) -> Option<Unusable> {
+        let mut last = self.inner.probe.lock().await;
+        if let Some(Probe { began, unusable }) = &*last
             && began.elapsed() < PATIENCE
         {
-            return refused.clone();
+            return unusable.clone();
         }
         let began = Instant::now();
-        self.inner.inquiries.fetch_add(1, Ordering::Relaxed);
-        let refused = match timeout(REASON_DEADLINE, self.connect_once()).await {
+        self.inner.probes.fetch_add(1, Ordering::Relaxed);
+        let unusable = match timeout(REASON_DEADLINE, self.connect_once()).await {
             Ok(Err(error)) if is_away(&error, self.inner.backend) => {
                 let reason = error.to_string();
                 Some(match failed(error) {
-                    Error::Broken(reason) => Refusal::Broken(reason),
-                    _ => Refusal::Unavailable(reason),
+                    Error::Broken(reason) => Unusable::Broken(reason),
+                    _ => Unusable::Unavailable(reason),
                 })
             }
             Ok(_) | Err(_) => None,
         };
-        *last = Some(Inquiry { began, refused: refused.clone() });
-        refused
+        *last = Some(Probe { began, unusable: unusable.clone() });
+        unusable
     }
 }
 
-/// Whether the database can't be reached now, in contrast to one that takes no more connections: a transaction can wait
-/// for one of those that are there.
+/// Whether the database is not available, as opposed to one without a free connection, for which a transaction can wait.
 fn is_away(error: &sqlx::Error, backend: Backend) -> bool {
     match error {
-        // The second is a standby's.
+        // The second is the error for a standby.
         sqlx::Error::Io(_) | sqlx::Error::Configuration(_) => true,
-        // A file that can't be opened or read, such as on a full disk; one that is locked can be waited for.
+        // A file that cannot be opened or read, for example on a full disk. A transaction can wait for a locked file.
         sqlx::Error::Database(error) if backend == Backend::Sqlite => {
             let code = error.code().and_then(|code| code.parse::<i32>().ok());
             code.is_none_or(|code| !SQLITE_LOCKED.contains(&(code & 0xff)))
@@ -300,20 +294,20 @@ fn is_away(error: &sqlx::Error, backend: Backend) -> bool {
     }
 }
 
-/// Takes the lock beside the `SQLite` file, waiting for another process to leave it until the connect deadline.
+/// Takes the lock file of the `SQLite` file; waits for another process at most for the connect deadline.
 async fn lock_file(settings: &StoreSettings) -> Result<File, Error> {
     let database = settings.sqlite_path()?;
     let mut path = database.clone().into_os_string();
     path.push(".lock");
     let deadline = Instant::now() + settings.connect_deadline;
     let failed = |error: std::io::Error| Error::Settings(format!("{}: {error}", path.display()));
-    // Properties of units may be secret: nobody else reads the files. SQLite gives its other files the same mode.
-    let ours = |path: &Path| OpenOptions::new().create(true).append(true).mode(OWNER_ONLY).open(path);
-    let file = ours(path.as_ref()).map_err(failed)?;
+    // Properties of units may be secret, so only the owner may read the files. SQLite gives its other files the same mode.
+    let open = |path: &Path| OpenOptions::new().create(true).append(true).mode(OWNER_ONLY).open(path);
+    let file = open(path.as_ref()).map_err(failed)?;
     loop {
         match file.try_lock() {
             Ok(()) => {
-                ours(database.as_path()).map_err(failed)?;
+                open(database.as_path()).map_err(failed)?;
                 return Ok(file);
             }
             Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
@@ -326,12 +320,12 @@ async fn lock_file(settings: &StoreSettings) -> Result<File, Error> {
 }
 
 async fn refuse_standby(connection: &mut sqlx::AnyConnection, backend: Backend) -> Result<(), sqlx::Error> {
-    let question = match backend {
+    let query = match backend {
         Backend::Sqlite => return Ok(()),
         Backend::Postgres => sql::STANDBY_POSTGRES,
         Backend::Mariadb => sql::STANDBY_MARIADB,
     };
-    let rows = connection.fetch_all(question).await?;
+    let rows = connection.fetch_all(query).await?;
     let standby = match rows.first() {
         Some(row) => row.try_get::<i64, _>("standby")? != 0,
         None => false,
@@ -348,12 +342,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_database_that_refuses_is_named_long_before_the_pool_gives_up() {
-        // Bound and not listening: nobody else gets the port, and who connects is refused.
+    async fn the_reason_is_reported_long_before_the_pool_times_out() {
+        // Bound and not listening: no other program gets the port, and connections are refused.
         let port = tokio::net::TcpSocket::new_v4().unwrap();
         port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         for scheme in ["postgres", "mysql"] {
-            let url = format!("{scheme}://nobody@{}/nothing", port.local_addr().unwrap());
+            let url = format!("{scheme}://user@{}/nothing", port.local_addr().unwrap());
             let clock = model::clock::SystemClock::shared();
             let store = Store::connect(&StoreSettings::new(url), Rules::default(), clock).await.unwrap();
             let began = Instant::now();
@@ -364,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hundred_transactions_that_wait_ask_once_whether_the_database_is_there() {
+    async fn a_hundred_waiting_transactions_share_one_probe() {
         let folder = tempfile::tempdir().unwrap();
         let settings = StoreSettings { connections: 1, ..StoreSettings::sqlite(&folder.path().join("a.db")) };
         Store::migrate(&settings).await.unwrap();
@@ -378,7 +372,7 @@ mod tests {
             })
             .collect();
         sleep(PATIENCE + PATIENCE / 2).await;
-        assert_eq!(store.inner.inquiries.load(Ordering::Relaxed), 1);
+        assert_eq!(store.inner.probes.load(Ordering::Relaxed), 1);
         held.leave(Ok(())).await.unwrap();
         for waiting in waiting {
             waiting.await.unwrap().unwrap();
@@ -386,7 +380,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn statements_leave_connections_to_masters() {
+    async fn statements_leave_connections_for_masters() {
         let folder = tempfile::tempdir().unwrap();
         let settings = StoreSettings::sqlite(&folder.path().join("a.db"));
         Store::migrate(&settings).await.unwrap();

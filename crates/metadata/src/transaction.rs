@@ -1,9 +1,9 @@
-//! One transaction with a deadline, and the statements of our text in it.
+//! A transaction with a deadline.
 //!
-//! Whatever fails before COMMIT is sent changed nothing; a COMMIT that fails is [`Error::OutcomeUnknown`], whatever it
-//! said. A connection goes back to the pool only after the database has answered COMMIT or ROLLBACK on it. In every
-//! other case (no answer in time, a call that was dropped half way) it is closed, which rolls back: the pool would ask
-//! it whether it still lives and wait for that as long as TCP does, a quarter of an hour, with its place taken.
+//! A failure before COMMIT is sent changes nothing; any failure of COMMIT is [`Error::OutcomeUnknown`]. A connection returns to
+//! the pool only after the database has answered COMMIT or ROLLBACK. Otherwise (no answer in time, a cancelled call) it is
+//! closed, which rolls back: the pool would test the connection and wait as long as TCP does, a quarter of an hour, while it
+//! counts against the pool's limit.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -27,7 +27,7 @@ pub(crate) enum Arg {
 }
 
 impl Arg {
-    /// The bytes of its text; those of a number are not counted.
+    /// The length of its text in bytes; 0 for a number.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Int(_) => 0,
@@ -63,16 +63,16 @@ macro_rules! args {
 }
 pub(crate) use args;
 
-/// What a transaction's body says: write, or leave everything as it is.
+/// How a transaction ends after its body succeeded.
 #[derive(Debug)]
 pub(crate) enum Done<T> {
-    /// Commit, then answer.
+    /// Commit.
     Write(T),
-    /// Nothing was changed: roll back what was raised to lock, then answer.
+    /// Nothing was changed: roll back, which also releases the locks.
     Same(T),
 }
 
-/// Where a transaction's COMMIT can be stopped.
+/// The failpoints around COMMIT.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommitPoints {
     pub(crate) before: &'static str,
@@ -81,35 +81,34 @@ pub(crate) struct CommitPoints {
 
 /// An open transaction.
 pub(crate) struct Transaction {
-    /// `None` once it was given back to the pool. Dropped before the guard: the next writer of an `SQLite` file begins
-    /// after this one was told to roll back.
+    /// `None` once it was returned to the pool. Dropped before the guard, so that the next writer of an `SQLite` file begins after
+    /// this rollback.
     connection: Option<PoolConnection<Any>>,
     backend: Backend,
     deadline: Instant,
     _held: Held,
 }
 
-/// What a transaction holds with its connection, until it ends.
+/// The guards that a transaction holds until it ends.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Of an `SQLite` file: the right to write it.
+    /// The writer lock of an `SQLite` file.
     pub(crate) _writer: Option<OwnedMutexGuard<()>>,
-    /// A place among the transactions of statements.
-    pub(crate) _place: Option<OwnedSemaphorePermit>,
+    /// The permit of a transaction of a statement.
+    pub(crate) _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The error of a server that may not be written.
-pub(crate) const STANDBY: &str = "this server is a standby: the primary is needed";
+pub(crate) const STANDBY: &str = "the server is a standby; the primary is required";
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // Taken out of the pool, which may open another one, and closed by being dropped.
+        // Detached from the pool, which may open another one, and closed by the drop.
         drop(self.connection.take().map(PoolConnection::detach));
     }
 }
 
 impl Transaction {
-    /// Begins a transaction on the connection, with the statement that this database begins one with.
+    /// Begins a transaction on the connection with the statement `begin`.
     pub(crate) async fn begin(
         connection: PoolConnection<Any>,
         begin: &'static str,
@@ -117,7 +116,7 @@ impl Transaction {
         deadline: Instant,
         held: Held,
     ) -> Result<Self, Error> {
-        // Held from the first word on, so that a beginning that is dropped half way closes the connection.
+        // Created first, so that cancelling this call closes the connection.
         let mut tx = Self { connection: Some(connection), backend, deadline, _held: held };
         let answer = timed(deadline, tx.connection()?.fetch_all(sqlx::raw_sql(begin))).await?.map_err(not_begun)?;
         match answer.first() {
@@ -130,13 +129,13 @@ impl Transaction {
         self.connection.as_deref_mut().ok_or_else(|| Error::Broken("the transaction has ended".to_owned()))
     }
 
-    /// Runs a statement; answers how many rows it matched.
+    /// Runs a statement; returns the number of matched rows.
     pub(crate) async fn execute(&mut self, sql: &'static str, args: Vec<Arg>) -> Result<u64, Error> {
         let text = self.backend.rewrite(sql);
-        self.run(text, args).await?.ok_or_else(|| Error::Broken("a key exists twice".to_owned()))
+        self.run(text, args).await?.ok_or_else(|| Error::Broken("duplicate key".to_owned()))
     }
 
-    /// Inserts a row; false if its key is taken. On `PostgreSQL` the transaction has then failed: it must end.
+    /// Inserts a row; returns false if its key exists. On `PostgreSQL` the transaction has then failed and must end.
     pub(crate) async fn insert(&mut self, sql: &'static str, args: Vec<Arg>) -> Result<bool, Error> {
         let text = self.backend.rewrite(sql);
         Ok(self.run(text, args).await?.is_some())
@@ -147,24 +146,23 @@ impl Transaction {
         let text = self.backend.rewrite_ddl(sql);
         match self.run(text, Vec::new()).await? {
             Some(_) => Ok(()),
-            // Another process makes the same table at this moment.
-            None => Err(Error::Conflict("another process migrates the database".to_owned())),
+            // Another process creates the same table concurrently.
+            None => Err(Error::Conflict("another process is migrating the database".to_owned())),
         }
     }
 
-    /// Reads rows.
     pub(crate) async fn rows(&mut self, sql: &'static str, args: Vec<Arg>) -> Result<Vec<AnyRow>, Error> {
         let text = self.backend.rewrite(sql);
         let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?);
         timed(self.deadline, query.fetch_all(self.connection()?)).await?.map_err(failed)
     }
 
-    /// Reads at most one row.
+    /// Reads the first row.
     pub(crate) async fn row(&mut self, sql: &'static str, args: Vec<Arg>) -> Result<Option<AnyRow>, Error> {
         Ok(self.rows(sql, args).await?.into_iter().next())
     }
 
-    /// Runs a statement whose text was put together for this one use; answers how many rows it matched.
+    /// Runs a statement that was composed for one use; returns the number of matched rows.
     pub(crate) async fn execute_once(&mut self, text: String, args: Vec<Arg>) -> Result<u64, Error> {
         let text = self.backend.rewrite(&text).into_owned();
         let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?).persistent(false);
@@ -174,25 +172,24 @@ impl Transaction {
         }
     }
 
-    /// Reads rows with a statement whose text was put together for this one use.
+    /// Reads rows with a statement that was composed for one use.
     pub(crate) async fn rows_once(&mut self, text: String, args: Vec<Arg>) -> Result<Vec<AnyRow>, Error> {
         let text = self.backend.rewrite(&text).into_owned();
         let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?).persistent(false);
         timed(self.deadline, query.fetch_all(self.connection()?)).await?.map_err(failed)
     }
 
-    /// How the database would read, in its own words.
+    /// The database's query plan.
     pub(crate) async fn explain(&mut self, sql: &'static str) -> Result<Vec<String>, Error> {
-        let (word, column) = match self.backend {
+        let (explain, column) = match self.backend {
             Backend::Sqlite => ("EXPLAIN QUERY PLAN", "detail"),
             Backend::Postgres => ("EXPLAIN", "QUERY PLAN"),
             Backend::Mariadb => ("EXPLAIN FORMAT=JSON", "EXPLAIN"),
         };
-        let rows = self.rows_once(format!("{word} {sql}"), Vec::new()).await?;
+        let rows = self.rows_once(format!("{explain} {sql}"), Vec::new()).await?;
         rows.iter().map(|row| crate::rows::text(row, column)).collect()
     }
 
-    /// Which database it is.
     pub(crate) const fn backend(&self) -> Backend {
         self.backend
     }
@@ -208,11 +205,11 @@ impl Transaction {
     /// The database's clock, in milliseconds since 1970.
     pub(crate) async fn now_ms(&mut self) -> Result<i64, Error> {
         let row = self.row(self.backend.now_sql(), Vec::new()).await?;
-        let row = row.ok_or_else(|| Error::Broken("the database has no clock".to_owned()))?;
+        let row = row.ok_or_else(|| Error::Broken("no row from the database's clock".to_owned()))?;
         crate::rows::int(&row, "now_ms")
     }
 
-    /// Ends the transaction as its body said.
+    /// Commits or rolls back, as the body decided.
     pub(crate) async fn end<T>(mut self, points: CommitPoints, result: Result<Done<T>, Error>) -> Result<T, Error> {
         match result {
             Ok(Done::Write(answer)) => {
@@ -238,29 +235,29 @@ impl Transaction {
         result
     }
 
-    /// Rolls back now, so that the next transaction needs not wait; what fails here ends with the connection.
+    /// Rolls back now, so that the next transaction need not wait. If this fails, closing the connection rolls back.
     async fn roll_back(&mut self) {
         if let Err(reason) = self.finish("ROLLBACK").await {
-            tracing::debug!(reason, "no rollback, the connection ends");
+            tracing::debug!(reason, "rollback failed; closing the connection");
         }
     }
 
-    /// Says the last word, and gives the connection back to the pool if it was answered.
-    async fn finish(&mut self, word: &'static str) -> Result<(), String> {
+    /// Runs COMMIT or ROLLBACK, and returns the connection to the pool if it was answered.
+    async fn finish(&mut self, command: &'static str) -> Result<(), String> {
         let deadline = self.deadline;
         let connection = self.connection().map_err(|error| error.to_string())?;
-        match timeout_at(deadline, connection.execute(sqlx::raw_sql(word))).await {
+        match timeout_at(deadline, connection.execute(sqlx::raw_sql(command))).await {
             Ok(Ok(_)) => {
                 drop(self.connection.take());
                 Ok(())
             }
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer to {word} before the deadline")),
+            Err(_) => Err(format!("no answer to {command} before the deadline")),
         }
     }
 }
 
-/// What a standby of `PostgreSQL` answers to a transaction that is to write.
+/// Part of `PostgreSQL`'s error for a read-write transaction on a standby.
 const DURING_RECOVERY: &str = "during recovery";
 
 fn not_begun(error: sqlx::Error) -> Error {
@@ -272,15 +269,14 @@ fn not_begun(error: sqlx::Error) -> Error {
     }
 }
 
-/// A statement that failed without being an insert whose key may be taken.
+/// The error of a statement other than an insert whose key may exist.
 #[expect(clippy::needless_pass_by_value, reason = "handed to map_err")]
 pub(crate) fn failed(error: sqlx::Error) -> Error {
     Error::of_statement(&error).unwrap_or_else(|| Error::Broken(error.to_string()))
 }
 
-/// The values of a statement. The only place where text is bound, and so where U+0000, which `PostgreSQL` cannot store,
-/// becomes U+FFFD: the text may be an engine's last words or its address, and a text that cannot be written would hold
-/// up the transaction it stands in for ever.
+/// Binds the arguments of a statement. U+0000, which `PostgreSQL` cannot store, becomes U+FFFD here, in the only place where text
+/// is bound: a text may come from an engine, and one that cannot be stored would block its transaction for ever.
 fn arguments(args: Vec<Arg>) -> Result<AnyArguments, Error> {
     let mut arguments = AnyArguments::default();
     for arg in args {

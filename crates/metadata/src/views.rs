@@ -1,4 +1,4 @@
-//! Everything at once: the readings for a master, a proxy and the SHOW statements, each in one read-only transaction.
+//! The read models of masters, proxies and SHOW statements, each read in one transaction.
 
 use std::collections::BTreeSet;
 
@@ -18,57 +18,50 @@ use crate::sql;
 use crate::store::Store;
 use crate::transaction::{Transaction, args};
 
-/// The most alterations that one reading returns.
+/// The maximum number of alterations in a result.
 pub const MAX_ALTERATIONS: u32 = 10_000;
 
-/// A snapshot together with what the master saw.
+/// A snapshot with the observed engines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overview {
-    /// Catalog, slots, engines, converging and stalled alterations, master, the database's clock.
     pub snapshot: Snapshot,
-    /// What the master saw last.
     pub observed: Vec<ObservedRow>,
 }
 
-/// The catalog together with the nodes that the master saw.
+/// The catalog with the observed nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeOverview {
-    /// Tenants, pools and units.
     pub catalog: Catalog,
-    /// The nodes; empty where the orchestrator knows none.
+    /// Empty if the orchestrator has no nodes.
     pub nodes: Vec<ObservedNode>,
-    /// The master's row.
     pub master: MasterRecord,
     /// The database's clock, in milliseconds since 1970.
     pub now_ms: i64,
 }
 
-/// One engine with all that is known of it.
+/// One engine in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineDetail {
-    /// Its row.
     pub record: EngineRecord,
-    /// Its slot, if there is one at its place; the engine is the slot's present one if the incarnations are equal.
+    /// The slot with its key, if there is one; the engine is current if the incarnations are equal.
     pub slot: Option<Slot>,
-    /// What the master saw last.
+    /// As the master last observed it.
     pub seen: Option<ObservedRow>,
-    /// The catalog.
     pub catalog: Catalog,
-    /// The master's row.
     pub master: MasterRecord,
     /// The database's clock, in milliseconds since 1970.
     pub now_ms: i64,
 }
 
 impl Store {
-    /// What a master plans from. The observation must have been made before.
+    /// The snapshot that a master plans from. Read it after the observation.
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let snapshot = snapshot(&mut tx).await;
         tx.leave(snapshot).await
     }
 
-    /// What a proxy routes by; secret values are masked.
+    /// The snapshot for a proxy; secret values are masked.
     pub async fn proxy_snapshot(&self) -> Result<ProxySnapshot, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let read = proxy_snapshot(&mut tx).await;
@@ -79,7 +72,7 @@ impl Store {
         Ok(read)
     }
 
-    /// Everything that SHOW ENGINES needs; only the slots and engines of one tenant, if it is named.
+    /// For SHOW ENGINES; only the slots and engines of one tenant, if it is given.
     pub async fn overview(&self, tenant: Option<&TenantName>) -> Result<Overview, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let overview = overview(&mut tx).await;
@@ -89,34 +82,33 @@ impl Store {
             snapshot.slots.retain(|slot| slot.key.tenant == *tenant);
             snapshot.engines.retain(|engine| engine.slot.tenant == *tenant);
             let names: BTreeSet<&EngineName> = snapshot.engines.iter().map(|engine| &engine.name).collect();
-            observed.retain(|seen| names.contains(&seen.engine.name));
+            observed.retain(|row| names.contains(&row.engine.name));
         }
         Ok(overview)
     }
 
-    /// Everything that DESCRIBE ENGINE needs; `None` if the name was never issued.
+    /// For DESCRIBE ENGINE; `None` if the name was never issued.
     pub async fn engine(&self, name: &EngineName) -> Result<Option<EngineDetail>, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let detail = detail(&mut tx, name).await;
         tx.leave(detail).await
     }
 
-    /// Everything that DESCRIBE RESOURCE POOL needs.
+    /// For DESCRIBE RESOURCE POOL.
     pub async fn node_overview(&self) -> Result<NodeOverview, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let overview = node_overview(&mut tx).await;
         tx.leave(overview).await
     }
 
-    /// Tenants, pools and units.
     pub async fn catalog(&self) -> Result<Catalog, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let catalog = read::catalog(&mut tx).await;
         tx.leave(catalog).await
     }
 
-    /// The alterations that converge or are stalled, however old, and those that were decided last; newest first, at
-    /// most `limit`, and at most [`MAX_ALTERATIONS`].
+    /// All converging and stalled alterations, and the most recent others, newest first; at most `limit` and at most
+    /// [`MAX_ALTERATIONS`].
     pub async fn alterations(&self, limit: u32) -> Result<Vec<AlterationRecord>, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let records = alterations(&mut tx, limit.min(MAX_ALTERATIONS)).await;
@@ -144,8 +136,8 @@ async fn proxy_snapshot(tx: &mut Transaction) -> Result<ProxySnapshot, Error> {
     Ok(ProxySnapshot {
         catalog: read::catalog(tx).await?,
         slots: read::slots(tx).await?.into_iter().map(|row| row.slot).collect(),
-        observed: read::observed(tx).await?.into_iter().map(|seen| seen.engine).collect(),
-        // What is around the engines is nothing to route by, and may be long.
+        observed: read::observed(tx).await?.into_iter().map(|row| row.engine).collect(),
+        // Not needed for routing, and may be long.
         master: MasterRecord { cluster_warnings: ClusterWarnings::default(), ..read::master(tx).await? },
         now_ms: tx.now_ms().await?,
     })
@@ -168,8 +160,8 @@ async fn detail(tx: &mut Transaction, name: &EngineName) -> Result<Option<Engine
     let Some(record) = read::engine(tx, name).await? else { return Ok(None) };
     let rows = read::slots_of(tx, &record.slot.link()).await?;
     let slot = rows.into_iter().map(|row| row.slot).find(|slot| slot.key == record.slot);
-    let seen = tx.row(sql::OBSERVED_ONE, args![name.as_str()]).await?;
-    let seen = seen.as_ref().map(rows::seen).transpose()?;
+    let row = tx.row(sql::OBSERVED_ONE, args![name.as_str()]).await?;
+    let seen = row.as_ref().map(rows::observed).transpose()?;
     let (catalog, master) = (read::catalog(tx).await?, read::master(tx).await?);
     Ok(Some(EngineDetail { record, slot, seen, catalog, master, now_ms: tx.now_ms().await? }))
 }
@@ -180,18 +172,17 @@ async fn alterations(tx: &mut Transaction, limit: u32) -> Result<Vec<AlterationR
     Ok(with_open(recent?, read::open_alterations(tx).await?, limit as usize))
 }
 
-/// Puts open alterations that are older than the recent ones at their end; where that is too much, the oldest of those
-/// that are over make room.
+/// Appends open alterations that are older than the recent ones. Beyond the limit, the oldest finished ones are removed.
 fn with_open(recent: Vec<AlterationRecord>, open: Vec<AlterationRecord>, limit: usize) -> Vec<AlterationRecord> {
-    let mut older: Vec<_> = open.into_iter().filter(|it| recent.iter().all(|other| other.id != it.id)).collect();
-    older.sort_by_key(|it| std::cmp::Reverse((it.decided_at_ms, it.generation)));
+    let mut older: Vec<_> = open.into_iter().filter(|open| recent.iter().all(|other| other.id != open.id)).collect();
+    older.sort_by_key(|record| std::cmp::Reverse((record.decided_at_ms, record.generation)));
     let mut listed = recent;
     listed.extend(older);
     while listed.len() > limit {
-        let is_over = |it: &AlterationRecord| {
-            !matches!(it.progress, Some(AlterationProgress::Converging | AlterationProgress::Stalled))
+        let is_finished = |record: &AlterationRecord| {
+            !matches!(record.progress, Some(AlterationProgress::Converging | AlterationProgress::Stalled))
         };
-        let oldest = listed.iter().rposition(is_over).unwrap_or(listed.len() - 1);
+        let oldest = listed.iter().rposition(is_finished).unwrap_or(listed.len() - 1);
         listed.remove(oldest);
     }
     listed
@@ -224,8 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn an_open_alteration_is_listed_however_old_it_is() {
-        let ids = |listed: Vec<AlterationRecord>| listed.iter().map(|it| it.id.to_string()).collect::<Vec<_>>();
+    fn open_alterations_are_listed_at_any_age() {
+        let ids = |listed: Vec<AlterationRecord>| listed.iter().map(|record| record.id.to_string()).collect::<Vec<_>>();
         let recent = vec![
             record("a-9", 9, AlterationProgress::Converging),
             record("a-8", 8, AlterationProgress::Converged),
@@ -239,7 +230,7 @@ mod tests {
         let listed = |limit: usize| ids(with_open(recent[..limit.min(3)].to_vec(), open.clone(), limit));
         assert_eq!(listed(5), ["a-9", "a-8", "a-7", "a-2", "a-1"]);
         assert_eq!(listed(4), ["a-9", "a-8", "a-2", "a-1"]);
-        assert_eq!(listed(2), ["a-9", "a-2"], "where not even the open ones have room, the newest of them");
+        assert_eq!(listed(2), ["a-9", "a-2"], "if the open ones exceed the limit, the newest of them");
         assert_eq!(ids(with_open(recent.clone(), Vec::new(), 3)), ["a-9", "a-8", "a-7"]);
     }
 }

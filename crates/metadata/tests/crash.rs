@@ -1,8 +1,7 @@
-//! The process dies at each step boundary: whatever it was doing is then done wholly or not at all, and the same id
-//! tells which.
+//! Crash at each step boundary: the operation has happened completely or not at all, and its id finds out which.
 //!
-//! The test runs itself as a child that aborts (no destructor, no rollback, no flush) at the named point, on a real
-//! file. In release there are no failpoints, and no such test.
+//! The test runs itself as a child that aborts at the failpoint (no destructor, no rollback, no flush), on a real file. Release
+//! builds have no failpoints, and so no such test.
 
 #![cfg(debug_assertions)]
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -26,7 +25,7 @@ use model::slot::Renewal;
 const POINT: &str = "EH_CRASH_POINT";
 const FOLDER: &str = "EH_CRASH_FOLDER";
 
-/// Opens the file as a process that comes later does. Repeats must do nothing, so they say what they said before.
+/// Opens the file like a later process. Repeats must do nothing, so they are identical.
 async fn open(folder: &Path) -> Bench {
     let settings = StoreSettings::sqlite(&folder.join("metadata.db"));
     let clock = ManualClock::at(1_000_000);
@@ -35,7 +34,7 @@ async fn open(folder: &Path) -> Bench {
 }
 
 async fn alter(bench: &Bench) -> Result<metadata::Committed, Error> {
-    // The base that the first attempt had read; a repeat carries it again.
+    // The base that the first attempt had read; a repeat has the same.
     let base = Some(Generation(1));
     bench.store.commit(&commit("the-alter", memory("uc_1", "2G"), base, bench.soon())).await
 }
@@ -45,7 +44,7 @@ async fn start(bench: &Bench) -> Result<metadata::EngineAnswer, Error> {
     bench.store.start(&StartRequest { request, link: link("t_1", "rp_1", "uc_1") }).await
 }
 
-/// Runs a test of this file as a child that is to die at the point.
+/// Runs a test of this file as a child that aborts at the failpoint.
 fn kill_at(test: &str, point: &str, folder: &Path) {
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test])
@@ -58,14 +57,14 @@ fn kill_at(test: &str, point: &str, folder: &Path) {
     assert!(status.code().is_none(), "the child was to die by a signal at {point}: {status}");
 }
 
-/// In such a child: the folder, after the point was set to abort the process.
+/// In such a child: arms the failpoint and returns the folder.
 fn doomed() -> Option<(String, PathBuf)> {
     let (point, folder) = (std::env::var(POINT).ok()?, std::env::var(FOLDER).ok()?);
     fail::cfg_callback(&*point, || std::process::abort()).unwrap();
     Some((point, folder.into()))
 }
 
-/// What the child does: everything that passes a failpoint.
+/// The work of the child: everything that passes a failpoint.
 async fn everything(point: &str, folder: &Path) {
     let bench = open(folder).await;
     alter(&bench).await.unwrap();
@@ -76,10 +75,10 @@ async fn everything(point: &str, folder: &Path) {
     let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: 1 };
     bench.store.new_incarnation(Epoch(1), &renewal).await.unwrap();
     bench.store.publish(Epoch(1), &Publication::default()).await.unwrap();
-    // Nothing is old enough to be deleted unless it is made so.
+    // Make rows old enough to be deleted.
     bench.raw("UPDATE request SET done_at_ms = 1").await;
     bench.store.housekeep().await.unwrap();
-    panic!("nobody passed {point}");
+    panic!("{point} was not passed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,7 +87,7 @@ async fn the_process_dies_at_every_step() {
         return everything(&point, &folder).await;
     }
     let mut killed = 0;
-    // Migration has a case of its own below.
+    // Migration has a test of its own below.
     let points = failpoints::ALL.iter().filter(|point| !point.starts_with("metadata.migrate."));
     for point in points {
         let folder = tempfile::tempdir().unwrap();
@@ -135,7 +134,7 @@ async fn check(bench: &Bench, point: &str, before: &model::snapshot::Snapshot) {
     assert_eq!((started.effect, &started), (RequestEffect::Started, &again), "{point}");
     let end = bench.store.snapshot().await.unwrap();
     let started_slots = if point == failpoints::HOUSEKEEPING_AFTER {
-        // Its request was deleted as too old for a repeat, by this very test: the repeat is a new one.
+        // This test deleted the request as too old, so the repeat is a new request.
         2
     } else {
         1
@@ -156,14 +155,14 @@ async fn check(bench: &Bench, point: &str, before: &model::snapshot::Snapshot) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_migration_that_was_interrupted_is_done_again() {
+async fn an_interrupted_migration_is_repeated() {
     if let Some((_, folder)) = doomed() {
         Store::migrate(&StoreSettings::sqlite(&folder.join("metadata.db"))).await.unwrap();
         return;
     }
     for point in [failpoints::MIGRATE_BEFORE, failpoints::MIGRATE_AFTER] {
         let folder = tempfile::tempdir().unwrap();
-        kill_at("a_migration_that_was_interrupted_is_done_again", point, folder.path());
+        kill_at("an_interrupted_migration_is_repeated", point, folder.path());
         let bench = Bench::open(StoreSettings::sqlite(&folder.path().join("metadata.db"))).await;
         assert_eq!(bench.store.catalog().await.unwrap().generation.get(), 0);
     }

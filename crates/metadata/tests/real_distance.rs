@@ -1,4 +1,4 @@
-//! A database that is 3 ms away: what is written for 10,000 engines fits into the deadlines of its calls.
+//! A database with a latency of 3 ms: the writes for 10,000 engines fit into the deadlines of their calls.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -19,9 +19,9 @@ use tokio::net::{TcpListener, TcpStream};
 const ENGINES: u32 = 10_000;
 /// On the second database in the default tier.
 const FEWER_ENGINES: u32 = 2_500;
-/// One way; there and back takes twice as long.
+/// One way; a round trip takes twice as long.
 const ONE_WAY: Duration = Duration::from_micros(1_500);
-/// Rows of one part of a report, and what a master waits for the answer to one.
+/// Rows of a part of a report, and how long a master waits for its answer.
 const PART: usize = 1_000;
 const PART_DEADLINE: Duration = Duration::from_millis(3_300);
 
@@ -94,7 +94,7 @@ async fn alters_and_reports(url: String, engines: u32) {
     assert!(bench.present().await.is_empty());
 }
 
-/// The URL of a relay to the server that delays what passes, in both directions.
+/// The URL of a relay to the server that delays both directions.
 async fn far(url: &str) -> String {
     let (before, rest) = url.split_once('@').unwrap();
     let (server, after) = rest.split_once('/').unwrap_or((rest, ""));

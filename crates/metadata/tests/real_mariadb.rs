@@ -19,7 +19,7 @@ async fn the_store_keeps_its_contract_on_mariadb() {
         let mut connection = sqlx::AnyConnection::connect(&url).await.unwrap();
         connection.execute(AssertSqlSafe(format!("CREATE DATABASE {database}"))).await.unwrap();
         connection.close().await.unwrap();
-        // The URL's own database, if it names one, is replaced.
+        // Replaces the database of the URL.
         let (scheme, rest) = url.split_once("://").unwrap();
         let server = rest.split(['/', '?']).next().unwrap();
         StoreSettings::new(format!("{scheme}://{server}/{database}"))

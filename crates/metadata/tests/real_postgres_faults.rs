@@ -1,6 +1,6 @@
-//! What only a server can show: a transaction that hangs, a connection that ends in the middle of COMMIT.
+//! Faults of a server: a hanging transaction, a connection that ends during COMMIT.
 //!
-//! Failpoints are process-wide, so these cases are one test and run one after another.
+//! Failpoints are process-wide, so these cases are one test and run sequentially.
 
 #![cfg(debug_assertions)]
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -36,20 +36,20 @@ async fn bench(url: &str, name: &str) -> Bench {
 }
 
 #[allow(clippy::disallowed_methods, reason = "one message each way")]
-/// Stops whoever passes the point, until told to go on. Answers when somebody stands there.
+/// Pauses the next caller at the failpoint until it is released. Returns once a caller is paused.
 fn stop_at(point: &'static str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (arrived, arrivals) = mpsc::channel();
-    let (go_on, told) = mpsc::channel::<()>();
-    let told = parking_lot::Mutex::new(told);
+    let (go_on, released) = mpsc::channel::<()>();
+    let released = parking_lot::Mutex::new(released);
     fail::cfg_callback(point, move || {
         let _ = arrived.send(());
-        let _ = told.lock().recv_timeout(Duration::from_secs(30));
+        let _ = released.lock().recv_timeout(Duration::from_secs(30));
     })
     .unwrap();
     (arrivals, go_on)
 }
 
-/// Another agent: a thread with a runtime and a store of its own, so that it alone stops.
+/// Another agent: a thread with its own runtime and store, so that only it stops.
 fn agent(bench: &Bench, request: CommitRequest) -> JoinHandle<Result<Committed, Error>> {
     let (settings, clock) = (bench.settings.clone(), bench.clock.clone());
     std::thread::spawn(move || {
@@ -74,16 +74,16 @@ async fn wait_for(arrivals: mpsc::Receiver<()>) {
 async fn what_a_server_can_do_to_us() {
     let url = std::env::var("EH_TEST_POSTGRES").expect("EH_TEST_POSTGRES is a postgres:// URL");
     an_abort_waits_no_longer_than_the_lock_timeout(bench(&url, "lock").await).await;
-    a_commit_that_hangs_blocks_nobody_for_ever(bench(&url, "hang").await).await;
+    a_hanging_commit_does_not_block_others_for_ever(bench(&url, "hang").await).await;
     a_connection_that_ends_at_commit_leaves_the_outcome_unknown(bench(&url, "cut").await).await;
-    a_caller_that_is_gone_after_commit_finds_its_answer(bench(&url, "gone").await).await;
+    a_repeat_after_a_lost_answer_finds_it(bench(&url, "gone").await).await;
     a_server_that_is_gone_is_unavailable().await;
-    a_connection_that_falls_silent_gives_its_place_to_another(bench(&url, "silent").await).await;
-    contract::record_passed("a_connection_that_falls_silent_gives_its_place_to_another");
+    a_silent_connection_frees_its_slot_in_the_pool(bench(&url, "silent").await).await;
+    contract::record_passed("a_silent_connection_frees_its_slot_in_the_pool");
 }
 
 async fn an_abort_waits_no_longer_than_the_lock_timeout(bench: Bench) {
-    // Somebody's commit has inserted its row and does not end.
+    // A commit has inserted its row and hangs.
     let mut other = AnyConnection::connect(&bench.settings.url).await.unwrap();
     other.execute("BEGIN").await.unwrap();
     other
@@ -98,17 +98,17 @@ async fn an_abort_waits_no_longer_than_the_lock_timeout(bench: Bench) {
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert!(begun.elapsed() >= SHORT && begun.elapsed() < SHORT * 10, "{:?}", begun.elapsed());
     assert_eq!(bench.store.outcome(&id("a-1")).await.unwrap(), None, "nothing is decided");
-    // It ends without having committed: now the abort wins.
+    // It ends without a commit: now the abort wins.
     other.execute("ROLLBACK").await.unwrap();
     assert_eq!(bench.store.abort(&abort_of("a-1")).await.unwrap().outcome, Outcome::Aborted);
 }
 
-async fn a_commit_that_hangs_blocks_nobody_for_ever(bench: Bench) {
+async fn a_hanging_commit_does_not_block_others_for_ever(bench: Bench) {
     let (arrivals, go_on) = stop_at(failpoints::COMMIT_DECIDED);
     let request = commit("a-1", create_unit("uc_1", 0, 1), Some(Generation(0)), bench.soon());
     let stopped = agent(&bench, request);
     wait_for(arrivals).await;
-    // The server ends the transaction of the stopped agent; then the abort gets through.
+    // The server ends the transaction of the stopped agent; then the abort succeeds.
     let begun = Instant::now();
     let aborted = loop {
         match bench.store.abort(&abort_of("a-1")).await {
@@ -123,7 +123,7 @@ async fn a_commit_that_hangs_blocks_nobody_for_ever(bench: Bench) {
     let error = joined(stopped).await.unwrap_err();
     assert!(matches!(error.kind(), StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown), "{error}");
     assert!(bench.store.catalog().await.unwrap().units.is_empty(), "an aborted alteration changes nothing");
-    // START waits for the catalog's lock no longer than it may, and others go on.
+    // START waits for the catalog lock no longer than its timeout, and others proceed.
     bench.alter("a-2", create_unit("uc_1", 0, 1)).await;
 }
 
@@ -143,15 +143,14 @@ async fn a_connection_that_ends_at_commit_leaves_the_outcome_unknown(bench: Benc
     let error = joined(cut).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
     assert_eq!(error.user_error().sqlstate(), "08007");
-    // Whoever doesn't know asks: the row says. The connections of this store were cut too, and one that is about to end
-    // may still be handed out.
+    // The row has the outcome. The connections of this store were cut, too, and the pool may still hand out one that is ending.
     let outcome = again_while_unavailable(|| bench.store.outcome(&request.id)).await;
     assert_eq!(outcome, None);
     let committed = again_while_unavailable(|| bench.store.commit(&request)).await;
     assert!(committed.first);
 }
 
-/// Asks again as long as the database is said to be away.
+/// Retries while the database is unavailable.
 async fn again_while_unavailable<T>(mut ask: impl AsyncFnMut() -> Result<T, Error>) -> T {
     let begun = Instant::now();
     loop {
@@ -162,7 +161,7 @@ async fn again_while_unavailable<T>(mut ask: impl AsyncFnMut() -> Result<T, Erro
     }
 }
 
-async fn a_caller_that_is_gone_after_commit_finds_its_answer(bench: Bench) {
+async fn a_repeat_after_a_lost_answer_finds_it(bench: Bench) {
     let (arrivals, go_on) = stop_at(failpoints::COMMIT_AFTER);
     let request = commit("a-1", create_unit("uc_1", 0, 1), Some(Generation(0)), bench.soon());
     let lost = agent(&bench, request.clone());
@@ -177,9 +176,9 @@ async fn a_caller_that_is_gone_after_commit_finds_its_answer(bench: Bench) {
 }
 
 async fn a_server_that_is_gone_is_unavailable() {
-    // A port that was free a moment ago: nobody listens.
+    // A port that was free a moment ago: no server listens.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut settings = StoreSettings::new(format!("postgres://nobody@127.0.0.1:{port}/none"));
+    let mut settings = StoreSettings::new(format!("postgres://user@127.0.0.1:{port}/none"));
     settings.connect_deadline = Duration::from_secs(1);
     let begun = Instant::now();
     let error = Store::migrate(&settings).await.unwrap_err();
@@ -187,15 +186,15 @@ async fn a_server_that_is_gone_is_unavailable() {
     assert!(begun.elapsed() < Duration::from_secs(15));
 }
 
-/// The database has moved to another machine: who was connected hears nothing any more, not even that it is over. New
-/// connections are answered. The pool has one place only, so a call that goes on waiting would keep everybody out.
-async fn a_connection_that_falls_silent_gives_its_place_to_another(bench: Bench) {
+/// The database has moved to another machine: existing connections receive nothing, not even a reset; new ones are answered.
+/// The pool has one connection, so a call that kept waiting would block all others.
+async fn a_silent_connection_frees_its_slot_in_the_pool(bench: Bench) {
     let line = Line::to(&bench.settings.url).await;
     let mut settings = bench.settings.clone();
     settings.url = line.url.clone();
     settings.connections = 1;
-    // Longer than all that the agent does before it stands still, on a busy machine too; and than the server lets the
-    // transaction of the round before go on.
+    // Longer than the agent's work before it stops, also on a busy machine, and than the server keeps the transaction of the
+    // previous round.
     settings.call_deadline = Duration::from_secs(4);
     settings.lock_timeout = Duration::from_secs(4);
     settings.connect_deadline = Duration::from_secs(5);
@@ -209,7 +208,7 @@ async fn a_connection_that_falls_silent_gives_its_place_to_another(bench: Bench)
             bench.soon(),
         );
         let (settings, clock) = (settings.clone(), clock.clone());
-        // One store for the call that falls silent and for the one after it.
+        // One store for the silent call and for the next one.
         let agent = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
@@ -225,13 +224,13 @@ async fn a_connection_that_falls_silent_gives_its_place_to_another(bench: Bench)
         go_on.send(()).unwrap();
         let (error, after) = tokio::task::spawn_blocking(move || agent.join().unwrap()).await.unwrap();
         assert!(matches!(error.kind(), StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown), "{error}");
-        // Within its own deadline: it got the one place that the silent call had.
+        // Within its own deadline: the connection of the silent call was freed.
         assert_eq!(after.unwrap(), 0, "{point}");
         line.speak();
     }
 }
 
-/// A line to the server. What is connected falls silent when told to, and stays so; later connections are answered.
+/// A relay to the server that can silence its current connections for good; later connections work.
 struct Line {
     url: String,
     silent: tokio::sync::watch::Sender<u64>,
@@ -268,7 +267,7 @@ impl Line {
         self.silent.send_modify(|count| *count += 1);
     }
 
-    /// Ends what fell silent.
+    /// Closes the silent connections.
     fn speak(&self) {
         self.silent.send_modify(|count| *count += 1);
     }

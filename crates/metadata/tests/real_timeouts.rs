@@ -1,7 +1,7 @@
-//! The time-outs that each server is told in its own words: for a lock, for a statement, for a pause in a transaction.
+//! The timeouts that each server enforces: for a lock, for a statement, for an idle transaction.
 //!
-//! Every case sets one of them short and the others long, so that only the one at hand can have ended the call.
-//! Failpoints are process-wide, so the cases of both servers are one test and run one after another.
+//! Each case makes one of them short and the others long, so that only that one can have ended the call. Failpoints are
+//! process-wide, so the cases of both servers are one test and run sequentially.
 
 #![cfg(debug_assertions)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
@@ -19,18 +19,18 @@ use model::failpoint::fail;
 use model::number::Generation;
 use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _};
 
-/// `MariaDB` counts in whole seconds.
+/// `MariaDB` has timeouts in whole seconds.
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(30);
-/// What ends after [`SHORT`] has ended by then, on a busy machine too, and nothing else has.
+/// A bound that [`SHORT`] meets even on a busy machine, and the others do not.
 const SOON: Duration = Duration::from_secs(10);
 
 /// One of the servers.
 struct Server {
     url: String,
-    /// `SCHEMA` or `DATABASE`: what keeps the cases apart.
+    /// `SCHEMA` or `DATABASE`: what isolates the cases.
     apart: &'static str,
-    /// Ends every connection of the case but the one that says so: the rows are statements.
+    /// A query whose rows are statements that end every other connection of the case.
     cut: &'static str,
 }
 
@@ -63,7 +63,7 @@ impl Server {
             format!("{scheme}://{}/{name}", rest.split(['/', '?']).next().unwrap())
         };
         let settings = StoreSettings { call_deadline: LONG, ..StoreSettings::new(url) };
-        // The tables are made without hurry: that is not what is cut short here.
+        // The migration runs with the default timeouts.
         Store::migrate(&settings).await.unwrap();
         Bench::open(StoreSettings { lock_timeout: lock, statement_timeout: statement, idle_timeout: idle, ..settings })
             .await
@@ -72,17 +72,17 @@ impl Server {
 
 #[tokio::test]
 #[ignore = "needs EH_TEST_POSTGRES and EH_TEST_MARIADB"]
-async fn each_time_out_has_the_name_that_its_server_knows() {
+async fn each_timeout_is_set_under_its_server_name() {
     for server in [Server::postgres(), Server::mariadb()] {
-        a_lock_is_waited_for_no_longer_than_the_lock_timeout(server.bench(SHORT, LONG, LONG).await).await;
+        a_wait_for_a_row_lock_ends_with_the_lock_timeout(server.bench(SHORT, LONG, LONG).await).await;
         a_statement_runs_no_longer_than_the_statement_timeout(server.bench(LONG, SHORT, LONG).await).await;
-        a_transaction_that_pauses_is_ended_by_the_idle_timeout(server.bench(LONG, LONG, SHORT).await).await;
+        an_idle_transaction_is_ended_by_the_idle_timeout(server.bench(LONG, LONG, SHORT).await).await;
         a_connection_that_ends_at_commit_leaves_the_outcome_unknown(server.bench(LONG, LONG, LONG).await, server.cut)
             .await;
     }
 }
 
-/// Somebody else holds the catalog's lock and does not end.
+/// Another transaction holds the catalog lock and does not end.
 async fn holder(bench: &Bench) -> AnyConnection {
     let mut other = AnyConnection::connect(&bench.settings.url).await.unwrap();
     other.execute("BEGIN").await.unwrap();
@@ -90,11 +90,11 @@ async fn holder(bench: &Bench) -> AnyConnection {
     other
 }
 
-async fn a_lock_is_waited_for_no_longer_than_the_lock_timeout(bench: Bench) {
+async fn a_wait_for_a_row_lock_ends_with_the_lock_timeout(bench: Bench) {
     waits_for_a_short_time(&bench).await;
 }
 
-/// The wait for a lock is a part of the statement, and may be longer than the statement here.
+/// The wait for a lock is a part of the statement, and its timeout is longer here.
 async fn a_statement_runs_no_longer_than_the_statement_timeout(bench: Bench) {
     waits_for_a_short_time(&bench).await;
 }
@@ -107,12 +107,12 @@ async fn waits_for_a_short_time(bench: &Bench) {
     assert!(begun.elapsed() >= SHORT * 9 / 10 && begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(bench.store.outcome(&id("a-1")).await.unwrap(), None, "nothing is decided");
     other.execute("ROLLBACK").await.unwrap();
-    // The connection that was refused is good for the next one.
+    // The connection can be used for the next statement.
     bench.alter("a-1", create_unit("uc_1", 0, 1)).await;
 }
 
-/// An agent that stops inside its transaction: the server ends it, and the abort gets through.
-async fn a_transaction_that_pauses_is_ended_by_the_idle_timeout(bench: Bench) {
+/// An agent stops within its transaction: the server ends it, and the abort succeeds.
+async fn an_idle_transaction_is_ended_by_the_idle_timeout(bench: Bench) {
     let stopped = Stopped::at(failpoints::COMMIT_DECIDED, &bench).await;
     let begun = Instant::now();
     let aborted = bench.store.abort(&abort_of("a-1")).await.unwrap();
@@ -128,7 +128,7 @@ async fn a_connection_that_ends_at_commit_leaves_the_outcome_unknown(bench: Benc
     bench.raw(cut).await;
     let error = stopped.goes_on().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
-    // The connections of this store were cut too: it makes new ones by itself.
+    // The connections of this store were cut, too: it opens new ones.
     let outcome = loop {
         match bench.store.outcome(&id("a-1")).await {
             Err(error) if error.kind() == StoreErrorKind::Unavailable => {}
@@ -139,7 +139,7 @@ async fn a_connection_that_ends_at_commit_leaves_the_outcome_unknown(bench: Benc
     bench.alter("a-1", create_unit("uc_1", 0, 1)).await;
 }
 
-/// An agent with a store of its own that stands at a failpoint of its commit.
+/// An agent with its own store, paused at a failpoint of its commit.
 struct Stopped {
     point: &'static str,
     go_on: mpsc::Sender<()>,
@@ -149,11 +149,11 @@ struct Stopped {
 impl Stopped {
     async fn at(point: &'static str, bench: &Bench) -> Self {
         let (arrived, arrivals) = mpsc::channel();
-        let (go_on, told) = mpsc::channel::<()>();
-        let told = parking_lot::Mutex::new(told);
+        let (go_on, released) = mpsc::channel::<()>();
+        let released = parking_lot::Mutex::new(released);
         fail::cfg_callback(point, move || {
             let _ = arrived.send(());
-            let _ = told.lock().recv_timeout(LONG);
+            let _ = released.lock().recv_timeout(LONG);
         })
         .unwrap();
         let request = commit("a-1", create_unit("uc_1", 0, 1), Some(Generation(0)), bench.soon());

@@ -1,4 +1,4 @@
-//! The contract on `SQLite`: quick, needs no server.
+//! The contract on `SQLite`, which needs no server.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,9 +13,9 @@ async fn the_store_keeps_its_contract_on_sqlite() {
     contract::run_all("sqlite", async |at| StoreSettings::sqlite(&folder.path().join(format!("case {at}.db")))).await;
 }
 
-/// `SQLite` has no time-outs of its own but the one for its lock; the deadline of a call bounds the rest.
+/// `SQLite` has only a lock timeout; the deadline of a call bounds everything else.
 #[tokio::test]
-async fn a_lock_on_the_file_is_waited_for_no_longer_than_the_lock_timeout() {
+async fn a_wait_for_the_file_lock_ends_with_the_lock_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let settings = StoreSettings {
         lock_timeout: std::time::Duration::from_millis(300),
@@ -33,14 +33,14 @@ async fn a_lock_on_the_file_is_waited_for_no_longer_than_the_lock_timeout() {
     bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
 }
 
-/// A connection that is made later finds no file: it makes no empty one, which would hide that the other is missed.
+/// A later connection finds no file and does not create an empty one, which would hide the loss.
 #[tokio::test]
-async fn a_file_that_went_is_missed_and_not_made_again() {
+async fn a_deleted_file_is_an_error_and_not_recreated() {
     let folder = tempfile::tempdir().unwrap();
     let (file, aside) = (folder.path().join("a.db"), folder.path().join("aside"));
     let bench = contract::Bench::open(StoreSettings::sqlite(&file)).await;
     std::fs::rename(&file, &aside).unwrap();
-    // More at once than there are connections.
+    // More concurrent calls than connections.
     let read = |store: Store| tokio::spawn(async move { store.catalog().await });
     for read in (0..20).map(|_| read(bench.store.clone())).collect::<Vec<_>>() {
         if let Err(error) = read.await.unwrap() {
@@ -52,9 +52,9 @@ async fn a_file_that_went_is_missed_and_not_made_again() {
     bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
 }
 
-/// Beside the process that has the file, and at one that is not there or damaged.
+/// While another process has the file open, and for a missing and a damaged file.
 #[tokio::test]
-async fn a_file_is_looked_at_beside_the_process_that_has_it() {
+async fn an_open_file_is_diagnosed_read_only() {
     let folder = tempfile::tempdir().unwrap();
     let settings = StoreSettings::sqlite(&folder.path().join("a b.db"));
     let error = Store::diagnose_read_only(&settings).await.unwrap_err();
@@ -63,7 +63,7 @@ async fn a_file_is_looked_at_beside_the_process_that_has_it() {
     let bench = contract::Bench::open(settings.clone()).await;
     let seen = Store::diagnose_read_only(&settings).await.unwrap();
     assert_eq!((seen.schema, seen.damage.len(), seen.round_trips.len()), (SCHEMA_VERSION, 0, ROUND_TRIPS));
-    // It hinders nobody, and is not hindered by one who writes.
+    // It blocks no other process, and a writer does not block it.
     let mut writer = sqlx::AnyConnection::connect(&settings.url).await.unwrap();
     writer.execute("BEGIN IMMEDIATE; UPDATE schema_version SET version = version + 1").await.unwrap();
     assert_eq!(Store::diagnose_read_only(&settings).await.unwrap().schema, SCHEMA_VERSION);
@@ -74,9 +74,9 @@ async fn a_file_is_looked_at_beside_the_process_that_has_it() {
     assert_eq!(Store::diagnose_read_only(&elsewhere).await.unwrap_err().kind(), metadata::StoreErrorKind::Operator);
 }
 
-/// No later try mends it, so nobody is told to try again.
+/// A retry would not help, so the error does not suggest one.
 #[tokio::test]
-async fn a_damaged_file_is_not_called_away() {
+async fn a_damaged_file_is_reported_as_damaged() {
     const PAGE_BYTES: usize = 4_096;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
@@ -85,7 +85,7 @@ async fn a_damaged_file_is_not_called_away() {
     bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
     bench.store.close().await;
     drop(bench);
-    // The first page says which tables there are; all that is in them goes.
+    // Keeps the first page, which lists the tables, and destroys their content.
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[PAGE_BYTES..].fill(0xff);
     std::fs::write(&path, bytes).unwrap();

@@ -1,12 +1,11 @@
-//! The alteration: from the statement at a metadata agent to the alter node's end.
+//! The model of an alteration: from the statement at a metadata agent to the deletion of the alter node.
 //!
-//! Two agents, two objects, two ids; the holder of the master's lock and the late calls of its predecessors. An
-//! object has one slot, whose incarnation is the number that the commit drew; its pods are told apart by incarnation.
-//! What becomes of permits and drains is the other model's business: here a pod is made, or it goes, in one step.
+//! Two agents, two objects, two ids; the holder of the master's lock and the late calls of its predecessors. An object has one
+//! slot, whose incarnation is the number that the commit drew and identifies its pod. Permits and drains belong to the other
+//! model: here a pod is created or deleted in one step.
 //!
-//! Invariants that the model is built on, each checked by tests of the crate that it is about: a multi of ZooKeeper
-//! happens whole or not at all; a transaction of the database is atomic and its reads see what is committed; an
-//! insert whose key an open transaction has inserted waits for it.
+//! The model assumes, and tests of the crates concerned check, that a multi of ZooKeeper is atomic, that a transaction of the
+//! database is atomic and reads committed rows, and that an insert waits for an open transaction with the same key.
 
 mod agent;
 mod faults;
@@ -20,16 +19,13 @@ use stateright::{Model, Property};
 
 pub use state::{Answer, Limits, State, Without, Workload};
 
-/// The model: what the agents are asked, what may go wrong, and what is left out of the protocol.
+/// The model: the requests, the faults and the removed rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Alteration {
-    /// What the two agents are asked.
     pub workload: Workload,
-    /// How many faults may happen.
     pub limits: Limits,
-    /// The sentences that are taken away.
     pub without: Without,
-    /// The one property that is looked at; `None` for all of them.
+    /// The one property to check; `None` for all.
     pub only: Option<&'static str>,
 }
 
@@ -38,13 +34,13 @@ pub struct Alteration {
 pub enum Action {
     /// Agent: the id's outcome and the catalog are read, the statement is checked.
     Check(usize),
-    /// Agent: the alter node is made, or found taken.
+    /// Agent: the alter node is created, or belongs to another alteration.
     MakeNode(usize),
-    /// Agent, without atomic creation only: the child is made.
+    /// Agent, without atomic creation only: the child is created.
     MakeChild(usize),
-    /// Agent: the node that it waited for is gone.
+    /// Agent: the node that it waited for is deleted.
     Absent(usize),
-    /// Agent: it has waited long enough.
+    /// Agent: its wait times out.
     GiveUp(usize),
     /// Agent: the transaction begins and locks the catalog.
     Lock(usize),
@@ -58,9 +54,9 @@ pub enum Action {
     Commit(usize),
     /// Agent: the id is aborted, unless it was committed.
     Abort(usize),
-    /// Database: a COMMIT arrives whose sender is not there any more.
+    /// Database: a COMMIT arrives whose sender is gone.
     CommitArrives(usize),
-    /// Database: the connection of such a sender breaks before that: rolled back.
+    /// Database: the connection of such a sender breaks first: rollback.
     RollBack(usize),
     /// Master: the lock is won.
     Win,
@@ -70,46 +66,46 @@ pub enum Action {
     RaiseEpoch,
     /// Master: a tick begins; orchestrator, registry and alter node are read.
     Observe,
-    /// Master: the outcome of the node's alteration is read and thought about.
+    /// Master: the outcome of the node's alteration is read and evaluated.
     Settle,
-    /// Master: the grace of an undecided alteration is over.
+    /// Master: the grace of an alteration in doubt has expired.
     GraceOver,
-    /// Master: the undecided alteration is aborted, unless it was committed.
+    /// Master: the alteration in doubt is aborted, unless it was committed.
     MasterAbort,
     /// Master: the alter node is deleted.
     DeleteNode,
-    /// Master: the snapshot is read and the plan made; whether the alterations' deadline has passed.
+    /// Master: the snapshot is read and the plan computed; whether the deadline of the alterations has passed.
     Snapshot(bool),
-    /// Master: a missing pod is made.
+    /// Master: a missing pod is created.
     CreateEngine,
-    /// Master: a condemned pod goes.
+    /// Master: a condemned pod is deleted.
     DeleteEngine,
     /// Master: an alteration's progress is written.
     Finish,
     /// A late call of a deposed master arrives.
     LateCall,
-    /// Or never does.
+    /// The late call is lost.
     LateCallLost,
-    /// Orchestrator: it takes creates again.
+    /// Orchestrator: it accepts creates again.
     CreatesAccepted,
     /// Fault: an agent's process dies.
     Crash(usize),
-    /// Fault: an agent's session ends, the process lives.
+    /// Fault: an agent's session ends while the process lives.
     AgentExpires(usize),
-    /// Fault: an agent is not told how its COMMIT ended.
+    /// Fault: the answer to an agent's COMMIT is lost.
     UnknownCommit(usize),
-    /// Fault: the master's session ends, or its process; whether the call that it was making is on its way.
+    /// Fault: the master's session or process ends; whether its current call is still in flight.
     Depose(bool),
-    /// Fault: somebody deletes the alter node.
+    /// Fault: the alter node is deleted by hand.
     DeleteNodeByHand,
-    /// Fault: somebody deletes the alter node's child.
+    /// Fault: the alter node's child is deleted by hand.
     DeleteChildByHand,
     /// Fault: the orchestrator refuses creates for a while.
     RefuseCreates,
 }
 
 impl Action {
-    /// One of each, for whoever compares names.
+    /// One of each, for tests that compare names.
     pub const EACH: &'static [Self] = &[
         Self::Check(0),
         Self::MakeNode(0),
@@ -148,12 +144,12 @@ impl Action {
         Self::RefuseCreates,
     ];
 
-    /// The failpoint that stands at the step's end, or the function that does it, or the fault.
+    /// The failpoint at the end of the step, or the function that performs it, or the fault.
     pub fn name(self) -> &'static str {
         match self {
             Self::Check(_) => "agent.alter.checked",
             Self::MakeNode(_) => "coordination.alter.made",
-            Self::MakeChild(_) => "without: the child is made by a call of its own",
+            Self::MakeChild(_) => "without: the child is created by a separate call",
             Self::Absent(_) => "coordination::alter_node::wait_absent",
             Self::GiveUp(_) => "engine-agent::metadata::alter::busy",
             Self::Lock(_) => "metadata.commit.locked",
@@ -181,15 +177,15 @@ impl Action {
             Self::CreatesAccepted => "orchestrator: creates are accepted again",
             Self::Crash(_) => "fault: the agent's process dies",
             Self::AgentExpires(_) => "fault: the agent's session ends",
-            Self::UnknownCommit(_) => "fault: the agent is not told how its COMMIT ended",
+            Self::UnknownCommit(_) => "fault: the answer to the agent's COMMIT is lost",
             Self::Depose(_) => "fault: the master's session ends",
-            Self::DeleteNodeByHand => "fault: somebody deletes the alter node",
-            Self::DeleteChildByHand => "fault: somebody deletes the alter node's child",
+            Self::DeleteNodeByHand => "fault: the alter node is deleted by hand",
+            Self::DeleteChildByHand => "fault: the alter node's child is deleted by hand",
             Self::RefuseCreates => "fault: the orchestrator refuses creates",
         }
     }
 
-    /// Whether it is something that need not happen.
+    /// Whether the action need not happen.
     pub fn is_fault(self) -> bool {
         self.name().starts_with("fault: ")
     }

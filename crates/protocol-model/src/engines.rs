@@ -1,13 +1,12 @@
-//! Slots, permits and drains: from the rows of the desired state to the engines that run, and to their end.
+//! The model of slots, permits and drains: from the rows of the desired state to running engines and their end.
 //!
-//! One (tenant, pool, unit) with two ordinals and a surge of one; every name that is issued, with its row, its nodes
-//! in ZooKeeper and its pod; the holder of the master's lock and the late calls of its predecessors. A request is one
-//! transaction behind the catalog's lock, so it happens at one moment (that the lock is needed, and that a repeated
-//! request takes effect once, is the other model's business). The orchestrator keeps no epoch here, as Kubernetes
-//! does not: a late create or delete arrives.
+//! One (tenant, pool, unit) with two ordinals and a surge of one; every issued name with its row, its nodes in ZooKeeper and its
+//! pod; the holder of the master's lock and the late calls of its predecessors. A request is one transaction under the catalog
+//! lock, so it is one step; the other model covers the need for that lock and idempotent requests. The orchestrator keeps no
+//! epoch, like Kubernetes: a late create or delete takes effect.
 //!
-//! The plan is that of `crates/planner`, written again in small; a tick reads orchestrator and ZooKeeper in either
-//! order, then the snapshot, and asks for missed uids at that moment.
+//! The plan is that of `crates/planner`, reimplemented in a smaller form. A tick reads orchestrator and ZooKeeper in either order,
+//! then the snapshot, and probes missing uids at that time.
 
 mod master;
 mod plan;
@@ -22,108 +21,106 @@ use stateright::{Model, Property};
 use state::Effect;
 pub use state::{Limits, Request, State, Without};
 
-/// The model: what runs at first, what is asked, what may go wrong, and what is left out of the protocol.
+/// The model: the initial engines, the requests, the faults and the removed rules.
 #[derive(Debug, Clone)]
 pub struct Engines {
-    /// How many slots have a registered engine at first.
+    /// The number of slots with a registered engine in the initial state.
     pub slots: usize,
-    /// What is asked: each once, in any order, at any time.
+    /// Each is issued once, in any order and at any time.
     pub requests: Vec<Request>,
-    /// How many faults may happen.
     pub limits: Limits,
-    /// The sentences that are taken away.
     pub without: Without,
-    /// The one property that is looked at; `None` for all that are promised.
+    /// The one property to check; `None` for all.
     pub only: Option<&'static str>,
 }
 
-/// A step. The number is the engine's, in the order in which names were issued.
+/// A step. The number is that of the engine, in the order in which names were issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Somebody says a statement.
-    Say(usize, Request),
+    /// A user issues a statement.
+    Issue(usize, Request),
     /// Master: the lock is won.
     Win,
     /// Master: the epoch is read.
     ReadEpoch,
     /// Master: the epoch is raised.
     RaiseEpoch,
-    /// Master: the orchestrator is asked for its list.
+    /// Master: the orchestrator's list is read.
     List,
-    /// Master: permits, registrations and facts are read.
+    /// Master: permits, registrations and drain orders are read.
     Observe,
-    /// Master: the snapshot is read and the plan made; whether the grace of the drains is over.
+    /// Master: the snapshot is read and the plan computed; whether the grace of the drains has expired.
     Snapshot(bool),
-    /// Master: a permit is made.
+    /// Master: a permit is created.
     CreatePermit(usize),
-    /// Master: a pod is made.
+    /// Master: a pod is created.
     CreateEngine(usize),
     /// Master: a uid is recorded in the database.
     RecordUid(usize),
     /// Master: a uid is written into its permit.
     WritePermitUid(usize),
-    /// Master: the engine's slot gets a new incarnation.
+    /// Master: the engine's slot is given a new incarnation.
     DrawIncarnation(usize),
     /// Master: an end is recorded.
     RecordEnd(usize),
-    /// Master: a drain fact is written, permit and registration go.
+    /// Master: a drain drain order is written, permit and registration go.
     Drain(usize),
-    /// Master, without the one multi only: permit and registration go.
+    /// Master, without the one multi only: permit and registration are deleted.
     Withdraw(usize),
     /// Master: a permit is deleted.
     DeletePermit(usize),
     /// Master: a pod is deleted.
     DeleteEngine(usize),
-    /// Master: a drain fact is removed.
-    RemoveFact(usize),
+    /// Master: a drain drain order is removed.
+    RemoveDrainOrder(usize),
     /// Master: the alteration is finished.
     Finish,
     /// Engine: it has answered its warm-up.
     WarmUp(usize),
-    /// Engine: it sees its permit and no fact.
+    /// Engine: it reads its permit and no drain order.
     Look(usize),
     /// Engine: it registers.
     Register(usize),
-    /// Engine: it sees its fact.
+    /// Engine: it reads its drain order.
     BeginDrain(usize),
-    /// Engine: nothing is left to finish, or its grace is over; it exits.
+    /// Engine: no statement is left, or its grace has expired; it exits.
     Drained(usize),
-    /// Engine: nobody has permitted it for one start deadline; it exits.
+    /// Engine: it has had no permit for one start deadline; it exits.
     Unwanted(usize),
-    /// ZooKeeper: the session of an engine that is no more ends.
-    LiveExpires(usize),
+    /// ZooKeeper: the session of an ended engine expires.
+    RegistrationExpires(usize),
     /// A late call of a deposed master arrives.
     LateCall,
-    /// Or never does.
+    /// The late call is lost.
     LateCallLost,
-    /// Fault: an engine's session ends, the engine lives.
+    /// Fault: an engine's session ends while the engine lives.
     Expire(usize),
     /// Fault: an engine ends by itself.
     Die(usize),
     /// Fault: a pod vanishes.
     Vanish(usize),
-    /// Fault: somebody deletes a permit.
+    /// Fault: a permit is deleted by hand.
     DeletePermitByHand(usize),
-    /// Fault: somebody changes a label.
+    /// Fault: a label is changed by hand.
     Relabel(usize),
-    /// Fault: the master's session ends, or its process; whether the call that it was making is on its way.
+    /// Fault: the master's session or process ends; whether its current call is still in flight.
     Depose(bool),
     /// Fault: ZooKeeper loses everything.
     LoseZooKeeper,
-    /// Fault, where the master looks only when it is woken: nothing wakes it.
+    /// Fault, for a master without a timer: the wake-up is lost.
     MissWatch,
 }
 
 impl Action {
-    /// One of each, for whoever compares names.
+    /// One of each, for tests that compare names.
     pub const EACH: &'static [Self] = &[
-        Self::Say(0, Request::Start),
-        Self::Say(0, Request::Stop(0)),
-        Self::Say(0, Request::Restart(0)),
-        Self::Say(0, Request::Force(0)),
-        Self::Say(0, Request::Alter),
-        Self::Say(0, Request::AlterBroken),
-        Self::Say(0, Request::Drop),
+        Self::Issue(0, Request::Start),
+        Self::Issue(0, Request::Stop(0)),
+        Self::Issue(0, Request::Restart(0)),
+        Self::Issue(0, Request::Force(0)),
+        Self::Issue(0, Request::Alter),
+        Self::Issue(0, Request::AlterBroken),
+        Self::Issue(0, Request::Drop),
         Self::Win,
         Self::ReadEpoch,
         Self::RaiseEpoch,
@@ -140,7 +137,7 @@ impl Action {
         Self::Withdraw(0),
         Self::DeletePermit(0),
         Self::DeleteEngine(0),
-        Self::RemoveFact(0),
+        Self::RemoveDrainOrder(0),
         Self::Finish,
         Self::WarmUp(0),
         Self::Look(0),
@@ -148,7 +145,7 @@ impl Action {
         Self::BeginDrain(0),
         Self::Drained(0),
         Self::Unwanted(0),
-        Self::LiveExpires(0),
+        Self::RegistrationExpires(0),
         Self::LateCall,
         Self::LateCallLost,
         Self::Expire(0),
@@ -161,7 +158,7 @@ impl Action {
         Self::MissWatch,
     ];
 
-    fn of(effect: Effect, engine: usize) -> Self {
+    fn from_effect(effect: Effect, engine: usize) -> Self {
         match effect {
             Effect::CreatePermit { .. } => Self::CreatePermit(engine),
             Effect::CreateEngine => Self::CreateEngine(engine),
@@ -173,18 +170,18 @@ impl Action {
             Effect::Withdraw(_) => Self::Withdraw(engine),
             Effect::DeletePermit(_) => Self::DeletePermit(engine),
             Effect::DeleteEngine { .. } => Self::DeleteEngine(engine),
-            Effect::RemoveFact => Self::RemoveFact(engine),
+            Effect::RemoveDrainOrder => Self::RemoveDrainOrder(engine),
             Effect::Finish => Self::Finish,
         }
     }
 
-    /// The failpoint that stands at the step's end, or the function that does it, or the fault.
+    /// The failpoint at the end of the step, or the function that performs it, or the fault.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Say(_, Request::Start) => "metadata::request::start",
-            Self::Say(_, Request::Stop(_)) => "metadata::request::stop",
-            Self::Say(_, Request::Restart(_) | Request::Force(_)) => "metadata::request::restart",
-            Self::Say(_, Request::Alter | Request::AlterBroken | Request::Drop) => "metadata::commit::commit",
+            Self::Issue(_, Request::Start) => "metadata::request::start",
+            Self::Issue(_, Request::Stop(_)) => "metadata::request::stop",
+            Self::Issue(_, Request::Restart(_) | Request::Force(_)) => "metadata::request::restart",
+            Self::Issue(_, Request::Alter | Request::AlterBroken | Request::Drop) => "metadata::commit::commit",
             Self::Win => "master.lock.won",
             Self::ReadEpoch => "master::term::raise_once",
             Self::RaiseEpoch => "master.epoch.raised",
@@ -198,10 +195,10 @@ impl Action {
             Self::DrawIncarnation(_) => "master.after.draw_incarnation",
             Self::RecordEnd(_) => "master.after.record_end",
             Self::Drain(_) => "master.after.drain",
-            Self::Withdraw(_) => "without: permit and registration go in a call of their own",
+            Self::Withdraw(_) => "without: permit and registration are deleted by a separate call",
             Self::DeletePermit(_) => "master.after.delete_permit",
             Self::DeleteEngine(_) => "master.after.delete_engine",
-            Self::RemoveFact(_) => "master.after.remove_fact",
+            Self::RemoveDrainOrder(_) => "master.after.remove_fact",
             Self::Finish => "master.after.finish",
             Self::WarmUp(_) => "engine-agent::engine::warm_up::answered",
             Self::Look(_) => "engine_agent.register.before",
@@ -209,14 +206,14 @@ impl Action {
             Self::BeginDrain(_) => "engine_agent.drain.begun",
             Self::Drained(_) => "engine-agent::engine::drain::finished",
             Self::Unwanted(_) => "engine-agent::engine::membership::verdict",
-            Self::LiveExpires(_) => "zookeeper: the session of an engine that is no more ends",
+            Self::RegistrationExpires(_) => "zookeeper: the session of an ended engine expires",
             Self::LateCall => "late: the call of a deposed master arrives",
             Self::LateCallLost => "late: the call of a deposed master never arrives",
             Self::Expire(_) => "fault: the engine's session ends",
             Self::Die(_) => "fault: the engine ends by itself",
             Self::Vanish(_) => "fault: the pod vanishes",
-            Self::DeletePermitByHand(_) => "fault: somebody deletes the permit",
-            Self::Relabel(_) => "fault: somebody changes the engine's label",
+            Self::DeletePermitByHand(_) => "fault: the permit is deleted by hand",
+            Self::Relabel(_) => "fault: the engine's label is changed by hand",
             Self::Depose(_) => "fault: the master's session ends",
             Self::LoseZooKeeper => "fault: ZooKeeper loses everything",
             Self::MissWatch => "fault: the event of a watch is lost",
@@ -235,14 +232,14 @@ impl Action {
             | Self::Withdraw(engine)
             | Self::DeletePermit(engine)
             | Self::DeleteEngine(engine)
-            | Self::RemoveFact(engine)
+            | Self::RemoveDrainOrder(engine)
             | Self::WarmUp(engine)
             | Self::Look(engine)
             | Self::Register(engine)
             | Self::BeginDrain(engine)
             | Self::Drained(engine)
             | Self::Unwanted(engine)
-            | Self::LiveExpires(engine)
+            | Self::RegistrationExpires(engine)
             | Self::Expire(engine)
             | Self::Die(engine)
             | Self::Vanish(engine)
@@ -257,9 +254,9 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         match self {
-            Self::Say(_, request) => write!(f, " ({request:?})"),
-            Self::Snapshot(true) => f.write_str(" (the grace is over)"),
-            Self::Depose(true) => f.write_str(" (with a call on its way)"),
+            Self::Issue(_, request) => write!(f, " ({request:?})"),
+            Self::Snapshot(true) => f.write_str(" (the grace has expired)"),
+            Self::Depose(true) => f.write_str(" (with a call in flight)"),
             _ => self.engine().map_or(Ok(()), |engine| write!(f, " (engine {engine})")),
         }
     }
@@ -302,17 +299,17 @@ impl Model for Engines {
 }
 
 impl Engines {
-    /// Does a step; false if it changes nothing now.
+    /// Performs a step; returns false if it is not enabled.
     fn apply(&self, state: &mut State, action: Action) -> bool {
         match action {
-            Action::Say(index, request) => Self::request(state, index, request),
+            Action::Issue(index, request) => Self::request(state, index, request),
             Action::WarmUp(_)
             | Action::Look(_)
             | Action::Register(_)
             | Action::BeginDrain(_)
             | Action::Drained(_)
             | Action::Unwanted(_)
-            | Action::LiveExpires(_) => self.pod(state, action),
+            | Action::RegistrationExpires(_) => self.pod(state, action),
             Action::Expire(_)
             | Action::Die(_)
             | Action::Vanish(_)

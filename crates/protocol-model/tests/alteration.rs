@@ -21,22 +21,22 @@ const ONE: Limits =
     Limits { crashes: 1, agent_expiries: 1, unknown_commits: 1, depositions: 1, hand_deletions: 1, refusals: 1 };
 
 #[test]
-fn two_alterations_of_one_object_lose_nothing() {
+fn two_alterations_of_one_object_lose_no_update() {
     holds("same object", Workload::SameObject, Limits { refusals: 0, ..ONE });
 }
 
 #[test]
-fn what_a_statement_depends_on_stays_true() {
+fn the_dependency_of_a_statement_stays_true() {
     holds("reference", Workload::Reference, Limits { refusals: 0, ..ONE });
 }
 
 #[test]
-fn two_objects_are_altered_and_neither_waits_for_the_others_engines() {
+fn alterations_of_two_objects_do_not_wait_for_each_other() {
     holds("two objects", Workload::TwoObjects, Limits { refusals: 0, ..ONE });
 }
 
 #[test]
-fn a_request_that_is_repeated_takes_effect_once() {
+fn a_repeated_request_takes_effect_once() {
     holds("repeated", Workload::Repeated, Limits { refusals: 0, ..ONE });
 }
 
@@ -62,7 +62,7 @@ fn two_alterations_of_one_object_survive_two_deposed_masters() {
 
 #[test]
 #[ignore = "long"]
-fn what_a_statement_depends_on_survives_two_deposed_masters() {
+fn the_dependency_of_a_statement_survives_two_deposed_masters() {
     two_deposed(Workload::Reference);
 }
 

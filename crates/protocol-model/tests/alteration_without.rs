@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use protocol_model::alteration::{Alteration, Limits, Without, Workload};
-use protocol_model::search::{Found, search};
+use protocol_model::search::{SearchResult, search};
 
 const NONE: Limits =
     Limits { crashes: 0, agent_expiries: 0, unknown_commits: 0, depositions: 0, hand_deletions: 0, refusals: 0 };
@@ -14,18 +14,18 @@ const BY_HAND: Limits = Limits { hand_deletions: 1, ..NONE };
 const DEPOSED: Limits = Limits { depositions: 1, ..NONE };
 
 const LOST: &str = "no update is lost";
-const DEPENDENCE: &str = "what a committed statement depends on is there";
+const DEPENDENCE: &str = "the dependency of a committed statement exists";
 const ONE_CONVERGES: &str = "at most one alteration of an object is converging";
-const WITHOUT_NODE: &str = "none commits without its node";
-const ABORTED: &str = "an aborted one changes nothing, a repeated one changes once";
-const ANSWER: &str = "an answer is true for ever";
-const MADE: &str = "what is converged was made";
+const WITHOUT_NODE: &str = "no alteration commits without its node";
+const ABORTED: &str = "an aborted alteration changes nothing, a repeated one changes once";
+const ANSWER: &str = "an answer stays true";
+const MADE: &str = "a converged engine was created";
 const DEPOSED_WRITE: &str = "no write of a deposed master is accepted";
-const NODE_TELLS: &str = "the node tells the object that was changed";
-const NODE_LOST: &str = "only a decided alteration loses its node to the master";
+const NODE_SHOWS: &str = "the node shows the object that was changed";
+const NODE_LOST: &str = "the master deletes the node only of a settled alteration";
 const REST: &str = "at rest engines equal metadata, with no node and nothing converging";
 
-fn run(title: &str, workload: Workload, limits: Limits, without: Without, only: Option<&'static str>) -> Found {
+fn run(title: &str, workload: Workload, limits: Limits, without: Without, only: Option<&'static str>) -> SearchResult {
     search(title, &limits, &Alteration { workload, limits, without, only })
 }
 
@@ -51,7 +51,7 @@ fn without_the_catalog_lock_two_commits_do_not_see_each_other() {
 }
 
 #[test]
-fn without_reading_again_a_statement_depends_on_what_is_gone() {
+fn without_the_reread_a_statement_depends_on_a_dropped_object() {
     fails("no reading again", Workload::Reference, NONE, without(|it| it.reread = true), DEPENDENCE, 22);
 }
 
@@ -62,12 +62,12 @@ fn without_superseding_two_alterations_of_an_object_converge() {
 }
 
 #[test]
-fn without_the_base_generation_the_node_tells_another_object() {
-    fails("no base generation", Workload::SameObject, NONE, without(|it| it.base = true), NODE_TELLS, 23);
+fn without_the_base_generation_the_node_shows_another_object() {
+    fails("no base generation", Workload::SameObject, NONE, without(|it| it.base = true), NODE_SHOWS, 23);
 }
 
 #[test]
-fn without_base_generation_and_reading_again_an_update_is_lost() {
+fn without_base_generation_and_reread_an_update_is_lost() {
     let both = without(|it| (it.base, it.reread) = (true, true));
     fails("neither base generation nor reading again", Workload::SameObject, NONE, both, LOST, 23);
 }
@@ -82,25 +82,25 @@ fn without_the_base_generation_alone_no_update_is_lost() {
 }
 
 #[test]
-fn an_abort_that_overwrites_a_commit_aborts_what_took_effect() {
+fn an_abort_that_overwrites_a_commit_aborts_an_applied_change() {
     fails("abort overwrites", Workload::SameObject, NONE, without(|it| it.abort_loses = true), ABORTED, 13);
 }
 
 #[test]
-fn an_undecided_alteration_whose_node_is_deleted_commits_without_it() {
+fn an_alteration_in_doubt_without_its_node_commits() {
     let limits = Limits { agent_expiries: 1, ..NONE };
-    let without = without(|it| it.undecided_stays = true);
-    fails("undecided ones lose their node", Workload::SameObject, limits, without, WITHOUT_NODE, 13);
+    let without = without(|it| it.in_doubt_stays = true);
+    fails("alterations in doubt lose their node", Workload::SameObject, limits, without, WITHOUT_NODE, 13);
 }
 
 #[test]
-fn debris_that_is_left_stands_for_ever() {
+fn debris_that_is_not_deleted_stays_for_ever() {
     fails("debris is left", Workload::SameObject, BY_HAND, without(|it| it.debris_deleted = true), REST, 17);
 }
 
 /// What stands in brackets beside the debris: two calls would do, since the second finds out that the first is gone.
 #[test]
-fn a_node_made_in_two_calls_breaks_nothing_here() {
+fn a_node_created_in_two_calls_breaks_nothing_here() {
     let limits = Limits { crashes: 1, unknown_commits: 1, hand_deletions: 1, ..DEPOSED };
     for workload in [Workload::SameObject, Workload::Reference, Workload::Repeated] {
         let found = run("node in two calls", workload, limits, without(|it| it.atomic_node = true), None);
@@ -109,13 +109,13 @@ fn a_node_made_in_two_calls_breaks_nothing_here() {
 }
 
 #[test]
-fn a_row_that_is_finished_only_with_its_node_converges_for_ever() {
+fn a_row_finished_only_with_its_node_converges_for_ever() {
     let without = without(|it| it.finish_without_node = true);
     fails("finish only with the node", Workload::SameObject, BY_HAND, without, REST, 20);
 }
 
 #[test]
-fn without_order_and_generation_rule_what_was_never_made_is_converged() {
+fn without_order_and_generation_rule_convergence_is_too_early() {
     let both = without(|it| (it.order, it.generation_rule) = (true, true));
     fails("neither order nor generation rule", Workload::SameObject, NONE, both, MADE, 14);
 }
@@ -147,13 +147,13 @@ fn an_epoch_checked_in_another_statement_lets_a_deposed_master_write() {
 }
 
 #[test]
-fn a_node_deleted_by_its_path_alone_is_another_alterations() {
+fn a_node_deleted_by_path_alone_may_be_another_alterations() {
     let without = without(|it| it.node_by_child = true);
     fails("node deleted by path", Workload::SameObject, BY_HAND, without, NODE_LOST, 12);
 }
 
 #[test]
-fn nothing_changed_said_before_the_abort_is_not_true_for_ever() {
+fn an_answer_before_the_abort_does_not_stay_true() {
     let limits = Limits { unknown_commits: 1, ..NONE };
     let without = without(|it| it.abort_before_answer = true);
     fails("no abort before the answer", Workload::SameObject, limits, without, ANSWER, 8);

@@ -48,14 +48,14 @@ fn is_long() -> bool {
 }
 
 #[test]
-fn each_request_by_itself_survives_each_fault() {
+fn each_single_request_survives_each_fault() {
     for request in [Start, Stop(0), Restart(0), Force(0), Alter, Drop] {
         hold(1, &[request], &SINGLE);
     }
 }
 
 #[test]
-fn each_request_by_itself_survives_a_deposed_master_and_each_fault() {
+fn each_single_request_survives_a_deposed_master_and_each_fault() {
     for request in [Start, Stop(0), Restart(0), Force(0)] {
         hold(1, &[request], &DEPOSED);
     }
@@ -67,7 +67,7 @@ fn a_stop_races_with_a_restart() {
 }
 
 #[test]
-fn a_start_races_with_a_drop_at_the_same_place() {
+fn a_start_races_with_a_drop_of_the_same_slot() {
     hold(1, &[Drop, Start], &SINGLE);
 }
 
@@ -98,7 +98,7 @@ fn two_slots_take_turns() {
 }
 
 #[test]
-fn an_image_that_never_answers_ends_nothing_that_works_and_blocks_nobody() {
+fn a_broken_image_ends_no_working_engine_and_blocks_no_other() {
     hold(1, &[AlterBroken], &SINGLE);
     hold(2, &[AlterBroken], &[NONE, SINGLE[0]]);
     hold(1, &[AlterBroken, Alter], &[NONE, SINGLE[0], SINGLE[1], SINGLE[4]]);
@@ -130,7 +130,7 @@ fn an_alter_races_with_a_restart_under_a_deposed_master() {
 
 #[test]
 #[ignore = "long"]
-fn a_restart_with_force_races_with_a_restart_under_a_deposed_master() {
+fn a_forced_restart_races_with_a_restart_under_a_deposed_master() {
     pair([Force(0), Restart(0)]);
 }
 

@@ -92,7 +92,7 @@ fn switches(file: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_sentence_that_can_be_taken_away_is_taken_away_by_a_test() {
+fn each_switchable_rule_is_switched_off_by_a_test() {
     for (model, file) in [("alteration", "alteration/state.rs"), ("engines", "engines/state.rs")] {
         let tests = read(&format!("crates/protocol-model/tests/{model}_without.rs"));
         let switches = switches(file);
@@ -107,7 +107,7 @@ fn every_sentence_that_can_be_taken_away_is_taken_away_by_a_test() {
 }
 
 #[test]
-fn the_page_names_no_failpoint_that_is_not_there() {
+fn the_page_names_only_existing_failpoints() {
     let failpoints = failpoints();
     let page = read("docs/model.md");
     for word in page.split('`').skip(1).step_by(2) {

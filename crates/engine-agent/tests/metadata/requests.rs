@@ -26,7 +26,7 @@ async fn start_takes_effect_once_for_each_id() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn start_says_which_link_is_missing() {
+async fn start_names_the_missing_link() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;

@@ -74,7 +74,7 @@ async fn a_database_that_comes_while_it_is_waited_for_is_opened() {
     configure(&folder, &name, &zookeeper.addr().to_string());
     let mut child = role(&folder, "migrate").stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let line = lines.find(|text| text.contains("takes no connection yet")).unwrap();
+    let line = lines.find(|text| text.contains("accepts no connections yet")).unwrap();
     assert!(line.contains(&name) && line.contains("does not exist"), "{line}");
     execute(&server(), format!("CREATE DATABASE {name}")).await;
     assert!(ended(&mut child, Duration::from_secs(20)).success());

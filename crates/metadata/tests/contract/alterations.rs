@@ -27,7 +27,7 @@ pub async fn a_tenant_gets_the_slots_that_minimum_asks_for(bench: Bench) {
     assert_eq!(ordinals, [0, 1]);
     assert!(snapshot.slots.iter().all(|slot| slot.origin == Origin::Minimum && slot.failures == 0 && !slot.forced));
     let tenant = bench.store.outcome(&id("found-3")).await.unwrap().unwrap();
-    // The object's number comes first, then one for each slot, in order: EXPLAIN counts on it.
+    // The number of the object comes first, then those of the slots in order; EXPLAIN relies on it.
     let (object, last) = (snapshot.catalog.tenants.values().next().unwrap().generation, tenant.generation);
     let drawn: Vec<i64> = snapshot.slots.iter().map(|slot| slot.incarnation.get()).collect();
     assert_eq!(drawn, [object.get() + 1, object.get() + 2]);
@@ -40,7 +40,7 @@ pub async fn a_tenant_gets_the_slots_that_minimum_asks_for(bench: Bench) {
     assert!((tenant.decided_at_ms - snapshot.now_ms).abs() < 60_000);
 }
 
-pub async fn a_repeat_answers_what_the_first_one_answered(bench: Bench) {
+pub async fn a_repeat_returns_the_first_answer(bench: Bench) {
     let request = commit("a-1", create_unit("uc_1", 0, 3), Some(Generation(0)), bench.soon());
     let first = bench.store.commit(&request).await.unwrap();
     assert!(first.first && first.note.is_none());
@@ -64,7 +64,7 @@ pub async fn an_id_stands_for_one_statement(bench: Bench) {
     assert_eq!(bench.store.catalog().await.unwrap().units.len(), 1);
 }
 
-pub async fn an_alteration_supersedes_its_objects_open_one_and_waits_for_no_other(bench: Bench) {
+pub async fn an_alteration_supersedes_only_the_open_one_of_its_object(bench: Bench) {
     bench.try_alter("a-1", create_unit("uc_1", 0, 3)).await.unwrap();
     bench.try_alter("a-2", create_unit("uc_2", 0, 3)).await.unwrap();
     bench.try_alter("a-3", memory("uc_1", "2G")).await.unwrap();
@@ -162,20 +162,20 @@ pub async fn an_alteration_after_its_deadline_changes_nothing(bench: Bench) {
     assert!(bench.store.outcome(&id("a-1")).await.unwrap().is_none());
 }
 
-pub async fn what_changes_nothing_is_recorded_and_repeated(bench: Bench) {
+pub async fn a_statement_that_changes_nothing_is_recorded(bench: Bench) {
     let patch = ObjectPatch::ResourceUnit(model::UnitName::new("uc_1").unwrap(), UnitPatch::default());
     let change = Change::Alter { if_exists: true, object: patch };
     let request = commit("a-1", change, None, bench.soon());
     let first = bench.store.commit(&request).await.unwrap();
     assert_eq!(first.record.progress, Some(AlterationProgress::Converged));
     assert!(first.note.as_ref().unwrap().contains("does not exist"), "{first:?}");
-    // The unit comes to be; the late repeat still changes nothing.
+    // The unit is created; the late repeat still changes nothing.
     bench.alter("a-2", create_unit("uc_1", 0, 3)).await;
     let before = bench.store.catalog().await.unwrap();
     let repeat = bench.store.commit(&request).await.unwrap();
     assert_eq!((repeat.record, repeat.note, repeat.first), (first.record, first.note, false));
     assert_eq!(bench.store.catalog().await.unwrap(), before);
-    // Without an alter node nothing may change after all.
+    // Without an alter node nothing may change.
     let request = metadata::CommitRequest { id: id("a-3"), ..request };
     assert_eq!(bench.store.commit(&request).await.unwrap_err().kind(), StoreErrorKind::Conflict);
 }
@@ -200,7 +200,7 @@ pub async fn a_new_configuration_renews_the_slots_and_keeps_stand_ins(bench: Ben
     assert!(old.contains(&started.engine));
 }
 
-pub async fn what_changes_no_configuration_renews_nothing(bench: Bench) {
+pub async fn an_unchanged_configuration_renews_no_slot(bench: Bench) {
     let bench = bench.founded(1).await;
     let before = bench.present().await;
     let patch = UnitPatch { min_engines: Some(0), max_engines: Some(9), ..UnitPatch::default() };
@@ -212,8 +212,8 @@ pub async fn what_changes_no_configuration_renews_nothing(bench: Bench) {
     assert_eq!(engine.end_reason.as_deref(), Some("MIN_ENGINES is 0 now"));
 }
 
-/// The founding story: `{rp_1: uc_1, uc_2; rp_2: uc_3}` becomes `{rp_1; rp_3: uc_4}`.
-pub async fn a_link_that_goes_condemns_all_engines_of_its_slots(bench: Bench) {
+/// `{rp_1: uc_1, uc_2; rp_2: uc_3}` becomes `{rp_1; rp_3: uc_4}`.
+pub async fn a_removed_link_condemns_all_engines_of_its_slots(bench: Bench) {
     for unit in ["uc_1", "uc_2", "uc_3", "uc_4"] {
         bench.alter(&format!("u-{unit}"), create_unit(unit, 1, 3)).await;
     }
@@ -259,7 +259,7 @@ pub async fn secrets_are_masked_for_proxies(bench: Bench) {
     bench.alter("a-1", create_unit("uc_1", 0, 3)).await;
     bench.alter("a-2", properties("uc_1", "db.password", "hidden")).await;
     bench.alter("a-3", properties("uc_1", "plain", "shown")).await;
-    // The mask keeps what is stored.
+    // The masked value keeps the stored one.
     bench.alter("a-4", properties("uc_1", "db.password", MASK)).await;
     let value = |catalog: &Catalog, key: &str| catalog.units.values().next().unwrap().spec.properties[key].clone();
     let proxy = bench.store.proxy_snapshot().await.unwrap().catalog;
@@ -268,8 +268,8 @@ pub async fn secrets_are_masked_for_proxies(bench: Bench) {
     assert_eq!(value(&master, "db.password"), "hidden");
 }
 
-pub async fn an_abort_that_is_refused_for_its_content_is_made_without_it(bench: Bench) {
-    // A database that refuses such a text, whatever its reason.
+pub async fn an_abort_refused_for_its_content_is_repeated_without_it(bench: Bench) {
+    // A database that rejects such a text.
     bench
         .raw(match bench.store.backend() {
             metadata::Backend::Sqlite => {

@@ -1,4 +1,4 @@
-//! What cases stand on: a migrated database, a store, a clock that the case moves, short ways to say statements.
+//! The fixture of the cases: a migrated database, a store, a manual clock, and short ways to run statements.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +94,7 @@ pub fn properties(name: &str, key: &str, value: &str) -> Change {
     change_unit(name, UnitPatch { properties: PropertiesPatch { reset: false, set }, ..UnitPatch::default() })
 }
 
-/// A commit of the change as an agent would send it that has just read `base`.
+/// The commit of an agent that has just read `base`.
 pub fn commit(text: &str, change: Change, base: Option<Generation>, deadline: Duration) -> CommitRequest {
     CommitRequest {
         id: id(text),
@@ -129,7 +129,7 @@ pub async fn raw(settings: &StoreSettings, sql: &str) {
     pool.close().await;
 }
 
-/// The first column of the first row that a statement answers, on a connection of its own.
+/// The first column of the first row of a query, on a connection of its own.
 pub async fn asked(settings: &StoreSettings, sql: &str) -> String {
     let pool = sqlx::any::AnyPoolOptions::new().max_connections(1).connect(&settings.url).await.unwrap();
     let row = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&pool).await.unwrap();
@@ -146,17 +146,17 @@ impl Bench {
         Self { settings, store, clock }
     }
 
-    /// A moment that does not pass in this case.
+    /// A deadline that does not expire in this case.
     pub fn soon(&self) -> Duration {
         self.clock.boottime() + Duration::from_mins(1)
     }
 
-    /// Runs SQL behind the store's back.
+    /// Runs SQL outside of the store.
     pub async fn raw(&self, sql: &str) {
         raw(&self.settings, sql).await;
     }
 
-    /// The generation of the object now: what an agent writes into the alter node.
+    /// The current generation of the object, as an agent writes it into the alter node.
     pub async fn base(&self, change: &Change) -> Generation {
         let catalog = self.store.catalog().await.unwrap();
         let found = model::change::Object::find(&catalog, &change.object()).unwrap();
@@ -181,7 +181,7 @@ impl Bench {
         self.store.master().await.unwrap().epoch
     }
 
-    /// Unit `uc_1` (MIN as said, MAX 3), pool `rp_1` that offers it, tenant `t_1` that uses it, with user alice.
+    /// Unit `uc_1` (the given MIN, MAX 3), pool `rp_1` that offers it, tenant `t_1` that uses it, with user alice.
     pub async fn founded(self, min: u32) -> Self {
         self.alter("found-1", create_unit("uc_1", min, 3)).await;
         self.alter("found-2", create_pool("rp_1", &["uc_1"])).await;
@@ -218,7 +218,7 @@ impl Bench {
         self.store.restart(&RestartRequest { request, pool, engine: engine.clone(), grace, force }).await
     }
 
-    /// The names of all present engines, in the slots' order.
+    /// The names of all current engines, in the order of the slots.
     pub async fn present(&self) -> Vec<EngineName> {
         self.store.snapshot().await.unwrap().slots.iter().map(model::Slot::engine).collect()
     }

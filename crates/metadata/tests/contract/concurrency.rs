@@ -1,4 +1,4 @@
-//! Cases in which several agents or masters act at once.
+//! Cases of concurrent agents and masters.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use model::snapshot::Snapshot;
 
 use super::bench::{Bench, abort_of, change_tenant, change_unit, commit, create_unit, id, properties};
 
-/// How often a race is run.
+/// The number of rounds of a race.
 const ROUNDS: usize = 12;
 
 pub async fn commit_and_abort_race_for_one_row(bench: Bench) {
@@ -21,7 +21,7 @@ pub async fn commit_and_abort_race_for_one_row(bench: Bench) {
         let (one, other) = (bench.store.clone(), bench.store.clone());
         let abort = abort_of(&name);
         let committing = tokio::spawn(async move { one.commit(&request).await });
-        // The abort begins at another moment in each round.
+        // The abort starts at a different time in each round.
         for _ in 0..round * 40 {
             tokio::task::yield_now().await;
         }
@@ -83,7 +83,7 @@ fn is_derived(snapshot: &Snapshot) {
     let follows = model::desired::derive(catalog, catalog, slots, &model::configuration::Defaults::default());
     assert_eq!(follows, model::desired::SlotChanges::default(), "the slots follow from the catalog in every reading");
     let issued: BTreeSet<_> = engines.iter().map(|engine| &engine.name).collect();
-    assert!(slots.iter().all(|slot| issued.contains(&slot.engine())), "each wish has a name");
+    assert!(slots.iter().all(|slot| issued.contains(&slot.engine())), "each slot has an issued name");
     let converging = alterations.iter().filter(|it| it.progress == Some(AlterationProgress::Converging)).count();
     assert!(converging <= 1, "one alteration is in flight at most");
     assert!(alterations.iter().all(|it| it.generation <= catalog.generation));
@@ -119,7 +119,7 @@ pub async fn concurrent_requests_take_effect_once_and_never_pass_max(bench: Benc
     let slots: Vec<Slot> = bench.store.snapshot().await.unwrap().slots;
     assert_eq!(slots.iter().map(|slot| slot.key.ordinal).collect::<Vec<_>>(), [0, 1, 2]);
 
-    // Everything at once, and a reader that never sees a half of it.
+    // All at once, and a reader that never sees a partial commit.
     let reading = {
         let store = bench.store.clone();
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Cases of what a master reports: uids, ends, what is seen, namespaces.
+//! Cases of the reports of a master: uids, ends, observed engines, namespaces.
 
 use metadata::NAMESPACE_KEEP_MS;
 use model::engine_name::EngineName;
@@ -39,7 +39,7 @@ pub async fn a_uid_is_recorded_once_and_never_changes(bench: Bench) {
     let bench = bench.founded(1).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let name = bench.present().await[0].clone();
-    let unknown = EngineName::new("nobody").unwrap();
+    let unknown = EngineName::new("unknown").unwrap();
     let report = EngineFacts { created: vec![made(&name, "uid-1"), made(&unknown, "x")], ..EngineFacts::default() };
     let recorded = store.record(epoch, &report).await.unwrap();
     assert_eq!((recorded.other_uid.len(), &recorded.unknown), (0, &vec![unknown]));
@@ -52,7 +52,7 @@ pub async fn a_uid_is_recorded_once_and_never_changes(bench: Bench) {
     assert_eq!(store.engine(&name).await.unwrap().unwrap().record, record);
 }
 
-pub async fn a_report_replaces_what_was_seen(bench: Bench) {
+pub async fn a_report_replaces_observed_rows(bench: Bench) {
     let bench = bench.founded(2).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let names = bench.present().await;
@@ -68,7 +68,7 @@ pub async fn a_report_replaces_what_was_seen(bench: Bench) {
     assert!((overview.snapshot.now_ms - master.last_tick_ms).abs() < 60_000);
     assert_eq!(store.proxy_snapshot().await.unwrap().observed.len(), 2);
     assert_eq!(master.cluster_warnings, ClusterWarnings::default());
-    // A part of it changes; what is not named stays.
+    // A part changes; rows that are not named stay.
     let foreign = ForeignEngine {
         namespace: "rp-1--t-1".to_owned(),
         name: "stranger".to_owned(),
@@ -93,7 +93,7 @@ pub async fn a_report_replaces_what_was_seen(bench: Bench) {
     let detail = store.engine(&names[0]).await.unwrap().unwrap();
     assert_eq!((detail.seen.unwrap().engine.phase, detail.master.waits_for), (Phase::Running, None));
     assert!(store.engine(&names[1]).await.unwrap().unwrap().seen.is_some());
-    // Gone, and then all others by a complete report.
+    // One is gone, then all others through a complete report.
     store.publish(epoch, &Publication { gone: vec![names[0].clone()], ..Publication::default() }).await.unwrap();
     assert_eq!(store.overview(None).await.unwrap().observed.len(), 1);
     let engines = vec![seen(&names[0], Phase::Running)];
@@ -101,12 +101,12 @@ pub async fn a_report_replaces_what_was_seen(bench: Bench) {
     let tenant = model::TenantName::new("t_1").unwrap();
     let left = store.overview(Some(&tenant)).await.unwrap().observed;
     assert_eq!(left.iter().map(|it| &it.engine.name).collect::<Vec<_>>(), [&names[0]]);
-    let nobody = model::TenantName::new("t_2").unwrap();
-    let other = store.overview(Some(&nobody)).await.unwrap();
+    let other_tenant = model::TenantName::new("t_2").unwrap();
+    let other = store.overview(Some(&other_tenant)).await.unwrap();
     assert!(other.observed.is_empty() && other.snapshot.slots.is_empty() && other.snapshot.engines.is_empty());
 }
 
-pub async fn an_ended_engine_stays_only_while_it_is_present(bench: Bench) {
+pub async fn an_ended_engine_stays_only_while_it_is_current(bench: Bench) {
     let bench = bench.founded(1).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let name = bench.present().await[0].clone();
@@ -133,12 +133,12 @@ pub async fn an_ended_engine_stays_only_while_it_is_present(bench: Bench) {
     assert_eq!(snapshot.engines.iter().map(|it| &it.name).collect::<Vec<_>>(), [&snapshot.slots[0].engine()]);
     let before = snapshot.engines[0].failure_before.as_deref();
     assert_eq!(before, Some("exit status 1"), "SHOW names it during the next attempt");
-    // What ended is not told how to end.
+    // An engine that has ended is not condemned.
     bench.restart("r-1", &snapshot.slots[0].engine(), false).await.unwrap();
     assert_eq!(store.engine(&name).await.unwrap().unwrap().record.end_grace_ms, None);
 }
 
-pub async fn a_namespace_is_remembered_until_a_day_after_its_last_pod(bench: Bench) {
+pub async fn a_namespace_is_kept_for_a_day_after_its_last_pod(bench: Bench) {
     let bench = bench.founded(0).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let engine = bench.start("s-1").await.unwrap().engine;
@@ -152,11 +152,11 @@ pub async fn a_namespace_is_remembered_until_a_day_after_its_last_pod(bench: Ben
     store.publish(epoch, &in_use(&["other"])).await.unwrap();
     let names = || async { store.snapshot().await.unwrap().namespaces };
     assert_eq!(names().await, ["other", "rp-1--t-1"]);
-    // Nothing runs there: "other" is retired; the slot's own namespace is wanted.
+    // Nothing runs there: "other" is retired; the namespace of the slot is still needed.
     store.publish(epoch, &in_use(&[])).await.unwrap();
     a_day_passes().await;
     store.publish(epoch, &Publication::default()).await.unwrap();
-    assert_eq!(names().await.len(), 2, "nobody looked, nothing is forgotten");
+    assert_eq!(names().await.len(), 2, "without a list no namespace is deleted");
     store.publish(epoch, &in_use(&[])).await.unwrap();
     assert_eq!(names().await, ["rp-1--t-1"]);
     bench.stop("s-2", &engine).await.unwrap();
@@ -173,7 +173,7 @@ pub async fn a_namespace_is_remembered_until_a_day_after_its_last_pod(bench: Ben
     assert_eq!(names().await, ["rp-1--t-1"]);
 }
 
-pub async fn a_null_character_in_one_engines_words_holds_up_no_report(bench: Bench) {
+pub async fn a_null_character_of_an_engine_blocks_no_report(bench: Bench) {
     let bench = bench.founded(2).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let names = bench.present().await;
@@ -205,8 +205,8 @@ pub async fn a_null_character_in_one_engines_words_holds_up_no_report(bench: Ben
     assert_eq!(store.master().await.unwrap().waits_for.as_deref(), Some("engine \u{fffd}"));
 }
 
-/// Written in statements of many rows: what is special about some of them is not lost in their batch.
-pub async fn a_batch_records_each_engine_as_a_report_of_its_own_would(bench: Bench) {
+/// In batched statements the exceptions of single rows are kept.
+pub async fn a_batch_records_each_engine_like_a_single_report(bench: Bench) {
     const ENGINES: u32 = 700;
     bench.alter("a-1", super::bench::create_unit("uc_1", ENGINES, ENGINES)).await;
     bench.alter("a-2", super::bench::create_pool("rp_1", &["uc_1"])).await;
@@ -251,12 +251,12 @@ pub async fn a_batch_records_each_engine_as_a_report_of_its_own_would(bench: Ben
     assert_eq!(store.overview(None).await.unwrap().observed.len(), 3);
 }
 
-pub async fn present_engines_are_found_by_index_among_those_that_ended(bench: Bench) {
+pub async fn current_engines_are_found_by_index_among_ended_ones(bench: Bench) {
     let bench = bench.founded(2).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let ended = EndedEngine { name: bench.present().await[0].clone(), reason: "over".to_owned(), log_tail: None };
     store.record(epoch, &EngineFacts { ended: vec![ended], ..EngineFacts::default() }).await.unwrap();
-    // 6,400 that ended long ago, numbered below all others.
+    // 6,400 that ended long ago, with lower numbers than all others.
     let digits = |name: &str| format!("{name}(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM {name} WHERE i < 80)");
     bench
         .raw(&format!(
@@ -273,7 +273,7 @@ pub async fn present_engines_are_found_by_index_among_those_that_ended(bench: Be
     let scans = match store.backend() {
         metadata::Backend::Sqlite => plan.lines().any(|line| line.contains("SCAN engine") || line.contains("SCAN e")),
         metadata::Backend::Postgres => plan.contains("Seq Scan on engine"),
-        // Each table's way stands behind its name; the slots are all read.
+        // The access path follows the name of each table; all slots are read.
         metadata::Backend::Mariadb => plan.split("\"table_name\": ").skip(1).any(|table| {
             let of_engine = table.starts_with("\"engine\"") || table.starts_with("\"e\"");
             of_engine && table.contains("\"access_type\": \"ALL\"")

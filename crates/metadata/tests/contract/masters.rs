@@ -1,4 +1,4 @@
-//! Cases of the epoch and of what is written under it.
+//! Cases of the epoch and of the writes that it fences.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub async fn raising_again_by_the_same_holder_is_a_success(bench: Bench) {
     let error = store.raise_epoch(Epoch(0), "lock-2/def").await.unwrap_err();
     let Error::Deposed(current) = error else { panic!("{error}") };
     assert_eq!(*current, first);
-    // A number from the future raises nothing.
+    // A future epoch raises nothing.
     assert_eq!(store.raise_epoch(Epoch(5), "lock-2/def").await.unwrap_err().kind(), StoreErrorKind::Deposed);
     assert_eq!(store.raise_epoch(Epoch(1), "lock-2/def").await.unwrap().epoch, Epoch(2));
 }
@@ -56,7 +56,7 @@ pub async fn every_write_of_a_deposed_master_is_refused(bench: Bench) {
     assert_eq!(store.abort(&super::bench::abort_of("a-9")).await.unwrap().outcome, Outcome::Aborted);
 }
 
-pub async fn a_complete_report_keeps_the_rows_that_came_in_parts_before_it_and_no_part_comes_late(bench: Bench) {
+pub async fn a_complete_report_keeps_its_parts_and_refuses_late_ones(bench: Bench) {
     let bench = bench.founded(3).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let names = bench.present().await;
@@ -89,7 +89,7 @@ pub async fn a_complete_report_keeps_the_rows_that_came_in_parts_before_it_and_n
     assert_eq!(shown().await, [true, false, true]);
 }
 
-pub async fn a_report_that_comes_late_within_its_epoch_is_refused(bench: Bench) {
+pub async fn a_late_report_within_its_epoch_is_refused(bench: Bench) {
     let bench = bench.founded(1).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let engine = store.snapshot().await.unwrap().slots[0].engine();
@@ -118,13 +118,13 @@ pub async fn a_report_that_comes_late_within_its_epoch_is_refused(bench: Bench) 
     let overview = store.overview(None).await.unwrap();
     assert_eq!(overview.observed.iter().map(|it| it.engine.reason.as_deref()).collect::<Vec<_>>(), [Some("serves")]);
     assert_eq!(overview.snapshot.master.waits_for.as_deref(), Some("serves"));
-    // However quickly they follow each other.
+    // Also in quick succession.
     for _ in 0..5 {
         store.publish(epoch, &report("serves", last().await)).await.unwrap();
     }
 }
 
-pub async fn an_alteration_is_finished_only_by_a_plan_that_saw_it(bench: Bench) {
+pub async fn an_older_plan_finishes_no_alteration(bench: Bench) {
     let bench = bench.founded(1).await;
     let epoch = bench.epoch().await;
     let record = bench.try_alter("a-1", memory("uc_1", "2G")).await.unwrap().record;
@@ -149,7 +149,7 @@ pub async fn a_deadline_is_counted_by_the_database(bench: Bench) {
     let record = bench.try_alter("a-1", create_unit("uc_1", 0, 3)).await.unwrap().record;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let hour = Duration::from_hours(1);
-    // This process's clock counts for nothing.
+    // The clock of this process does not count.
     bench.clock.advance(hour * 2);
     assert_eq!(store.stalled(epoch, &record.id, hour, "quota").await.unwrap(), AlterationProgress::Converging);
     bench.raw(&format!("UPDATE alteration SET decided_at_ms = decided_at_ms - {}", hour.as_millis())).await;
@@ -157,7 +157,7 @@ pub async fn a_deadline_is_counted_by_the_database(bench: Bench) {
     let stalled = store.outcome(&record.id).await.unwrap().unwrap();
     assert_eq!((stalled.progress, stalled.reason.as_deref()), (Some(AlterationProgress::Stalled), Some("quota")));
     assert_eq!(store.snapshot().await.unwrap().alterations, [stalled], "reconciliation goes on");
-    // It blocks nobody any more, and may still be reached.
+    // It blocks no other alteration any more, and may still converge.
     let other = bench.try_alter("a-2", create_unit("uc_2", 0, 3)).await.unwrap().record;
     assert_eq!(store.finish(epoch, &record.id, other.generation).await.unwrap(), AlterationProgress::Converged);
 }
@@ -193,7 +193,7 @@ pub async fn a_new_incarnation_needs_the_one_observed(bench: Bench) {
     assert_eq!((now.slots[0].incarnation, now.slots[0].failures, now.slots[0].forced), (incarnation, 4, false));
     assert_eq!(now.catalog.generation.get(), incarnation.get());
     assert!(now.engines.iter().any(|engine| engine.name == now.slots[0].engine() && engine.incarnation == incarnation));
-    // A slot that is gone gets none: never an insert.
+    // A deleted slot gets no incarnation; a renewal never inserts.
     let patch = model::change::UnitPatch { min_engines: Some(0), ..Default::default() };
     bench.alter("a-1", super::bench::change_unit("uc_1", patch)).await;
     let gone = Renewal { slot: slot.key, observed: incarnation, failures: 0 };
@@ -201,7 +201,7 @@ pub async fn a_new_incarnation_needs_the_one_observed(bench: Bench) {
     assert!(store.snapshot().await.unwrap().slots.is_empty());
 }
 
-pub async fn many_slots_are_renewed_at_once_and_those_that_moved_are_not(bench: Bench) {
+pub async fn stale_renewals_fail_without_affecting_the_batch(bench: Bench) {
     let bench = bench.founded(3).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let before = store.snapshot().await.unwrap();
@@ -209,7 +209,7 @@ pub async fn many_slots_are_renewed_at_once_and_those_that_moved_are_not(bench: 
         let slot = &before.slots[at];
         Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures }
     };
-    // Of these one moved before the call, one is named twice, and one never was.
+    // One of them changed before the call, one is listed twice, and one never existed.
     bench.restart("r-1", &before.slots[1].engine(), true).await.unwrap();
     let never = Renewal { slot: model::slot::SlotKey { ordinal: 99, ..before.slots[0].key.clone() }, ..renewal(0, 0) };
     let renewals = [renewal(2, 7), renewal(1, 1), renewal(0, 2), never, renewal(0, 5)];
@@ -231,7 +231,7 @@ pub async fn many_slots_are_renewed_at_once_and_those_that_moved_are_not(bench: 
     let keys =
         |of: &model::snapshot::Snapshot| of.slots.iter().map(|it| (it.key.clone(), it.origin)).collect::<Vec<_>>();
     assert_eq!(keys(&after), keys(&before));
-    // A call about nothing that fits changes nothing.
+    // A call without a valid renewal changes nothing.
     let refused = store.new_incarnations(epoch, &renewals).await.unwrap();
     assert!(refused.iter().all(Result::is_err), "{refused:?}");
     assert_eq!(store.snapshot().await.unwrap().slots, after.slots);

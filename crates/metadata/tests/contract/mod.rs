@@ -8,8 +8,8 @@
 mod alterations;
 pub mod bench;
 mod concurrency;
+mod diagnosing;
 pub mod engines;
-mod examining;
 mod masters;
 mod pools;
 mod requests;
@@ -22,16 +22,15 @@ use std::time::{Duration, Instant};
 pub use bench::Bench;
 use metadata::StoreSettings;
 
-/// How many cases there are.
+/// The number of cases.
 pub const COUNT: usize = 74;
-/// The longest time that one case may take.
+/// The deadline of a case.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
 type Run = fn(Bench) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A case with its name.
 pub struct Case {
-    /// A sentence.
     pub name: &'static str,
     run: Run,
 }
@@ -51,83 +50,83 @@ cases! {
         two_migrations_at_once_both_succeed,
         a_database_of_a_newer_program_is_refused,
         an_empty_database_must_be_migrated_first,
-        old_rows_are_deleted_and_young_ones_stay,
-        long_and_foreign_texts_come_back_as_they_were,
+        old_rows_are_deleted_and_recent_ones_stay,
+        long_and_foreign_texts_are_stored_unchanged,
         names_are_compared_byte_by_byte,
-        a_column_that_came_later_is_added_to_rows_that_are_there,
-        one_run_deletes_all_old_rows_however_many_there_are,
-        secret_properties_of_older_rows_are_recorded_when_the_store_is_opened,
-        a_store_that_is_open_writes_nothing_once_a_newer_program_has_migrated,
+        a_new_column_is_added_to_existing_rows,
+        one_run_deletes_all_old_rows,
+        opening_a_store_records_secret_properties_of_old_rows,
+        an_open_store_stops_writing_after_a_newer_migration,
     }
-    examining::{
-        a_database_is_examined_with_its_clock_and_its_time_outs,
-        a_database_of_any_version_is_examined_and_left_as_it_is,
-        what_an_acknowledged_commit_hangs_on_is_told_as_the_database_has_it,
+    diagnosing::{
+        a_diagnosis_shows_clock_and_timeouts,
+        a_diagnosis_changes_no_database_of_any_version,
+        a_diagnosis_shows_the_effective_durability_settings,
     }
     alterations::{
         a_tenant_gets_the_slots_that_minimum_asks_for,
-        a_repeat_answers_what_the_first_one_answered,
+        a_repeat_returns_the_first_answer,
         an_id_stands_for_one_statement,
-        an_alteration_supersedes_its_objects_open_one_and_waits_for_no_other,
+        an_alteration_supersedes_only_the_open_one_of_its_object,
         a_stale_base_is_refused,
         an_invalid_statement_changes_nothing,
         a_late_commit_loses_to_abort,
         a_late_abort_loses_to_commit,
         an_abort_of_an_unreadable_node_is_recorded,
         an_alteration_after_its_deadline_changes_nothing,
-        what_changes_nothing_is_recorded_and_repeated,
+        a_statement_that_changes_nothing_is_recorded,
         a_new_configuration_renews_the_slots_and_keeps_stand_ins,
-        what_changes_no_configuration_renews_nothing,
-        a_link_that_goes_condemns_all_engines_of_its_slots,
+        an_unchanged_configuration_renews_no_slot,
+        a_removed_link_condemns_all_engines_of_its_slots,
         an_incarnation_is_never_used_twice,
         secrets_are_masked_for_proxies,
-        an_abort_that_is_refused_for_its_content_is_made_without_it,
+        an_abort_refused_for_its_content_is_repeated_without_it,
         an_abort_stores_a_null_character_as_a_replacement,
     }
     requests::{
         start_takes_the_lowest_free_ordinal,
         start_is_refused_above_max,
-        start_says_which_link_is_missing,
+        start_names_the_missing_link,
         stop_is_refused_below_min,
         stop_condemns_stand_ins_too,
         stop_of_an_old_name_names_the_successor,
-        restart_of_an_old_name_answers_with_the_one_in_progress,
-        a_name_whose_slot_is_gone_is_no_longer_wanted,
+        restart_of_an_old_name_returns_the_successor,
+        an_engine_without_a_slot_is_no_longer_desired,
         an_unknown_engine_is_refused,
         restart_keeps_a_stand_in_and_force_condemns_it,
         users_of_other_tenants_learn_nothing,
         a_request_after_its_deadline_changes_nothing,
-        a_repeat_after_the_slot_is_gone_answers_what_the_first_one_did,
-        no_statement_brings_all_engines_above_their_limit,
+        a_repeat_after_the_slot_is_gone_returns_the_first_answer,
+        no_statement_exceeds_the_limit_of_all_engines,
     }
     masters::{
         raising_again_by_the_same_holder_is_a_success,
         every_write_of_a_deposed_master_is_refused,
-        a_report_that_comes_late_within_its_epoch_is_refused,
-        a_complete_report_keeps_the_rows_that_came_in_parts_before_it_and_no_part_comes_late,
+        a_late_report_within_its_epoch_is_refused,
+        a_complete_report_keeps_its_parts_and_refuses_late_ones,
         a_complete_report_may_keep_more_rows_than_a_report_may_write,
-        many_slots_are_renewed_at_once_and_those_that_moved_are_not,
-        an_alteration_is_finished_only_by_a_plan_that_saw_it,
+        stale_renewals_fail_without_affecting_the_batch,
+        an_older_plan_finishes_no_alteration,
         a_deadline_is_counted_by_the_database,
         a_newer_alteration_supersedes_a_stalled_one,
         a_new_incarnation_needs_the_one_observed,
     }
     engines::{
         a_uid_is_recorded_once_and_never_changes,
-        a_report_replaces_what_was_seen,
-        an_ended_engine_stays_only_while_it_is_present,
-        a_namespace_is_remembered_until_a_day_after_its_last_pod,
-        a_null_character_in_one_engines_words_holds_up_no_report,
-        a_batch_records_each_engine_as_a_report_of_its_own_would,
-        present_engines_are_found_by_index_among_those_that_ended,
+        a_report_replaces_observed_rows,
+        an_ended_engine_stays_only_while_it_is_current,
+        a_namespace_is_kept_for_a_day_after_its_last_pod,
+        a_null_character_of_an_engine_blocks_no_report,
+        a_batch_records_each_engine_like_a_single_report,
+        current_engines_are_found_by_index_among_ended_ones,
     }
     pools::{
-        an_emptied_pool_keeps_what_runs_and_starts_nothing,
-        where_a_pool_must_name_its_nodes_one_that_names_none_starts_nothing,
-        a_node_or_a_queue_of_another_pool_is_refused_and_the_owner_is_named,
+        an_emptied_pool_keeps_its_engines_and_starts_none,
+        a_pool_without_required_nodes_starts_no_engine,
+        a_node_or_queue_of_another_pool_is_refused_with_its_owner,
         an_overcommit_renews_the_slots_and_nodes_renew_none,
-        nodes_are_what_the_last_report_that_names_them_says,
-        a_database_of_the_version_before_keeps_its_pools,
+        nodes_are_those_of_the_last_report_with_nodes,
+        a_database_of_the_previous_version_keeps_its_pools,
         a_tenant_without_a_pool_starts_nothing,
     }
     concurrency::{

@@ -1,4 +1,4 @@
-//! Cases of pools of nodes: what may run where, and what was seen of the nodes.
+//! Cases of pools with nodes: where engines may run, and the observed nodes.
 
 use metadata::{Error, SCHEMA_VERSION, Store};
 use model::change::{Change, ObjectPatch, PoolPatch, Rules, Setting};
@@ -30,7 +30,7 @@ fn no_nodes(error: &Error, why: &str) {
     assert!(error.hint.unwrap().contains("ALTER RESOURCE POOL rp_1 NODE_LIST"));
 }
 
-pub async fn an_emptied_pool_keeps_what_runs_and_starts_nothing(bench: Bench) {
+pub async fn an_emptied_pool_keeps_its_engines_and_starts_none(bench: Bench) {
     let bench = bench.founded(0).await;
     let running = bench.start("s-1").await.unwrap().engine;
     bench.made(&running).await;
@@ -43,13 +43,13 @@ pub async fn an_emptied_pool_keeps_what_runs_and_starts_nothing(bench: Bench) {
     let after = bench.store.snapshot().await.unwrap();
     assert_eq!((&after.slots, &after.engines), (&before.slots, &before.engines), "nothing was made or condemned");
     assert_eq!(bench.present().await, std::slice::from_ref(&running));
-    // What was refused took no effect, so that the same request may be sent again when there is a node.
+    // A refused request took no effect, so it may be repeated when there is a node.
     bench.alter("a-2", change_pool("rp_1", listed(&["node-1"]))).await;
     bench.start("s-2").await.unwrap();
     bench.stop("s-4", &running).await.unwrap();
 }
 
-pub async fn where_a_pool_must_name_its_nodes_one_that_names_none_starts_nothing(bench: Bench) {
+pub async fn a_pool_without_required_nodes_starts_no_engine(bench: Bench) {
     let bench = bench.founded(0).await;
     let (settings, clock) = (bench.settings.clone(), bench.clock.clone());
     bench.store.close().await;
@@ -65,7 +65,7 @@ pub async fn where_a_pool_must_name_its_nodes_one_that_names_none_starts_nothing
     bench.start("s-2").await.unwrap();
 }
 
-pub async fn a_node_or_a_queue_of_another_pool_is_refused_and_the_owner_is_named(bench: Bench) {
+pub async fn a_node_or_queue_of_another_pool_is_refused_with_its_owner(bench: Bench) {
     let bench = bench.founded(0).await;
     bench.alter("a-1", create_pool("rp_2", &["uc_1"])).await;
     let queue = |text: &str| PoolPatch { queue_prefix: Setting::Set(text.to_owned()), ..PoolPatch::default() };
@@ -120,7 +120,7 @@ fn report(nodes: Option<Vec<ObservedNode>>) -> Publication {
     Publication { nodes, ..Publication::default() }
 }
 
-pub async fn nodes_are_what_the_last_report_that_names_them_says(bench: Bench) {
+pub async fn nodes_are_those_of_the_last_report_with_nodes(bench: Bench) {
     let store = &bench.store;
     store.raise_epoch(Epoch(0), "one").await.unwrap();
     let seen = async || store.node_overview().await.unwrap().nodes;
@@ -133,7 +133,7 @@ pub async fn nodes_are_what_the_last_report_that_names_them_says(bench: Bench) {
     assert_eq!(seen().await, sorted);
     store.publish(Epoch(1), &report(None)).await.unwrap();
     assert_eq!(seen().await, sorted, "what a report does not name stays");
-    // One changes, one is gone, one is new; a master that comes later goes on from there.
+    // One changes, one is gone, one is new; a later master continues from there.
     store.raise_epoch(Epoch(1), "two").await.unwrap();
     let second = vec![node("node-1", 2), node("node-2", 4), node("node-3", 4)];
     store.publish(Epoch(2), &report(Some(second.clone()))).await.unwrap();
@@ -146,9 +146,9 @@ pub async fn nodes_are_what_the_last_report_that_names_them_says(bench: Bench) {
     assert!(seen().await.is_empty());
 }
 
-pub async fn a_database_of_the_version_before_keeps_its_pools(bench: Bench) {
+pub async fn a_database_of_the_previous_version_keeps_its_pools(bench: Bench) {
     let bench = bench.founded(0).await;
-    // As version 4 was: no table of nodes, and pools without what they may say now.
+    // Version 4: no table of nodes, and pools without the newer options.
     bench.raw("DROP TABLE observed_node").await;
     bench.raw("UPDATE schema_version SET version = 4").await;
     let old = r#"{"units":["uc_1"],"namespace":null,"nodes":["node-1"],"image":"i:1","comment":null}"#;
@@ -170,9 +170,9 @@ pub async fn a_tenant_without_a_pool_starts_nothing(bench: Bench) {
     bench.alter("a-2", create_pool("rp_1", &["uc_1"])).await;
     bench.alter("a-3", super::bench::create_tenant("t_1", &[], &["alice"])).await;
     let error = bench.start("s-1").await.unwrap_err().user_error();
-    let said = (error.sqlstate(), error.message.as_str(), error.detail.as_deref());
+    let shown = (error.sqlstate(), error.message.as_str(), error.detail.as_deref());
     let message = "tenant \"t_1\" does not use resource pool \"rp_1\"";
-    assert_eq!(said, ("55000", message, Some("it uses no pool")));
+    assert_eq!(shown, ("55000", message, Some("It uses no pool.")));
     assert!(error.hint.unwrap().contains("RESOURCE_POOL_LIST"));
     let snapshot = bench.store.snapshot().await.unwrap();
     assert!(snapshot.slots.is_empty() && snapshot.engines.is_empty());

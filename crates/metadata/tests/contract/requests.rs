@@ -42,13 +42,13 @@ pub async fn start_is_refused_above_max(bench: Bench) {
     assert!(text.contains("MAX_ENGINES is 3") && text.contains("ALTER RESOURCE UNIT uc_1 MAX_ENGINES 4"), "{text}");
     assert_eq!(bench.present().await.len(), 3);
     assert_eq!(bench.store.request(&id("s-3")).await.unwrap(), None);
-    // A refusal is no effect: the same request may succeed later.
+    // A refused request took no effect: it may succeed later.
     let engine = bench.present().await[2].clone();
     bench.stop("s-4", &engine).await.unwrap();
     bench.start("s-3").await.unwrap();
 }
 
-pub async fn start_says_which_link_is_missing(bench: Bench) {
+pub async fn start_names_the_missing_link(bench: Bench) {
     let bench = bench.founded(0).await;
     bench.alter("a-1", create_unit("uc_2", 0, 1)).await;
     bench.alter("a-2", create_pool("rp_2", &["uc_2"])).await;
@@ -73,7 +73,7 @@ pub async fn stop_is_refused_below_min(bench: Bench) {
     let hint = error.user_error().hint.unwrap();
     assert!(hint.contains("RESTART ENGINE rp_1") && hint.contains("MIN_ENGINES 0"), "{hint}");
     assert_eq!(bench.present().await, std::slice::from_ref(&engine));
-    // With another row left, even the one that MIN asked for may go.
+    // With another row left, also one of origin MIN may be deleted.
     let started = bench.start("s-2").await.unwrap();
     assert_eq!(bench.stop("s-1", &engine).await.unwrap().effect, RequestEffect::Stopped);
     assert_eq!(bench.present().await, [started.engine]);
@@ -91,7 +91,7 @@ pub async fn stop_condemns_stand_ins_too(bench: Bench) {
         let record = bench.store.engine(name).await.unwrap().unwrap().record;
         assert_eq!((record.end_grace_ms, record.end_reason.as_deref()), (Some(0), Some("stopped by \"admin\"")));
     }
-    // A slot at the same place does not bring them back, and a later end says nothing new.
+    // A slot with the same key does not revive them, and a later end changes nothing.
     let again = bench.start("s-4").await.unwrap();
     assert_eq!(again.slot.ordinal, 0);
     bench.alter("a-1", drop_object(ObjectKind::Tenant, "t_1")).await;
@@ -112,7 +112,7 @@ pub async fn stop_of_an_old_name_names_the_successor(bench: Bench) {
     assert_eq!(bench.present().await, [new]);
 }
 
-pub async fn restart_of_an_old_name_answers_with_the_one_in_progress(bench: Bench) {
+pub async fn restart_of_an_old_name_returns_the_successor(bench: Bench) {
     let bench = bench.founded(0).await;
     let old = bench.start("s-1").await.unwrap().engine;
     let new = bench.restart("s-2", &old, false).await.unwrap();
@@ -125,7 +125,7 @@ pub async fn restart_of_an_old_name_answers_with_the_one_in_progress(bench: Benc
     assert_ne!(third.engine, new.engine);
 }
 
-pub async fn a_name_whose_slot_is_gone_is_no_longer_wanted(bench: Bench) {
+pub async fn an_engine_without_a_slot_is_no_longer_desired(bench: Bench) {
     let bench = bench.founded(0).await;
     let old = bench.start("s-1").await.unwrap().engine;
     let new = bench.restart("s-2", &old, false).await.unwrap().engine;
@@ -141,7 +141,7 @@ pub async fn a_name_whose_slot_is_gone_is_no_longer_wanted(bench: Bench) {
             assert_eq!((&stopped.engine, &restarted.engine), (name, name));
         }
         if round == "a" {
-            // Another wish at the same place is not theirs.
+            // Another slot with the same key is not theirs.
             let other = bench.start("s-9").await.unwrap();
             assert_eq!(other.slot.ordinal, 0);
         }
@@ -158,7 +158,7 @@ pub async fn an_unknown_engine_is_refused(bench: Bench) {
     let mut stop = bench.stop_request("s-2", &engine);
     stop.pool = model::PoolName::new("rp_2").unwrap();
     let error = bench.store.stop(&stop).await.unwrap_err();
-    assert_eq!(error.user_error().hint.as_deref(), Some("it is in resource pool rp_1"));
+    assert_eq!(error.user_error().hint.as_deref(), Some("It is in resource pool rp_1."));
     assert_eq!(bench.store.engine(&unknown).await.unwrap(), None);
 }
 
@@ -213,7 +213,7 @@ pub async fn a_request_after_its_deadline_changes_nothing(bench: Bench) {
     assert_eq!(bench.store.request(&id("s-2")).await.unwrap(), None);
 }
 
-pub async fn a_repeat_after_the_slot_is_gone_answers_what_the_first_one_did(bench: Bench) {
+pub async fn a_repeat_after_the_slot_is_gone_returns_the_first_answer(bench: Bench) {
     let bench = bench.founded(0).await;
     let started = bench.start("s-1").await.unwrap();
     let stopped = bench.stop("s-2", &started.engine).await.unwrap();
@@ -233,7 +233,7 @@ pub async fn a_repeat_after_the_slot_is_gone_answers_what_the_first_one_did(benc
     assert_eq!(bench.present().await.len(), 2);
 }
 
-pub async fn no_statement_brings_all_engines_above_their_limit(bench: Bench) {
+pub async fn no_statement_exceeds_the_limit_of_all_engines(bench: Bench) {
     let settings = bench.settings.clone();
     let clock = bench.clock.clone();
     bench.store.close().await;
@@ -255,7 +255,7 @@ pub async fn no_statement_brings_all_engines_above_their_limit(bench: Bench) {
     bench.start("s-1").await.unwrap();
     let detail = refused(bench.start("s-2").await.unwrap_err());
     assert!(detail.contains("from 3 to 4"), "{detail}");
-    // What makes them fewer, or no more, is never refused.
+    // A statement that does not increase their number is never refused.
     bench.alter("a-2", minimum(1)).await;
     bench.start("s-3").await.unwrap();
 }

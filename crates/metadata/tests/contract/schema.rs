@@ -21,7 +21,7 @@ pub async fn migrating_again_changes_nothing(bench: Bench) {
 pub async fn two_migrations_at_once_both_succeed(bench: Bench) {
     let settings = bench.settings.clone();
     if settings.backend().unwrap() == metadata::Backend::Sqlite {
-        // One process, one store: the second one is refused while the first is open.
+        // One store per file: the second one is refused while the first is open.
         let mut hurried = settings.clone();
         hurried.connect_deadline = std::time::Duration::from_millis(100);
         assert!(matches!(Store::migrate(&hurried).await, Err(Error::Settings(_))));
@@ -57,14 +57,14 @@ pub async fn an_empty_database_must_be_migrated_first(bench: Bench) {
     assert!(matches!(error, Error::OlderSchema { found: 0, .. }), "{error}");
 }
 
-/// Opens the database once more, after the case's store is gone: an SQLite file has one at a time.
+/// Opens the database again after the store of the case is closed, because an SQLite file allows only one.
 async fn reopened(bench: Bench) -> Result<Store, Error> {
     let settings = bench.settings.clone();
     drop(bench);
     Store::open(&settings, Rules::default(), SystemClock::shared()).await
 }
 
-pub async fn old_rows_are_deleted_and_young_ones_stay(bench: Bench) {
+pub async fn old_rows_are_deleted_and_recent_ones_stay(bench: Bench) {
     let bench = bench.founded(0).await;
     let started = bench.start("s-1").await.unwrap();
     bench.stop("s-2", &started.engine).await.unwrap();
@@ -75,7 +75,7 @@ pub async fn old_rows_are_deleted_and_young_ones_stay(bench: Bench) {
     bench.raw("UPDATE alteration SET decided_at_ms = 1").await;
     bench.raw("UPDATE engine SET ended_at_ms = 1").await;
     let deleted = bench.store.housekeep().await.unwrap();
-    // The converging alteration and the present engine stay, however old they are.
+    // The converging alteration and the current engine stay at any age.
     assert_eq!(deleted, DeletedRows { requests: 2, alterations: 3, engines: 1 });
     assert!(bench.store.request(&id("s-3")).await.unwrap().is_some());
     assert!(bench.store.outcome(&id("a-open")).await.unwrap().is_some());
@@ -84,7 +84,7 @@ pub async fn old_rows_are_deleted_and_young_ones_stay(bench: Bench) {
     assert_eq!(bench.store.housekeep().await.unwrap(), DeletedRows::default());
 }
 
-pub async fn one_run_deletes_all_old_rows_however_many_there_are(bench: Bench) {
+pub async fn one_run_deletes_all_old_rows(bench: Bench) {
     let many = 2 * MAX_DELETED + 200;
     let digits = |name: &str| format!("{name}(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM {name} WHERE i < 40)");
     bench
@@ -101,8 +101,8 @@ pub async fn one_run_deletes_all_old_rows_however_many_there_are(bench: Bench) {
     assert_eq!(bench.store.housekeep().await.unwrap(), DeletedRows::default());
 }
 
-/// In a rolling upgrade: it would write specs back without what it does not know of them.
-pub async fn a_store_that_is_open_writes_nothing_once_a_newer_program_has_migrated(bench: Bench) {
+/// In a rolling upgrade it would drop the fields of specs that it does not know.
+pub async fn an_open_store_stops_writing_after_a_newer_migration(bench: Bench) {
     let bench = bench.founded(1).await;
     let base = bench.base(&create_pool("rp_1", &["uc_1"])).await;
     let engine = bench.present().await[0].clone();
@@ -119,11 +119,11 @@ pub async fn a_store_that_is_open_writes_nothing_once_a_newer_program_has_migrat
     assert!(newer(&error), "{error}");
     assert_eq!(bench.stop("s-late", &engine).await.map_err(|error| newer(&error)), Err(true));
     assert_eq!(super::bench::asked(&bench.settings, "SELECT spec FROM resource_pool").await, spec);
-    // Its id can still be aborted, so that its node goes.
+    // Its id can still be aborted, so that its node is deleted.
     bench.store.abort(&abort_of("a-late")).await.unwrap();
 }
 
-pub async fn long_and_foreign_texts_come_back_as_they_were(bench: Bench) {
+pub async fn long_and_foreign_texts_are_stored_unchanged(bench: Bench) {
     bench.alter("a-1", create_unit("uc_1", 0, 1)).await;
     // Longer than MariaDB's TEXT, with characters of four bytes, quotes and placeholders.
     let text = "'\"\\?$1 ü🦀\n".repeat(20_000);
@@ -149,11 +149,11 @@ pub async fn names_are_compared_byte_by_byte(bench: Bench) {
     assert_eq!(bench.store.catalog().await.unwrap().tenants.len(), 3);
 }
 
-pub async fn a_column_that_came_later_is_added_to_rows_that_are_there(bench: Bench) {
+pub async fn a_new_column_is_added_to_existing_rows(bench: Bench) {
     let bench = bench.founded(1).await;
     let name = bench.present().await[0].clone();
     bench.made(&name).await;
-    // As version 1 was: without what the orchestrator knows besides, whether an engine ever registered, and what is around.
+    // Version 1: without the columns of later versions.
     bench.raw("ALTER TABLE observed_engine DROP COLUMN details").await;
     bench.raw("ALTER TABLE observed_engine DROP COLUMN answered").await;
     bench.raw("ALTER TABLE master DROP COLUMN surroundings").await;
@@ -174,8 +174,8 @@ pub async fn a_column_that_came_later_is_added_to_rows_that_are_there(bench: Ben
     assert_eq!(store.master().await.unwrap().cluster_warnings, ClusterWarnings::default());
 }
 
-/// As the version before had it: the spec has no secrets. Only units that have some change.
-pub async fn secret_properties_of_older_rows_are_recorded_when_the_store_is_opened(bench: Bench) {
+/// Specs of the previous version have no secrets. Only units with secret properties change.
+pub async fn opening_a_store_records_secret_properties_of_old_rows(bench: Bench) {
     let bench = bench.founded(1).await;
     bench.alter("a-1", properties("uc_1", "db.password", "hunter2")).await;
     bench.alter("a-2", create_unit("uc_2", 0, 1)).await;

@@ -67,8 +67,8 @@ impl Alteration {
 
     fn check(&self, state: &mut State, agent: usize) {
         let statement = self.workload.statement(agent);
-        if state.db.rows[statement.id] != Row::Undecided {
-            // The transaction finds the row and answers what the first try did.
+        if state.db.rows[statement.id] != Row::InDoubt {
+            // The transaction finds the row and returns the first answer.
             state.agents[agent] = answer(state.db.rows[statement.id]);
         } else if self.outcome_of(state, agent, state.db.objects[statement.object]).is_none() {
             self.refuse(state, agent);
@@ -119,7 +119,7 @@ impl Alteration {
     fn validate(&self, state: &mut State, agent: usize, old: Object, in_node: u8) {
         let statement = self.workload.statement(agent);
         let row = state.db.rows[statement.id];
-        if row != Row::Undecided {
+        if row != Row::InDoubt {
             state.agents[agent] = answer(row);
             return;
         }
@@ -142,7 +142,7 @@ impl Alteration {
 
     fn write(&self, state: &mut State, agent: usize, work: Work) -> bool {
         let statement = self.workload.statement(agent);
-        // Rows that another open transaction has written are locked: only without the catalog's lock is there one.
+        // Rows that another open transaction has written are locked. There is one only without the catalog lock.
         let other = 1 - agent;
         let writes = matches!(state.agents[other], Agent::Written(_) | Agent::Sent(_)) || state.open[other].is_some();
         if writes && self.workload.statement(other).object == statement.object {
@@ -150,7 +150,7 @@ impl Alteration {
         }
         let row = state.db.rows[statement.id];
         let moved = state.db.objects[statement.object].generation != work.found;
-        if row != Row::Undecided {
+        if row != Row::InDoubt {
             state.agents[agent] = answer(row);
         } else if moved && !self.without.base {
             self.refuse(state, agent);
@@ -176,23 +176,23 @@ impl Alteration {
                 *progress = Progress::Superseded;
             }
         }
-        state.past.node_told_another_object |= work.in_node != db.objects[statement.object].generation;
+        state.history.node_has_another_object |= work.in_node != db.objects[statement.object].generation;
         db.objects[statement.object] = Object { generation, slot, ..work.after };
         let progress = Progress::Converging;
         db.rows[statement.id] = Row::Committed { object: statement.object, generation, slot, progress };
-        state.past.applied[statement.id] += 1;
+        state.history.applied[statement.id] += 1;
         let has_node = state.node.is_some_and(|node| node.stands_for(statement.id));
-        state.past.committed_without_node |= !has_node && !state.past.by_hand;
+        state.history.committed_without_node |= !has_node && !state.history.by_hand;
     }
 
-    /// The insert that loses against a commit.
+    /// The insert that races with a commit.
     pub(super) fn abort(&self, state: &mut State, id: usize) {
-        if state.db.rows[id] == Row::Undecided || self.without.abort_loses {
+        if state.db.rows[id] == Row::InDoubt || self.without.abort_loses {
             state.db.rows[id] = Row::Aborted;
         }
     }
 
-    /// Whether the id's row stands in a transaction that is still open: another insert waits for that.
+    /// Whether an open transaction has inserted the row of the id: another insert waits for it.
     pub(super) fn key_is_held(&self, state: &State, id: usize) -> bool {
         (0..2).any(|agent| {
             let inserted = matches!(state.agents[agent], Agent::Written(_) | Agent::Sent(_));
@@ -208,10 +208,10 @@ impl Alteration {
         inside || state.open[agent].is_some()
     }
 
-    /// The try failed, or nobody knows: the id is settled before the client is told.
+    /// The attempt failed or its outcome is unknown: the id is settled before the client has an answer.
     pub(super) fn refuse(&self, state: &mut State, agent: usize) {
-        let told = Agent::Done(Answer::Nothing);
-        state.agents[agent] = if self.without.abort_before_answer { told } else { Agent::Settling };
+        let done = Agent::Done(Answer::Nothing);
+        state.agents[agent] = if self.without.abort_before_answer { done } else { Agent::Settling };
     }
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong, each kind as often as the limits allow, and the late calls that follow from it.
+//! Faults, each kind as often as the limits allow, and the late calls that follow from them.
 
 use super::master::create;
 use super::state::{Agent, Call, Master, Plan, State, Tick};
@@ -40,7 +40,7 @@ impl Alteration {
         match action {
             Action::Crash(agent) => {
                 state.used.crashes += 1;
-                // A COMMIT that was sent is on its way; any other transaction ends with its connection.
+                // A COMMIT that was sent is in flight; any other transaction ends with its connection.
                 if let Agent::Sent(work) = state.agents[agent] {
                     state.open[agent] = Some(work);
                 }
@@ -60,13 +60,13 @@ impl Alteration {
             Action::Depose(with_call) => return Self::depose(state, with_call),
             Action::DeleteNodeByHand => {
                 state.used.hand_deletions += 1;
-                state.past.by_hand = true;
+                state.history.by_hand = true;
                 return state.node.take().is_some();
             }
             Action::DeleteChildByHand => {
                 let Some(node) = &mut state.node else { return false };
                 state.used.hand_deletions += 1;
-                state.past.by_hand = true;
+                state.history.by_hand = true;
                 node.agent = None;
                 return node.child.take().is_some();
             }
@@ -85,8 +85,7 @@ impl Alteration {
         true
     }
 
-    /// The lock is lost. At most the one call that was being made is still on its way; a multi is not, because it
-    /// checks the lock.
+    /// The lock is lost. At most the current call is still in flight, unless it is a multi, which checks the lock.
     fn depose(state: &mut State, with_call: bool) -> bool {
         state.used.depositions += 1;
         let call = match state.master {
@@ -95,12 +94,12 @@ impl Alteration {
             Master::Acting { tick: Tick::Aborting(seen), .. } => {
                 seen.node.and_then(|node| node.unsettled(&state.db.rows)).map(Call::Abort)
             }
-            Master::Nobody | Master::Won | Master::Acting { .. } => None,
+            Master::Vacant | Master::Won | Master::Acting { .. } => None,
         };
-        if state.master == Master::Nobody || with_call && (call.is_none() || state.late.is_some()) {
+        if state.master == Master::Vacant || with_call && (call.is_none() || state.late.is_some()) {
             return false;
         }
-        state.master = Master::Nobody;
+        state.master = Master::Vacant;
         if with_call {
             state.late = call;
         }
@@ -129,7 +128,7 @@ impl Alteration {
             Call::Finish { id, progress, generation, epoch } => {
                 let deposed = state.db.epoch != epoch;
                 if !deposed || self.without.epoch_in_transaction {
-                    state.past.deposed_wrote |= deposed;
+                    state.history.deposed_wrote |= deposed;
                     self.finish(state, id, progress, generation);
                 }
             }
@@ -149,7 +148,7 @@ fn session_ends(state: &mut State, agent: usize) -> bool {
     }
 }
 
-/// The call that the plan's next effect is, if it is not a multi.
+/// The call for the next effect of the plan, unless it is a multi.
 fn call(plan: &Plan, epoch: u8) -> Option<Call> {
     if let Some(object) = plan.create.iter().position(|slot| *slot != 0) {
         return Some(Call::Create(object, plan.create[object]));

@@ -1,9 +1,9 @@
 //! The holder of the lock: raise the epoch, then tick after tick: observe, settle, snapshot, plan, execute, finish.
 
-use super::state::{Master, Plan, Progress, Row, Seen, Snap, State, Tick};
+use super::state::{Master, Observed, Plan, Progress, Row, Snapshot, State, Tick};
 use super::{Action, Alteration};
 
-/// Where a tick goes on.
+/// How a tick continues.
 enum Next {
     Goes(Tick),
     /// The epoch is another's: raise it again, if the lock is still held.
@@ -14,7 +14,7 @@ impl Alteration {
     pub(super) fn master_actions(state: &State, actions: &mut Vec<Action>) {
         let Master::Acting { tick, .. } = state.master else {
             actions.push(match state.master {
-                Master::Nobody => Action::Win,
+                Master::Vacant => Action::Win,
                 Master::Won => Action::ReadEpoch,
                 _ => Action::RaiseEpoch,
             });
@@ -32,7 +32,7 @@ impl Alteration {
 
     pub(super) fn master(&self, state: &mut State, action: Action) -> bool {
         match (action, state.master) {
-            (Action::Win, Master::Nobody) => state.master = Master::Won,
+            (Action::Win, Master::Vacant) => state.master = Master::Won,
             (Action::ReadEpoch, Master::Won) => state.master = Master::Read(state.db.epoch),
             (Action::RaiseEpoch, Master::Read(read)) => {
                 state.master = if state.db.epoch == read {
@@ -54,7 +54,7 @@ impl Alteration {
         true
     }
 
-    /// The tick after the step; `None`: it is not this step's turn.
+    /// The tick after the step; `None` if the step is not enabled.
     fn tick(&self, state: &mut State, action: Action, epoch: u8, tick: Tick) -> Option<Next> {
         Some(Next::Goes(match (action, tick) {
             (Action::Observe, Tick::Idle) => {
@@ -62,13 +62,13 @@ impl Alteration {
                     return None;
                 }
                 let early = self.without.order.then(|| snapshot(state));
-                Tick::Observed(Seen { node: state.node, pods: state.pods, early })
+                Tick::Observed(Observed { node: state.node, pods: state.pods, early })
             }
             (Action::Settle, Tick::Observed(seen)) => self.settle(state, seen),
             (Action::GraceOver, Tick::Observed(seen)) => {
                 let id = seen.node?.unsettled(&state.db.rows)?;
-                let undecided = state.db.rows[id] == Row::Undecided;
-                undecided.then(|| self.doubt(seen))?
+                let in_doubt = state.db.rows[id] == Row::InDoubt;
+                in_doubt.then(|| self.abort_or_delete(seen))?
             }
             (Action::MasterAbort, Tick::Aborting(seen)) => {
                 let id = seen.node?.unsettled(&state.db.rows)?;
@@ -83,7 +83,7 @@ impl Alteration {
             }
             (Action::DeleteNode, Tick::Deleting(seen)) => {
                 self.delete_node(state, seen);
-                Tick::Settled(Seen { node: None, ..seen })
+                Tick::Settled(Observed { node: None, ..seen })
             }
             (Action::Snapshot(late), Tick::Settled(seen)) => {
                 if late && !state.refusing {
@@ -100,27 +100,27 @@ impl Alteration {
                 return self.effect(state, epoch, plan);
             }
             (Action::DeleteNode, Tick::Planned(plan)) if plan.next() == action => {
-                self.delete_node(state, Seen { node: plan.release, pods: [0; 2], early: None });
+                self.delete_node(state, Observed { node: plan.release, pods: [0; 2], early: None });
                 Tick::Idle
             }
             _ => return None,
         }))
     }
 
-    /// What becomes of an alteration whose time to be decided is over.
-    fn doubt(&self, seen: Seen) -> Tick {
-        if self.without.undecided_stays { Tick::Deleting(seen) } else { Tick::Aborting(seen) }
+    /// The next step for an alteration in doubt whose grace has expired.
+    fn abort_or_delete(&self, seen: Observed) -> Tick {
+        if self.without.in_doubt_stays { Tick::Deleting(seen) } else { Tick::Aborting(seen) }
     }
 
-    fn settle(&self, state: &State, seen: Seen) -> Tick {
+    fn settle(&self, state: &State, seen: Observed) -> Tick {
         let Some(node) = seen.node else { return Tick::Settled(seen) };
         let Some(id) = node.unsettled(&state.db.rows) else {
             return if self.without.debris_deleted { Tick::Settled(seen) } else { Tick::Deleting(seen) };
         };
         let row = state.db.rows[id];
-        if row == Row::Undecided {
-            // The agent is gone when no session of the child's name is registered any more, as it was seen.
-            if node.agent.is_none() && !self.without.outcome { self.doubt(seen) } else { Tick::Settled(seen) }
+        if row == Row::InDoubt {
+            // The agent is gone when its session was no longer registered in the observation.
+            if node.agent.is_none() && !self.without.outcome { self.abort_or_delete(seen) } else { Tick::Settled(seen) }
         } else if row.is_finished() {
             Tick::Deleting(seen)
         } else {
@@ -128,19 +128,19 @@ impl Alteration {
         }
     }
 
-    fn delete_node(&self, state: &mut State, seen: Seen) {
-        let (Some(wanted), Some(there)) = (seen.node, state.node) else { return };
-        if (there.child, there.second) != (wanted.child, wanted.second) && !self.without.node_by_child {
+    fn delete_node(&self, state: &mut State, seen: Observed) {
+        let (Some(seen), Some(current)) = (seen.node, state.node) else { return };
+        if (current.child, current.second) != (seen.child, seen.second) && !self.without.node_by_child {
             return;
         }
-        let lost = [there.child, there.second].into_iter().flatten();
-        state.past.node_lost_early |= lost.into_iter().any(|id| !state.db.rows[id].is_decided());
+        let lost = [current.child, current.second].into_iter().flatten();
+        state.history.node_lost_early |= lost.into_iter().any(|id| !state.db.rows[id].is_decided());
         state.node = None;
     }
 
-    fn plan(&self, state: &State, seen: Seen, late: bool) -> Plan {
+    fn plan(&self, state: &State, seen: Observed, late: bool) -> Plan {
         let mut snap = seen.early.unwrap_or_else(|| snapshot(state));
-        // The row that is finished was read with everything else, except where that is taken away.
+        // The row was read with the snapshot, except in the variant without that order.
         snap.rows = if self.without.order { state.db.rows } else { snap.rows };
         let mut plan =
             Plan { generation: snap.generation, create: [0; 2], delete: [0; 2], finish: [None; 2], release: None };
@@ -149,10 +149,10 @@ impl Alteration {
             if slot != 0 && pods & 1 << slot == 0 {
                 plan.create[object] = slot;
             }
-            // Pods that were made from a newer snapshot are left alone.
+            // Pods that were created from a newer snapshot are not touched.
             let known = (1_u32 << (snap.generation + 1)) as u16;
-            let wanted = if slot == 0 { 0 } else { 1 << slot };
-            plan.delete[object] = pods & (known - 1) & !wanted;
+            let desired = if slot == 0 { 0 } else { 1 << slot };
+            plan.delete[object] = pods & (known - 1) & !desired;
         }
         for id in 0..2 {
             let Row::Committed { object, progress, generation, .. } = snap.rows[id] else { continue };
@@ -201,7 +201,7 @@ impl Alteration {
         Some(Next::Goes(Plan::ticking(plan)))
     }
 
-    /// Writes an alteration's progress: the caller has checked the epoch.
+    /// Writes the progress of an alteration; the caller has checked the epoch.
     pub(super) fn finish(&self, state: &mut State, id: usize, to: Progress, plan: u8) {
         let Row::Committed { generation, progress, .. } = &mut state.db.rows[id] else { return };
         let known = *generation <= plan || self.without.generation_rule;
@@ -213,14 +213,14 @@ impl Alteration {
     }
 }
 
-fn snapshot(state: &State) -> Snap {
+fn snapshot(state: &State) -> Snapshot {
     let slots = [state.db.objects[0].slot, state.db.objects[1].slot];
-    Snap { generation: state.db.generation, slots, rows: state.db.rows }
+    Snapshot { generation: state.db.generation, slots, rows: state.db.rows }
 }
 
 pub(super) fn create(state: &mut State, object: usize, slot: u8) {
     state.pods[object] |= 1 << slot;
-    state.past.made |= 1 << slot;
+    state.history.made |= 1 << slot;
 }
 
 impl Plan {
@@ -237,7 +237,7 @@ impl Plan {
         }
     }
 
-    /// The tick that goes on with this plan.
+    /// The tick that continues with this plan.
     fn ticking(plan: Self) -> Tick {
         let over = plan.next() == Action::DeleteNode && plan.release.is_none();
         if over { Tick::Idle } else { Tick::Planned(plan) }

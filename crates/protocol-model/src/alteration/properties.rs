@@ -1,42 +1,42 @@
-//! What must hold in every state, and in every quiescent one.
+//! The properties of all states, and of all quiescent states.
 
 use stateright::{Expectation, Property};
 
 use super::state::{Agent, Answer, Master, Progress, Row, State, Tick};
 use super::{Action, Alteration};
 
-/// More steps than any undisturbed tick has.
-const MOST_STEPS: usize = 40;
+/// An upper bound on the steps of an undisturbed tick.
+const MAX_STEPS: usize = 40;
 
 pub(super) fn all(model: &Alteration) -> Vec<Property<Alteration>> {
     let mut properties = each();
-    let looks_at = |name| model.only.is_none_or(|only| only == name);
-    properties.retain(|it| it.expectation != Expectation::Always || looks_at(it.name));
+    let is_checked = |name| model.only.is_none_or(|only| only == name);
+    properties.retain(|property| property.expectation != Expectation::Always || is_checked(property.name));
     properties
 }
 
 fn each() -> Vec<Property<Alteration>> {
     vec![
         Property::always("no update is lost", no_update_is_lost),
-        Property::always("what a committed statement depends on is there", dependence_holds),
+        Property::always("the dependency of a committed statement exists", dependence_holds),
         Property::always("at most one alteration of an object is converging", one_converges),
-        Property::always("none commits without its node", |_, state: &State| {
-            state.past.by_hand || !state.past.committed_without_node
+        Property::always("no alteration commits without its node", |_, state: &State| {
+            state.history.by_hand || !state.history.committed_without_node
         }),
-        Property::always("an aborted one changes nothing, a repeated one changes once", |_, state: &State| {
+        Property::always("an aborted alteration changes nothing, a repeated one changes once", |_, state: &State| {
             (0..2).all(|id| {
                 let committed = u8::from(state.db.rows[id].is_committed());
-                state.past.applied[id] == committed
+                state.history.applied[id] == committed
             })
         }),
-        Property::always("an answer is true for ever", answers_are_true),
-        Property::always("what is converged was made", converged_was_made),
-        Property::always("no write of a deposed master is accepted", |_, state: &State| !state.past.deposed_wrote),
-        Property::always("the node tells the object that was changed", |_, state: &State| {
-            !state.past.node_told_another_object
+        Property::always("an answer stays true", answers_are_true),
+        Property::always("a converged engine was created", converged_was_made),
+        Property::always("no write of a deposed master is accepted", |_, state: &State| !state.history.deposed_wrote),
+        Property::always("the node shows the object that was changed", |_, state: &State| {
+            !state.history.node_has_another_object
         }),
-        Property::always("only a decided alteration loses its node to the master", |_, state: &State| {
-            !state.past.node_lost_early
+        Property::always("the master deletes the node only of a settled alteration", |_, state: &State| {
+            !state.history.node_lost_early
         }),
         Property::always("at rest engines equal metadata, with no node and nothing converging", at_rest),
         Property::sometimes("rest comes after both were answered", |model, state: &State| {
@@ -77,7 +77,7 @@ fn answers_are_true(model: &Alteration, state: &State) -> bool {
         let row = state.db.rows[model.workload.statement(agent).id];
         match state.agents[agent] {
             Agent::Done(Answer::Committed) => row.is_committed(),
-            // Whoever commits it later makes this answer a lie.
+            // A later commit would make this answer wrong.
             Agent::Done(Answer::Nothing) => !row.is_committed(),
             _ => true,
         }
@@ -86,7 +86,7 @@ fn answers_are_true(model: &Alteration, state: &State) -> bool {
 
 fn converged_was_made(_: &Alteration, state: &State) -> bool {
     state.db.rows.iter().all(|row| match row {
-        Row::Committed { slot, progress: Progress::Converged, .. } => *slot == 0 || state.past.made & 1 << slot != 0,
+        Row::Committed { slot, progress: Progress::Converged, .. } => *slot == 0 || state.history.made & 1 << slot != 0,
         _ => true,
     })
 }
@@ -102,7 +102,7 @@ fn at_rest(model: &Alteration, state: &State) -> bool {
     engines_equal_metadata && state.node.is_none() && !state.db.rows.iter().any(|row| row.is_converging())
 }
 
-/// No step is enabled but faults, and an undisturbed tick changes nothing.
+/// Only faults are enabled, and an undisturbed tick changes nothing.
 fn is_quiescent(model: &Alteration, state: &State) -> bool {
     let Master::Acting { epoch, tick: Tick::Idle } = state.master else { return false };
     let busy = state.agents.iter().any(|agent| !matches!(agent, Agent::Done(_) | Agent::Dead));
@@ -113,12 +113,12 @@ fn is_quiescent(model: &Alteration, state: &State) -> bool {
         return false;
     }
     let mut after = state.clone();
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let mut actions: Vec<Action> = Vec::new();
         Alteration::master_actions(&after, &mut actions);
-        // Time passes: an undecided alteration's grace is over when nothing else happens.
+        // Time passes: the grace of an alteration in doubt expires when nothing else happens.
         if !actions.into_iter().any(|action| model.apply(&mut after, action)) {
-            // Without a node, a master that looks only at nodes has nothing to do.
+            // Without a node, a master that reacts only to nodes has nothing to do.
             return model.without.level && state.node.is_none();
         }
         if matches!(after.master, Master::Acting { tick: Tick::Idle, .. }) {

@@ -1,21 +1,20 @@
-//! What the world of an alteration is made of.
+//! The state of the alteration model.
 
 use std::fmt;
 
-/// What the two agents are asked.
+/// The requests of the two agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Workload {
-    /// Two ids, both of them ALTER of object 0: each adds something of its own.
+    /// Two ids, both ALTER of object 0, with different changes.
     SameObject,
     /// Id 0 drops object 0; id 1 alters object 1 so that it refers to object 0.
     Reference,
-    /// Two ids, two objects that have nothing to do with each other.
+    /// Two ids, two independent objects.
     TwoObjects,
-    /// One id at both agents: a proxy that repeats a request, however late the first try is.
+    /// One id at both agents: a proxy repeats a request while the first attempt may still be in flight.
     Repeated,
 }
 
-/// What a statement does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Statement {
     pub id: usize,
@@ -71,7 +70,7 @@ impl fmt::Display for Limits {
     }
 }
 
-/// The sentences of the design that are taken away.
+/// The rules of the protocol that are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Without {
@@ -83,13 +82,13 @@ pub struct Without {
     pub superseding: bool,
     /// The base generation is not compared.
     pub base: bool,
-    /// `abort` writes its row whatever stands there.
+    /// `abort` overwrites an existing row.
     pub abort_loses: bool,
-    /// The node of an undecided alteration is deleted where it would be aborted.
-    pub undecided_stays: bool,
-    /// Debris is left where it is.
+    /// The node of an alteration in doubt is deleted instead of aborting the alteration.
+    pub in_doubt_stays: bool,
+    /// Debris is not deleted.
     pub debris_deleted: bool,
-    /// The alter node and its child are made in two calls.
+    /// The alter node and its child are created in two calls.
     pub atomic_node: bool,
     /// Only the node's alteration is finished.
     pub finish_without_node: bool,
@@ -99,13 +98,13 @@ pub struct Without {
     pub generation_rule: bool,
     /// The epoch is checked in a statement of its own, before the write.
     pub epoch_in_transaction: bool,
-    /// The alter node is deleted whoever's child it has.
+    /// The alter node is deleted whichever child it has.
     pub node_by_child: bool,
-    /// *Nothing changed* is answered without an abort.
+    /// *Nothing changed* is returned without an abort.
     pub abort_before_answer: bool,
-    /// The master does not look at the outcome at all: engines equal what it read, so the node goes.
+    /// The master does not read the outcome: it deletes the node as soon as the engines match its snapshot.
     pub outcome: bool,
-    /// The master ticks only when it sees an alter node.
+    /// The master ticks only when there is an alter node.
     pub level: bool,
 }
 
@@ -114,7 +113,7 @@ pub struct Without {
 pub(super) struct Object {
     pub exists: bool,
     pub generation: u8,
-    /// A bit for each id that changed it.
+    /// A bit for each id that has changed it.
     pub content: u8,
     /// The slot's incarnation; 0 when there is no slot.
     pub slot: u8,
@@ -131,7 +130,7 @@ pub(super) enum Progress {
 /// The row of an alteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Row {
-    Undecided,
+    InDoubt,
     Aborted,
     Committed { object: usize, generation: u8, slot: u8, progress: Progress },
 }
@@ -152,7 +151,7 @@ impl Row {
 
     /// Whether the alteration may lose its node.
     pub fn is_decided(self) -> bool {
-        self != Self::Undecided
+        self != Self::InDoubt
     }
 }
 
@@ -187,17 +186,17 @@ impl Node {
     }
 }
 
-/// What a transaction is going to write.
+/// The pending writes of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Work {
     pub after: Object,
     /// The generation that the object has in the database.
     pub found: u8,
-    /// The generation that stands in the alter node.
+    /// The generation in the alter node.
     pub in_node: u8,
 }
 
-/// What an agent told its client.
+/// The answer of an agent to its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// It took effect.
@@ -222,22 +221,21 @@ pub(super) enum Agent {
     Dead,
 }
 
-/// What the snapshot says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Snap {
+pub(super) struct Snapshot {
     pub generation: u8,
     pub slots: [u8; 2],
     pub rows: [Row; 2],
 }
 
-/// What a tick has seen.
+/// The observation of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub node: Option<Node>,
-    /// Pods of each object: a bit for each incarnation.
+    /// The pods of each object: a bit for each incarnation.
     pub pods: [u16; 2],
     /// Read too early, in the variant that does so.
-    pub early: Option<Snap>,
+    pub early: Option<Snapshot>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -246,24 +244,24 @@ pub(super) struct Plan {
     pub create: [u8; 2],
     pub delete: [u16; 2],
     pub finish: [Option<Progress>; 2],
-    /// The node that goes when all is done.
+    /// The node to delete when everything is done.
     pub release: Option<Node>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Tick {
     Idle,
-    Observed(Seen),
-    Aborting(Seen),
-    Deleting(Seen),
-    Settled(Seen),
+    Observed(Observed),
+    Aborting(Observed),
+    Deleting(Observed),
+    Settled(Observed),
     Planned(Plan),
 }
 
-/// Whoever holds the lock.
+/// The holder of the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Master {
-    Nobody,
+    Vacant,
     Won,
     Read(u8),
     Acting { epoch: u8, tick: Tick },
@@ -279,51 +277,51 @@ pub(super) enum Call {
     Finish { id: usize, progress: Progress, generation: u8, epoch: u8 },
 }
 
-/// What a property needs to know of the past.
+/// The history that properties need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(super) struct Past {
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
+pub(super) struct History {
     pub by_hand: bool,
     pub committed_without_node: bool,
-    pub node_told_another_object: bool,
+    pub node_has_another_object: bool,
     pub node_lost_early: bool,
     pub deposed_wrote: bool,
-    /// How often each id changed an object.
+    /// How often each id has changed an object.
     pub applied: [u8; 2],
-    /// A bit for each incarnation that was ever made.
+    /// A bit for each incarnation that was ever created.
     pub made: u16,
 }
 
-/// A state of the world.
+/// A state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     pub(super) db: Database,
     pub(super) node: Option<Node>,
     pub(super) agents: [Agent; 2],
-    /// Transactions whose COMMIT was sent by somebody who does not listen any more.
+    /// Transactions whose COMMIT was sent and whose sender is gone.
     pub(super) open: [Option<Work>; 2],
     pub(super) pods: [u16; 2],
     pub(super) master: Master,
     pub(super) late: Option<Call>,
     pub(super) refusing: bool,
     pub(super) used: Limits,
-    pub(super) past: Past,
+    pub(super) history: History,
 }
 
 impl State {
     pub(super) fn new() -> Self {
         let object = Object { exists: true, generation: 1, content: 0, slot: 1 };
         Self {
-            db: Database { generation: 1, epoch: 0, objects: [object; 2], rows: [Row::Undecided; 2] },
+            db: Database { generation: 1, epoch: 0, objects: [object; 2], rows: [Row::InDoubt; 2] },
             node: None,
             agents: [Agent::Asked; 2],
             open: [None; 2],
             pods: [1 << 1; 2],
-            master: Master::Nobody,
+            master: Master::Vacant,
             late: None,
             refusing: false,
             used: Limits::default(),
-            past: Past { made: 1 << 1, ..Past::default() },
+            history: History { made: 1 << 1, ..History::default() },
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The holder of the lock: raise the epoch, then tick after tick: observe, snapshot, plan, execute under guards.
+//! The holder of the lock: raise the epoch, then in each tick observe, snapshot, plan and execute with preconditions.
 
-use super::state::{Call, Decision, Effect, Engine, Live, Master, Phase, Pod, Seen, State, Tick};
+use super::state::{Call, Decision, Effect, Engine, Master, Observed, Phase, Pod, Registration, State, Tick};
 use super::{Action, Engines};
 
-/// Where a tick goes on.
+/// How a tick continues.
 enum Next {
     Goes(Tick),
     /// The epoch is another's: raise it again, if the lock is still held.
@@ -13,7 +13,7 @@ enum Next {
 impl Engines {
     pub(super) fn master_actions(state: &State, actions: &mut Vec<Action>) {
         match &state.master {
-            Master::Nobody => actions.push(Action::Win),
+            Master::Vacant => actions.push(Action::Win),
             Master::Won => actions.push(Action::ReadEpoch),
             Master::Read(_) => actions.push(Action::RaiseEpoch),
             Master::Acting { tick, .. } => match tick {
@@ -25,7 +25,9 @@ impl Engines {
                     _ => vec![Action::Snapshot(false), Action::Snapshot(true)],
                 }),
                 Tick::Planned { decisions, .. } => {
-                    actions.extend(decisions.first().map(|decision| Action::of(decision.effect, decision.engine)));
+                    actions.extend(
+                        decisions.first().map(|decision| Action::from_effect(decision.effect, decision.engine)),
+                    );
                 }
             },
         }
@@ -33,7 +35,7 @@ impl Engines {
 
     pub(super) fn master(&self, state: &mut State, action: Action) -> bool {
         match (action, &state.master) {
-            (Action::Win, Master::Nobody) => state.master = Master::Won,
+            (Action::Win, Master::Vacant) => state.master = Master::Won,
             (Action::ReadEpoch, Master::Won) => state.master = Master::Read(state.epoch),
             (Action::RaiseEpoch, Master::Read(read)) => {
                 let read = *read;
@@ -57,17 +59,17 @@ impl Engines {
         true
     }
 
-    /// The tick after the step; `None`: it is not this step's turn.
+    /// The tick after the step; `None` if the step is not enabled.
     fn tick(&self, state: &mut State, action: Action, epoch: u8, tick: Tick) -> Option<Next> {
         Some(Next::Goes(match (action, tick) {
             (Action::List | Action::Observe, Tick::Idle) => {
                 let early = self.without.order.then(|| state.snapshot());
-                Tick::Observing(look(state, action, Seen { early, ..Seen::default() }))
+                Tick::Observing(look(state, action, Observed { early, ..Observed::default() }))
             }
             (Action::List | Action::Observe, Tick::Observing(seen)) => Tick::Observing(look(state, action, seen)),
             (Action::Snapshot(grace_over), Tick::Observing(seen)) => {
                 let nodes = seen.nodes.as_ref()?;
-                if grace_over && nodes.iter().all(|nodes| nodes.fact.is_none()) {
+                if grace_over && nodes.iter().all(|nodes| nodes.drain_order.is_none()) {
                     return None;
                 }
                 if state.epoch != epoch {
@@ -81,9 +83,9 @@ impl Engines {
                 decisions.remove(0);
                 match self.effect(state, decision, (epoch, generation, made), true) {
                     Done::Yes(made) => planned(generation, made, decisions),
-                    // The chain stops at its first failure and takes no other along.
+                    // The chain stops at its first failure; other chains continue.
                     Done::Failed => {
-                        decisions.retain(|it| (it.stage, it.engine) != (decision.stage, decision.engine));
+                        decisions.retain(|other| (other.stage, other.engine) != (decision.stage, decision.engine));
                         planned(generation, 0, decisions)
                     }
                     Done::Deposed => return Some(Next::Deposed),
@@ -93,8 +95,8 @@ impl Engines {
         }))
     }
 
-    /// Carries out one decision under its guards. `holds`: by the master that holds the lock; else it is a late call,
-    /// and a multi is refused because it checks the lock.
+    /// Executes a decision with its preconditions. `holds`: the master holds the lock; otherwise it is a late call, and a multi
+    /// fails because it checks the lock.
     pub(super) fn effect(
         &self,
         state: &mut State,
@@ -111,7 +113,7 @@ impl Engines {
                 if holds || !self.without.epoch_in_transaction {
                     return Done::Deposed;
                 }
-                state.past.deposed_wrote = true;
+                state.history.deposed_wrote = true;
             }
             _ if !holds && !self.needs_no_lock(decision.effect) => return Done::Failed,
             _ => {}
@@ -126,7 +128,7 @@ impl Engines {
                     return Done::Failed;
                 }
                 it.nodes.permit = Some(uid);
-                // Of an engine that runs already nobody knows whether it registered below an earlier permit.
+                // A running engine may have registered below an earlier permit.
                 it.nodes.answered = uid != 0 && !self.without.mark;
             }
             Effect::CreateEngine => return Done::Yes(create(state, engine, generation, holds)),
@@ -154,8 +156,8 @@ impl Engines {
                 it.nodes.withdraw();
             }
             Effect::DeleteEngine { uid } => delete(state, engine, uid),
-            Effect::RemoveFact => {
-                if it.nodes.fact.take().is_none() {
+            Effect::RemoveDrainOrder => {
+                if it.nodes.drain_order.take().is_none() {
                     return Done::Failed;
                 }
             }
@@ -170,12 +172,14 @@ impl Engines {
             return Done::Failed;
         }
         if self.without.names_once {
-            // The slot keeps its name: what was recorded of it is forgotten.
+            // The slot keeps its name, without its record.
             let it = &mut state.engines[engine];
             it.record = Engine::issued(it.slot, it.incarnation).record;
         } else {
-            let broken =
-                state.engines.iter().any(|it| it.incarnation == row.incarnation && it.slot == slot && it.broken);
+            let broken = state
+                .engines
+                .iter()
+                .any(|engine| engine.incarnation == row.incarnation && engine.slot == slot && engine.broken);
             state.issue(slot, false, broken);
         }
         Done::Yes(0)
@@ -183,18 +187,18 @@ impl Engines {
 
     fn drain(&self, state: &mut State, decision: Decision) -> Done {
         let Effect::Drain { uid, newer, permit } = decision.effect else { return Done::Failed };
-        let newer_there = newer.is_none_or(|newer| state.engines[newer].nodes.live != Live::None);
+        let newer_there = newer.is_none_or(|newer| state.engines[newer].nodes.registration != Registration::None);
         let it = &state.engines[decision.engine];
         let as_seen = permit.is_none_or(|below| it.nodes.permit.is_some() && it.nodes.below() == below);
-        if it.nodes.fact.is_some()
-            || !(newer_there || self.without.newer_live)
+        if it.nodes.drain_order.is_some()
+            || !(newer_there || self.without.newer_registration)
             || !(as_seen || self.without.as_seen || self.without.one_multi)
         {
             return Done::Failed;
         }
         note_drain(state, decision.engine, uid);
         let it = &mut state.engines[decision.engine];
-        it.nodes.fact = Some(uid);
+        it.nodes.drain_order = Some(uid);
         if let Some(pod) = it.pod.as_mut().filter(|pod| pod.uid == uid) {
             pod.ordered = true;
         }
@@ -216,7 +220,7 @@ impl Engines {
         outside || database || matches!(effect, Effect::Drain { .. }) && self.without.drain_lock
     }
 
-    /// The call that the acting master is making, if it is one that can arrive without the lock.
+    /// The current call of the acting master, if it can take effect without the lock.
     pub(super) fn call(&self, state: &State) -> Option<Call> {
         match &state.master {
             Master::Read(read) => Some(Call::Raise(*read)),
@@ -230,9 +234,9 @@ impl Engines {
     }
 }
 
-/// What became of a decision.
+/// The result of a decision.
 pub(super) enum Done {
-    /// It took effect; the uid that the chain goes on with.
+    /// It took effect; the uid for the rest of the chain.
     Yes(u8),
     Failed,
     Deposed,
@@ -242,7 +246,7 @@ fn planned(generation: u8, made: u8, decisions: Vec<Decision>) -> Tick {
     if decisions.is_empty() { Tick::Idle } else { Tick::Planned { generation, made, decisions } }
 }
 
-fn look(state: &State, action: Action, mut seen: Seen) -> Seen {
+fn look(state: &State, action: Action, mut seen: Observed) -> Observed {
     match action {
         Action::List => seen.pods = Some(state.engines.iter().map(|engine| engine.pod).collect()),
         _ => seen.nodes = Some(state.engines.iter().map(|engine| engine.nodes).collect()),
@@ -250,13 +254,13 @@ fn look(state: &State, action: Action, mut seen: Seen) -> Seen {
     seen
 }
 
-/// What is there under the name and runs is a success; what has ended gives way. Answers the uid.
+/// Creates the pod and returns its uid. A running pod with the name is a success; one that has ended is replaced.
 fn create(state: &mut State, engine: usize, generation: u8, holds: bool) -> u8 {
     let it = &mut state.engines[engine];
     if let Some(pod) = it.pod.filter(|pod| pod.is_alive()) {
         return pod.uid;
     }
-    state.past.name_made_again |= holds && it.was_recorded;
+    state.history.name_made_again |= holds && it.was_recorded;
     it.last_uid += 1;
     let uid = it.last_uid;
     let phase = Phase::Starting;
@@ -270,33 +274,32 @@ fn finish(state: &mut State, generation: u8) -> Done {
         return Done::Failed;
     };
     state.alteration = Some(super::state::Alteration { converging: false, ..row });
-    // Every slot that it reached was given its engine, or one that served before still stands for it.
+    // Every slot that it affected has its engine, or one that served before stands in.
     let missing = (0..2).any(|slot| {
-        let Some(present) = state.slots[slot].filter(|it| it.incarnation <= row.generation) else { return false };
+        let Some(present) = state.slots[slot].filter(|slot| slot.incarnation <= row.generation) else { return false };
         let stands = |it: &Engine| it.incarnation == present.incarnation || !it.record.condemned && !it.record.ended;
-        !state.engines.iter().any(|it| it.slot == slot && it.was_recorded && stands(it))
+        !state.engines.iter().any(|engine| engine.slot == slot && engine.was_recorded && stands(engine))
     });
-    // And every engine that lost its wish by then was told, whatever was made at its place since.
-    let untold = state.engines.iter().any(|it| {
+    // And every engine that was condemned by then has a drain order.
+    let unordered = state.engines.iter().any(|it| {
         let runs = it.pod.is_some_and(|pod| pod.is_alive() && !pod.ordered && pod.uid == it.record.uid);
         runs && it.condemned_at.is_some_and(|generation| generation <= row.generation)
     });
-    state.past.converged_early |= missing || untold;
+    state.history.converged_early |= missing || unordered;
     Done::Yes(0)
 }
 
 fn delete(state: &mut State, engine: usize, uid: u8) {
     let it = &mut state.engines[engine];
     let Some(pod) = it.pod.filter(|pod| pod.uid == uid) else { return };
-    state.past.killed_without_fact |= pod.is_alive() && !pod.ordered;
+    state.history.killed_without_drain_order |= pod.is_alive() && !pod.ordered;
     it.pod = None;
-    if it.nodes.live == Live::Alive(uid) {
-        it.nodes.live = Live::Dead(uid);
+    if it.nodes.registration == Registration::Alive(uid) {
+        it.nodes.registration = Registration::Dead(uid);
     }
 }
 
-/// Notes what must never happen: that an engine that serves is drained without somebody in its place, or one that is
-/// wanted.
+/// Records violations: a serving engine is drained without a replacement, or a desired one is drained.
 fn note_drain(state: &mut State, engine: usize, uid: u8) {
     let it = &state.engines[engine];
     let Some(pod) = it.pod.filter(|pod| pod.uid == uid && pod.is_alive() && it.record.uid == uid) else { return };
@@ -304,13 +307,12 @@ fn note_drain(state: &mut State, engine: usize, uid: u8) {
         return;
     }
     let Some(slot) = state.slots[it.slot] else { return };
-    let replaced = state
-        .engines
-        .iter()
-        .any(|other| other.slot == it.slot && other.incarnation > it.incarnation && other.nodes.live != Live::None);
+    let replaced = state.engines.iter().any(|other| {
+        other.slot == it.slot && other.incarnation > it.incarnation && other.nodes.registration != Registration::None
+    });
     let present = slot.incarnation == it.incarnation;
-    state.past.drained_wanted |= present;
+    state.history.drained_desired |= present;
     let unreplaced = !present && !slot.forced && !replaced;
-    state.past.drained_early |= unreplaced && it.nodes.live == Live::Alive(uid);
-    state.past.drained_in_absence |= unreplaced && pod.was_registered;
+    state.history.drained_early |= unreplaced && it.nodes.registration == Registration::Alive(uid);
+    state.history.drained_in_absence |= unreplaced && pod.was_registered;
 }

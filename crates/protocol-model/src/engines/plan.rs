@@ -1,11 +1,13 @@
-//! The plan, as `crates/planner` makes it: what each engine is to the desired state, and what follows.
+//! The plan, as `crates/planner` computes it: the role of each engine, and the decisions that follow.
 //!
-//! Times are over as soon as they may be: a back-off, a dead session's time, a fact's quiet time. The grace of a
-//! drain is over or not, as the step says. A registration without a pod in all lists for a whole session timeout
-//! does not occur here, because lists are not late.
+//! Durations end as soon as they may: a back-off, the timeout of a dead session, the quiet time of a drain order. Whether the
+//! grace of a drain has expired is part of the step. A registration without a pod in all lists for a whole session timeout does
+//! not occur here, because lists are not late.
 
 use super::Engines;
-use super::state::{Decision, Effect, Engine, Live, Nodes, Phase, Pod, Record, Seen, Slot, Snap, State};
+use super::state::{
+    Decision, Effect, Engine, Nodes, Observed, Phase, Pod, Record, Registration, Slot, Snapshot, State,
+};
 
 const CREATE: u8 = 0;
 const KEEP: u8 = 1;
@@ -14,8 +16,8 @@ const DRAIN: u8 = 3;
 const CLEAR: u8 = 4;
 const FINISH: u8 = 5;
 
-/// One name with what is known of it.
-struct Known {
+/// The inventory entry of a name.
+struct EngineView {
     slot: usize,
     incarnation: u8,
     record: Record,
@@ -23,19 +25,20 @@ struct Known {
     /// The pod of the recorded uid, or of the name while none is recorded.
     pod: Option<Pod>,
     stray: Option<Pod>,
-    /// The orchestrator, asked for the recorded or drained uid, has none such.
+    /// A probe of the recorded or drained uid found no pod.
     vanished: bool,
-    left_alone: bool,
+    is_stale: bool,
 }
 
-impl Known {
+impl EngineView {
     fn alive(&self) -> Option<Pod> {
         self.pod.filter(|pod| pod.is_alive())
     }
 
     fn is_ready(&self) -> bool {
         let staying = !self.record.condemned && !self.record.ended;
-        let registered = |pod: Pod| self.nodes.live.uid() == Some(pod.uid) && self.nodes.fact != Some(pod.uid);
+        let registered =
+            |pod: Pod| self.nodes.registration.uid() == Some(pod.uid) && self.nodes.drain_order != Some(pod.uid);
         staying && self.alive().is_some_and(registered)
     }
 
@@ -43,41 +46,41 @@ impl Known {
         (self.record.uid != 0).then_some(self.record.uid).or(self.pod.map(|pod| pod.uid))
     }
 
-    fn has_live(&self) -> bool {
-        self.nodes.live != Live::None
+    fn is_registered(&self) -> bool {
+        self.nodes.registration != Registration::None
     }
 }
 
-enum Standing {
-    LeftAlone,
-    Present(Slot),
+enum Role {
+    Stale,
+    Current(Slot),
     StandIn,
     Condemned { newer: Option<usize> },
-    Over,
+    Gone,
 }
 
 impl Engines {
-    /// What is to be done, in order.
-    pub(super) fn plan(&self, state: &State, seen: &Seen, grace_over: bool) -> (u8, Vec<Decision>) {
+    /// The decisions in order.
+    pub(super) fn plan(&self, state: &State, seen: &Observed, grace_over: bool) -> (u8, Vec<Decision>) {
         let snap = seen.early.clone().unwrap_or_else(|| state.snapshot());
-        let known = self.take(state, seen, &snap);
-        let standings: Vec<Standing> = (0..known.len()).map(|it| self.standing(&known, it, &snap)).collect();
-        let waiting = waiting_for_turn(&known, &standings, &snap);
+        let known = self.inventory(state, seen, &snap);
+        let roles: Vec<Role> = (0..known.len()).map(|engine| self.role(&known, engine, &snap)).collect();
+        let waiting = waiting_for_turn(&known, &roles, &snap);
         let mut decisions = Vec::new();
         for (engine, it) in known.iter().enumerate() {
             let mut push = |stage, effects: Vec<Effect>| {
                 decisions.extend(effects.into_iter().map(|effect| Decision { stage, engine, effect }));
             };
-            match &standings[engine] {
-                Standing::LeftAlone => continue,
-                Standing::Present(slot) => self.present(it, *slot, waiting[it.slot], &mut push),
-                Standing::StandIn => push(KEEP, it.alive().map(|pod| keep(it, pod)).unwrap_or_default()),
-                Standing::Condemned { newer } => {
+            match &roles[engine] {
+                Role::Stale => continue,
+                Role::Current(slot) => self.current(it, *slot, waiting[it.slot], &mut push),
+                Role::StandIn => push(KEEP, it.alive().map(|pod| keep(it, pod)).unwrap_or_default()),
+                Role::Condemned { newer } => {
                     if let Some(pod) = it.alive() {
                         end_pod(it, pod, *newer, true, grace_over, &mut push);
                     }
                 }
-                Standing::Over => push(CLEAR, over(it)),
+                Role::Gone => push(CLEAR, clear_gone(it)),
             }
             if let Some(pod) = it.stray {
                 let owns_permit = it.nodes.permit == Some(pod.uid);
@@ -87,14 +90,14 @@ impl Engines {
                     push(CLEAR, vec![Effect::DeleteEngine { uid: pod.uid }]);
                 }
             }
-            push(CLEAR, settled_fact(it));
+            push(CLEAR, completed_drain_order(it));
         }
-        let undone = (0..known.len()).any(|it| self.is_undone(&known, &standings, waiting, it, &snap));
-        let converging = snap.alteration.is_some_and(|it| it.converging && it.generation <= snap.generation);
+        let undone = (0..known.len()).any(|engine| self.is_undone(&known, &roles, waiting, engine, &snap));
+        let converging = snap.alteration.is_some_and(|row| row.converging && row.generation <= snap.generation);
         if converging && (!undone || self.without.converged_means) {
             decisions.push(Decision { stage: FINISH, engine: 0, effect: Effect::Finish });
         }
-        if self.without.fact_before_delete {
+        if self.without.drain_order_before_delete {
             for decision in &mut decisions {
                 if let Effect::Drain { uid, .. } = decision.effect {
                     decision.effect = Effect::DeleteEngine { uid };
@@ -108,26 +111,26 @@ impl Engines {
         (snap.generation, decisions)
     }
 
-    /// Everything that is known of each name. Asks the orchestrator for the uids that are missed.
-    fn take(&self, state: &State, seen: &Seen, snap: &Snap) -> Vec<Known> {
+    /// The inventory: joins the inputs by name, and probes missing uids.
+    fn inventory(&self, state: &State, seen: &Observed, snap: &Snapshot) -> Vec<EngineView> {
         let (Some(pods), Some(nodes)) = (&seen.pods, &seen.nodes) else { return Vec::new() };
         let count = pods.len().max(nodes.len()).max(snap.records.len());
         let known = (0..count).map(|it| {
             let engine = &state.engines[it];
-            // A name that was issued after the look has nothing there, one issued after the snapshot no row.
+            // A name issued after the observation has no nodes, one issued after the snapshot no row.
             let unknown = Engine::issued(engine.slot, engine.incarnation);
             let row = snap.records.get(it).copied().unwrap_or(unknown.record);
             let nodes = nodes.get(it).copied().unwrap_or(unknown.nodes);
             let mut pod = pods.get(it).copied().flatten();
             let missed = |uid: u8| pod.is_none_or(|pod| pod.uid != uid);
             let recorded = (row.uid != 0 && !row.ended).then_some(row.uid).filter(|uid| missed(*uid));
-            let drained = nodes.fact.filter(|uid| missed(*uid));
+            let drained = nodes.drain_order.filter(|uid| missed(*uid));
             let asked = recorded.or(drained);
             let found = asked.and_then(|uid| engine.pod.filter(|pod| pod.uid == uid));
             pod = found.or(pod);
             let is_it = pod.is_some_and(|pod| row.uid == 0 || pod.uid == row.uid);
             let newer = pod.is_some_and(|pod| pod.generation > snap.generation);
-            Known {
+            EngineView {
                 slot: engine.slot,
                 incarnation: engine.incarnation,
                 record: row,
@@ -135,83 +138,83 @@ impl Engines {
                 pod: pod.filter(|_| is_it),
                 stray: pod.filter(|_| !is_it),
                 vanished: asked.is_some() && found.is_none(),
-                left_alone: newer && !self.without.newer_left_alone,
+                is_stale: newer && !self.without.newer_is_stale,
             }
         });
         known.collect()
     }
 
-    fn standing(&self, known: &[Known], engine: usize, snap: &Snap) -> Standing {
+    fn role(&self, known: &[EngineView], engine: usize, snap: &Snapshot) -> Role {
         let it = &known[engine];
-        if it.left_alone {
-            return Standing::LeftAlone;
+        if it.is_stale {
+            return Role::Stale;
         }
         let slot = snap.slots[it.slot];
         if let Some(slot) = slot.filter(|slot| slot.incarnation == it.incarnation) {
-            return Standing::Present(slot);
+            return Role::Current(slot);
         }
-        let Some(pod) = it.alive() else { return Standing::Over };
-        let condemned = Standing::Condemned { newer: None };
-        if it.nodes.fact == Some(pod.uid) || it.record.condemned {
+        let Some(pod) = it.alive() else { return Role::Gone };
+        let condemned = Role::Condemned { newer: None };
+        if it.nodes.drain_order == Some(pod.uid) || it.record.condemned {
             return condemned;
         }
         let Some(slot) = slot else { return condemned };
-        // Without a permit nobody knows: it may have registered below one that is lost.
+        // Without a permit this is unknown: it may have registered below one that is lost.
         let never_ran = if self.without.mark {
-            pod.phase == Phase::Starting && !it.has_live()
+            pod.phase == Phase::Starting && !it.is_registered()
         } else {
-            it.nodes.permit.is_some() && !it.nodes.answered && !it.has_live()
+            it.nodes.permit.is_some() && !it.nodes.answered && !it.is_registered()
         };
-        let unregistered = self.without.absence_ends_nothing && !it.has_live();
+        let unregistered = self.without.absence_ends_nothing && !it.is_registered();
         if slot.forced || never_ran || unregistered {
             return condemned;
         }
         let ready = (0..known.len()).filter(|other| {
             let other = &known[*other];
-            other.slot == it.slot && other.incarnation > it.incarnation && other.is_ready() && !other.left_alone
+            other.slot == it.slot && other.incarnation > it.incarnation && other.is_ready() && !other.is_stale
         });
         let newest = ready.max_by_key(|other| known[*other].incarnation);
-        newest.map_or(Standing::StandIn, |newer| Standing::Condemned { newer: Some(newer) })
+        newest.map_or(Role::StandIn, |newer| Role::Condemned { newer: Some(newer) })
     }
 
-    /// Whether the alteration still waits for this engine. One that was issued after it belongs to somebody else.
+    /// Whether the alteration still waits for this engine. One that was issued later belongs to another change.
     fn is_undone(
         &self,
-        known: &[Known],
-        standings: &[Standing],
+        known: &[EngineView],
+        roles: &[Role],
         waiting: [bool; 2],
         engine: usize,
-        snap: &Snap,
+        snap: &Snapshot,
     ) -> bool {
         let it = &known[engine];
         if snap.alteration.is_some_and(|row| it.incarnation > row.generation) {
             return false;
         }
-        let stray_runs = it.stray.is_some_and(|pod| pod.is_alive() && it.nodes.fact != Some(pod.uid));
-        let undone = match &standings[engine] {
-            Standing::Present(_) => match it.pod {
+        let stray_runs = it.stray.is_some_and(|pod| pod.is_alive() && it.nodes.drain_order != Some(pod.uid));
+        let undone = match &roles[engine] {
+            Role::Current(_) => match it.pod {
                 _ if it.record.condemned => true,
                 _ if it.record.ended => false,
                 None => it.record.uid == 0 && !waiting[it.slot],
                 Some(pod) if pod.is_alive() => {
                     let late = self.without.no_readiness && !it.is_ready();
-                    it.record.uid == 0 || pod.relabeled || it.nodes.fact == Some(pod.uid) || late
+                    it.record.uid == 0 || pod.relabeled || it.nodes.drain_order == Some(pod.uid) || late
                 }
                 Some(_) => false,
             },
-            Standing::Condemned { .. } => it.alive().is_some_and(|pod| it.nodes.fact != Some(pod.uid)),
+            Role::Condemned { .. } => it.alive().is_some_and(|pod| it.nodes.drain_order != Some(pod.uid)),
             _ => false,
         };
         undone || stray_runs
     }
 
-    fn present(&self, it: &Known, slot: Slot, waits: bool, push: &mut impl FnMut(u8, Vec<Effect>)) {
+    fn current(&self, it: &EngineView, slot: Slot, waits: bool, push: &mut impl FnMut(u8, Vec<Effect>)) {
         let draw = Effect::DrawIncarnation { observed: slot.incarnation };
-        let fact = match it.uid() {
-            Some(uid) => it.nodes.fact == Some(uid),
-            None => it.nodes.fact.is_some(),
+        let drain_order = match it.uid() {
+            Some(uid) => it.nodes.drain_order == Some(uid),
+            None => it.nodes.drain_order.is_some(),
         };
-        if it.record.condemned || fact {
+        if it.record.condemned || drain_order {
             return push(RENEW, vec![draw]);
         }
         if it.record.ended {
@@ -244,7 +247,7 @@ impl Engines {
             None => {}
             Some(pod) if pod.is_alive() => {
                 let mut chain = keep(it, pod);
-                let absent = self.without.absence_ends_nothing && pod.was_registered && !it.has_live();
+                let absent = self.without.absence_ends_nothing && pod.was_registered && !it.is_registered();
                 if pod.relabeled || absent {
                     chain.retain(|effect| matches!(effect, Effect::RecordUid { .. }));
                     chain.push(draw);
@@ -265,8 +268,8 @@ impl Engines {
     }
 }
 
-/// What an engine that stays needs: its uid recorded, and a permit with it.
-fn keep(it: &Known, pod: Pod) -> Vec<Effect> {
+/// The needs of an engine that stays: its uid recorded, and a permit with it.
+fn keep(it: &EngineView, pod: Pod) -> Vec<Effect> {
     let mut chain = Vec::new();
     if it.record.uid == 0 {
         chain.push(Effect::RecordUid { uid: pod.uid });
@@ -280,18 +283,18 @@ fn keep(it: &Known, pod: Pod) -> Vec<Effect> {
 }
 
 fn end_pod(
-    it: &Known,
+    it: &EngineView,
     pod: Pod,
     newer: Option<usize>,
     withdraw: bool,
     grace_over: bool,
     push: &mut impl FnMut(u8, Vec<Effect>),
 ) {
-    let Some(fact) = it.nodes.fact else {
+    let Some(drain_order) = it.nodes.drain_order else {
         let permit = (withdraw && it.nodes.permit.is_some()).then(|| it.nodes.below());
         return push(DRAIN, vec![Effect::Drain { uid: pod.uid, newer, permit }]);
     };
-    if fact != pod.uid {
+    if drain_order != pod.uid {
         return;
     }
     let mut chain = Vec::new();
@@ -304,7 +307,7 @@ fn end_pod(
     push(CLEAR, chain);
 }
 
-/// A drain without the one multi: first the fact, then registration and permit.
+/// A drain in several calls: first the drain order, then registration and permit.
 fn in_calls_of_their_own(decision: Decision) -> Vec<Decision> {
     match decision.effect {
         Effect::Drain { permit: Some(below), .. } => {
@@ -314,8 +317,8 @@ fn in_calls_of_their_own(decision: Decision) -> Vec<Decision> {
     }
 }
 
-/// No slot's present engine, and nothing of it runs.
-fn over(it: &Known) -> Vec<Effect> {
+/// An engine that is not current and has no running pod.
+fn clear_gone(it: &EngineView) -> Vec<Effect> {
     let mut chain = Vec::new();
     if it.pod.is_none() && it.record.uid != 0 && !it.record.ended && !it.vanished {
         return chain;
@@ -330,7 +333,7 @@ fn over(it: &Known) -> Vec<Effect> {
     chain
 }
 
-fn clear(it: &Known, pod: Pod) -> Vec<Effect> {
+fn clear(it: &EngineView, pod: Pod) -> Vec<Effect> {
     let mut chain = vec![Effect::DeleteEngine { uid: pod.uid }];
     if it.nodes.permit.is_some() {
         chain.push(Effect::DeletePermit(it.nodes.below()));
@@ -338,29 +341,29 @@ fn clear(it: &Known, pod: Pod) -> Vec<Effect> {
     chain
 }
 
-fn withdraw_dead(it: &Known) -> Vec<Effect> {
-    let alone = it.nodes.permit.is_some() && !it.has_live();
+fn withdraw_dead(it: &EngineView) -> Vec<Effect> {
+    let alone = it.nodes.permit.is_some() && !it.is_registered();
     if alone { vec![Effect::DeletePermit(it.nodes.below())] } else { Vec::new() }
 }
 
-/// The drain fact of an engine that is gone.
-fn settled_fact(it: &Known) -> Vec<Effect> {
-    let Some(uid) = it.nodes.fact else { return Vec::new() };
+/// The drain drain order of an engine that is gone.
+fn completed_drain_order(it: &EngineView) -> Vec<Effect> {
+    let Some(uid) = it.nodes.drain_order else { return Vec::new() };
     let there = [it.pod, it.stray].into_iter().flatten().any(|pod| pod.uid == uid);
-    let registered = it.nodes.live.uid() == Some(uid);
-    if there || registered { Vec::new() } else { vec![Effect::RemoveFact] }
+    let registered = it.nodes.registration.uid() == Some(uid);
+    if there || registered { Vec::new() } else { vec![Effect::RemoveDrainOrder] }
 }
 
-/// By ordinal: the slots that have a stand-in and no engine yet, while another is being replaced.
-fn waiting_for_turn(known: &[Known], standings: &[Standing], snap: &Snap) -> [bool; 2] {
-    let stands_in = |slot: usize| {
-        known.iter().zip(standings).any(|(it, standing)| it.slot == slot && matches!(standing, Standing::StandIn))
-    };
+/// By ordinal: the slots with a stand-in and without an engine that wait for the surge limit.
+fn waiting_for_turn(known: &[EngineView], roles: &[Role], snap: &Snapshot) -> [bool; 2] {
+    let stands_in =
+        |slot: usize| known.iter().zip(roles).any(|(view, role)| view.slot == slot && matches!(role, Role::StandIn));
     let (mut left, mut waiting) = (1_u8, [false; 2]);
     let mut candidates = Vec::new();
     for (ordinal, slot) in snap.slots.iter().enumerate() {
         let Some(slot) = slot.filter(|_| stands_in(ordinal)) else { continue };
-        let Some(present) = known.iter().find(|it| it.slot == ordinal && it.incarnation == slot.incarnation) else {
+        let Some(present) = known.iter().find(|view| view.slot == ordinal && view.incarnation == slot.incarnation)
+        else {
             continue;
         };
         if slot.forced || present.is_ready() {

@@ -1,13 +1,13 @@
-//! The engine agents in their pods, what becomes of pods, and what people ask for.
+//! The engine agents in their pods, the fate of pods, and the requests of users.
 
-use super::state::{Alteration, Call, Engine, Live, Master, Phase, Pod, Request, State};
+use super::state::{Alteration, Call, Engine, Master, Phase, Pod, Registration, Request, State};
 use super::{Action, Engines};
 
 impl Engines {
     pub(super) fn pod_actions(state: &State, actions: &mut Vec<Action>) {
         for (index, engine) in state.engines.iter().enumerate() {
-            if matches!(engine.nodes.live, Live::Dead(_)) {
-                actions.push(Action::LiveExpires(index));
+            if matches!(engine.nodes.registration, Registration::Dead(_)) {
+                actions.push(Action::RegistrationExpires(index));
             }
             let Some(pod) = engine.pod else { continue };
             match pod.phase {
@@ -25,34 +25,38 @@ impl Engines {
     pub(super) fn pod(&self, state: &mut State, action: Action) -> bool {
         let Some(index) = action.engine() else { return false };
         let engine = &mut state.engines[index];
-        if action == Action::LiveExpires(index) {
-            let dead = matches!(engine.nodes.live, Live::Dead(_));
-            engine.nodes.live = if dead { Live::None } else { engine.nodes.live };
+        if action == Action::RegistrationExpires(index) {
+            let dead = matches!(engine.nodes.registration, Registration::Dead(_));
+            engine.nodes.registration = if dead { Registration::None } else { engine.nodes.registration };
             return dead;
         }
         let Engine { nodes, pod: Some(pod), broken, .. } = engine else { return false };
-        let ordered = nodes.fact == Some(pod.uid);
-        let obeys = ordered || self.without.order_only && pod.was_registered && nodes.live == Live::None;
+        let ordered = nodes.drain_order == Some(pod.uid);
+        let obeys =
+            ordered || self.without.order_only && pod.was_registered && nodes.registration == Registration::None;
         let admitted = nodes.permit.is_some_and(|uid| uid == pod.uid || self.without.permit_uid);
         match (action, pod.phase) {
             (Action::WarmUp(_), Phase::Starting) if !*broken => pod.phase = Phase::Warm,
             (Action::Look(_), Phase::Warm) => {
-                if ordered && !self.without.order_before_session || !admitted || nodes.live != Live::None {
+                if ordered && !self.without.order_before_session
+                    || !admitted
+                    || nodes.registration != Registration::None
+                {
                     return false;
                 }
                 pod.phase = Phase::Registering;
             }
             (Action::Register(_), Phase::Registering) => {
                 pod.phase = Phase::Warm;
-                if admitted && nodes.live == Live::None {
-                    nodes.live = Live::Alive(pod.uid);
+                if admitted && nodes.registration == Registration::None {
+                    nodes.registration = Registration::Alive(pod.uid);
                     nodes.answered = !self.without.mark;
                     pod.was_registered = true;
                 }
             }
             (Action::BeginDrain(_), Phase::Warm) if obeys => {
                 pod.phase = Phase::Draining;
-                state.past.drained_wanted |= !ordered && state.is_present(index);
+                state.history.drained_desired |= !ordered && state.is_current(index);
             }
             (Action::Drained(_), Phase::Draining) => end(engine),
             (Action::Unwanted(_), Phase::Warm) => {
@@ -69,15 +73,15 @@ impl Engines {
 
     pub(super) fn request_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (index, request) in self.requests.iter().enumerate() {
-            if state.said & 1 << index == 0 {
-                actions.push(Action::Say(index, *request));
+            if state.issued & 1 << index == 0 {
+                actions.push(Action::Issue(index, *request));
             }
         }
     }
 
-    /// One transaction each, behind the catalog's lock: it happens at one moment.
+    /// One transaction each, under the catalog lock: one step.
     pub(super) fn request(state: &mut State, index: usize, request: Request) -> bool {
-        state.said |= 1 << index;
+        state.issued |= 1 << index;
         match request {
             Request::Start => {
                 let Some(free) = state.slots.iter().position(Option::is_none) else { return false };
@@ -100,7 +104,7 @@ impl Engines {
                 state.issue(slot, forced, false);
             }
             Request::Alter | Request::AlterBroken | Request::Drop => {
-                // Refused: it waits, and is said again.
+                // Refused: it waits and is retried.
                 if state.alteration.is_some_and(|row| row.converging) {
                     return false;
                 }
@@ -155,11 +159,11 @@ impl Engines {
         match action {
             Action::Expire(index) => {
                 state.used.expiries += 1;
-                let live = &mut state.engines[index].nodes.live;
-                if !matches!(live, Live::Alive(_)) {
+                let registration = &mut state.engines[index].nodes.registration;
+                if !matches!(registration, Registration::Alive(_)) {
                     return false;
                 }
-                *live = Live::None;
+                *registration = Registration::None;
             }
             Action::Die(index) => {
                 state.used.deaths += 1;
@@ -195,15 +199,15 @@ impl Engines {
                 for engine in &mut state.engines {
                     engine.nodes = Engine::issued(0, 0).nodes;
                 }
-                state.master = Master::Nobody;
+                state.master = Master::Vacant;
             }
             Action::Depose(with_call) => {
                 state.used.depositions += 1;
                 let call = self.call(state);
-                if state.master == Master::Nobody || with_call && (call.is_none() || state.late.is_some()) {
+                if state.master == Master::Vacant || with_call && (call.is_none() || state.late.is_some()) {
                     return false;
                 }
-                state.master = Master::Nobody;
+                state.master = Master::Vacant;
                 state.late = if with_call { call } else { state.late };
             }
             Action::MissWatch => return std::mem::replace(&mut state.woken, false),
@@ -221,11 +225,11 @@ impl Engines {
     }
 }
 
-/// The process is over. Its registration stands until its session has ended.
+/// The process has ended. Its registration exists until its session expires.
 fn end(engine: &mut Engine) {
     let Some(pod) = &mut engine.pod else { return };
     pod.phase = Phase::Ended;
-    if engine.nodes.live == Live::Alive(pod.uid) {
-        engine.nodes.live = Live::Dead(pod.uid);
+    if engine.nodes.registration == Registration::Alive(pod.uid) {
+        engine.nodes.registration = Registration::Dead(pod.uid);
     }
 }

@@ -1,23 +1,23 @@
-//! What the world of slots, permits and drains is made of.
+//! The state of the model of slots, permits and drains.
 
 use std::fmt;
 
-/// What somebody says, once in a run and at any time.
+/// A request of a user, once in a run and at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Request {
     /// START ENGINE: a slot at the lowest free ordinal.
     Start,
-    /// STOP ENGINE of the slot's present engine.
+    /// STOP ENGINE of the slot's current engine.
     Stop(usize),
     /// RESTART ENGINE: the slot's engine stands in until the new one is ready.
     Restart(usize),
-    /// RESTART ENGINE FORCE: no stand-in, no turn.
+    /// RESTART ENGINE FORCE: no stand-in, no surge limit.
     Force(usize),
-    /// ALTER of the unit: every slot gets another configuration.
+    /// ALTER of the unit: every slot has another configuration.
     Alter,
     /// ALTER to a configuration whose engines never answer.
     AlterBroken,
-    /// DROP of the unit: every slot goes.
+    /// DROP of the unit: every slot is deleted.
     Drop,
 }
 
@@ -32,11 +32,11 @@ pub struct Limits {
     pub deaths: u8,
     /// Pods that vanish.
     pub vanishings: u8,
-    /// Permits that somebody deletes by hand.
+    /// Permits that are deleted by hand.
     pub hand_deletions: u8,
     /// Times that ZooKeeper loses everything.
     pub losses: u8,
-    /// Engines whose label somebody changes.
+    /// Engines whose label is changed by hand.
     pub relabelings: u8,
 }
 
@@ -57,45 +57,45 @@ impl fmt::Display for Limits {
     }
 }
 
-/// The sentences of the design that are taken away.
+/// The rules of the protocol that are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Without {
     /// The drain's multi does not check the lock.
     pub drain_lock: bool,
     /// The drain's multi does not check the newer engine's registration.
-    pub newer_live: bool,
-    /// The drain's multi deletes permit and registration whether they were seen or not.
+    pub newer_registration: bool,
+    /// The drain's multi deletes permit and registration whether they were read or not.
     pub as_seen: bool,
-    /// Drain fact, registration and permit are written in calls of their own.
+    /// Drain order, registration and permit are written in separate calls.
     pub one_multi: bool,
     /// The epoch is checked in a statement of its own, before the write.
     pub epoch_in_transaction: bool,
     /// The snapshot is read before everything else.
     pub order: bool,
-    /// A tick finishes the alteration although something is still to be done for it.
+    /// A tick finishes the alteration although decisions for it are pending.
     pub converged_means: bool,
     /// *Converged* waits until engines are registered.
     pub no_readiness: bool,
-    /// Pods from a newer snapshot are not left alone.
-    pub newer_left_alone: bool,
+    /// Pods from a newer snapshot are not treated as stale.
+    pub newer_is_stale: bool,
     /// A new incarnation is drawn whatever incarnation the slot has.
     pub observed_incarnation: bool,
     /// An engine that is not registered is taken for one that ended.
     pub absence_ends_nothing: bool,
-    /// What replaces an engine that ended is made under its name.
+    /// The replacement of an ended engine has the same name.
     pub names_once: bool,
     /// A condemned engine is deleted at once.
-    pub fact_before_delete: bool,
-    /// A permit admits whoever has its name.
+    pub drain_order_before_delete: bool,
+    /// A permit admits any uid.
     pub permit_uid: bool,
-    /// A registration leaves no mark: whether an engine ever answered is what the last look says.
+    /// A registration leaves no mark: only the last observation shows whether an engine is registered.
     pub mark: bool,
-    /// The drain leaves the permit, and the agent takes its missing registration for an expired session.
+    /// The drain keeps the permit, and the agent takes its missing registration for an expired session.
     pub order_before_session: bool,
     /// The agent takes its expired session for the order to drain.
     pub order_only: bool,
-    /// The master looks when it is woken, and at no other time; what wakes it may be missed.
+    /// The master ticks only when it is woken, and a wake-up may be lost.
     pub timer: bool,
 }
 
@@ -117,15 +117,15 @@ pub(super) struct Record {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
-    /// The warm-up is not answered.
+    /// The warm-up has not succeeded.
     Starting,
-    /// It answers; registered or not.
+    /// It serves; registered or not.
     Warm,
-    /// It has seen its permit and no fact, and is about to register.
+    /// It has read its permit and no drain order, and is about to register.
     Registering,
-    /// It has seen its fact.
+    /// It has read its drain order.
     Draining,
-    /// Its process is over, the orchestrator still lists it.
+    /// Its process has ended; the orchestrator still lists it.
     Ended,
 }
 
@@ -134,10 +134,10 @@ pub(super) struct Pod {
     pub uid: u8,
     pub phase: Phase,
     pub was_registered: bool,
-    /// The generation of the plan that made it.
+    /// The generation of the plan that created it.
     pub generation: u8,
     pub relabeled: bool,
-    /// Its drain fact was written once.
+    /// Its drain drain order was written once.
     pub ordered: bool,
 }
 
@@ -149,15 +149,15 @@ impl Pod {
 
 /// The registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Live {
+pub(super) enum Registration {
     None,
     /// Of an engine whose session lives.
     Alive(u8),
-    /// Of an engine that is no more; the session has not ended yet.
+    /// Of an ended engine whose session has not expired.
     Dead(u8),
 }
 
-impl Live {
+impl Registration {
     pub fn uid(self) -> Option<u8> {
         match self {
             Self::None => None,
@@ -166,33 +166,33 @@ impl Live {
     }
 }
 
-/// What ZooKeeper has of an engine.
+/// The nodes of an engine in ZooKeeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Nodes {
-    /// The uid in it is 0 until it is written.
+    /// The uid is 0 until it is written.
     pub permit: Option<u8>,
-    pub live: Live,
-    /// The mark below the permit: somebody registered there once, or that can't be known.
+    pub registration: Registration,
+    /// The mark below the permit: an engine has registered there, or that is unknown.
     pub answered: bool,
-    pub fact: Option<u8>,
+    pub drain_order: Option<u8>,
 }
 
 impl Nodes {
-    /// What stands below the permit.
+    /// The children of the permit.
     pub fn below(self) -> Below {
-        Below { live: self.live != Live::None, answered: self.answered }
+        Below { registration: self.registration != Registration::None, answered: self.answered }
     }
 
-    /// Permit, registration and mark go.
+    /// Deletes permit, registration and mark.
     pub fn withdraw(&mut self) {
-        (self.permit, self.live, self.answered) = (None, Live::None, false);
+        (self.permit, self.registration, self.answered) = (None, Registration::None, false);
     }
 }
 
-/// What was seen below a permit: it is deleted with exactly that, or not at all.
+/// The children of a permit as they were read: it is deleted with exactly these, or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Below {
-    pub live: bool,
+    pub registration: bool,
     pub answered: bool,
 }
 
@@ -208,7 +208,7 @@ pub(super) struct Engine {
     pub last_uid: u8,
     /// Whether a uid was ever recorded for it.
     pub was_recorded: bool,
-    /// The catalog's generation when it lost its wish.
+    /// The generation of the catalog when it was condemned.
     pub condemned_at: Option<u8>,
     /// Its configuration is one that never answers its warm-up.
     pub broken: bool,
@@ -217,7 +217,7 @@ pub(super) struct Engine {
 impl Engine {
     pub fn issued(slot: usize, incarnation: u8) -> Self {
         let record = Record { uid: 0, condemned: false, ended: false };
-        let nodes = Nodes { permit: None, live: Live::None, answered: false, fact: None };
+        let nodes = Nodes { permit: None, registration: Registration::None, answered: false, drain_order: None };
         Self {
             slot,
             incarnation,
@@ -234,7 +234,7 @@ impl Engine {
     /// One that runs and is registered.
     pub fn running(slot: usize, incarnation: u8) -> Self {
         let record = Record { uid: 1, condemned: false, ended: false };
-        let nodes = Nodes { permit: Some(1), live: Live::Alive(1), answered: true, fact: None };
+        let nodes = Nodes { permit: Some(1), registration: Registration::Alive(1), answered: true, drain_order: None };
         let phase = Phase::Warm;
         let pod = Pod { uid: 1, phase, was_registered: true, generation: 1, relabeled: false, ordered: false };
         Self { record, nodes, pod: Some(pod), last_uid: 1, was_recorded: true, ..Self::issued(slot, incarnation) }
@@ -249,32 +249,31 @@ pub(super) struct Alteration {
     pub converging: bool,
 }
 
-/// What the snapshot says.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Snap {
+pub(super) struct Snapshot {
     pub generation: u8,
     pub slots: [Option<Slot>; 2],
     pub records: Vec<Record>,
     pub alteration: Option<Alteration>,
 }
 
-/// What a tick has seen of each name.
+/// The observation of a tick.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub pods: Option<Vec<Option<Pod>>>,
     pub nodes: Option<Vec<Nodes>>,
     /// Read too early, in the variant that does so.
-    pub early: Option<Snap>,
+    pub early: Option<Snapshot>,
 }
 
-/// What is done to one engine or slot.
+/// An effect on an engine or a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Effect {
     CreatePermit {
         uid: u8,
     },
     CreateEngine,
-    /// The uid is 0 for the one that the create before it has answered; so below.
+    /// The uid is 0 for the one that the preceding create returned; also below.
     RecordUid {
         uid: u8,
     },
@@ -290,18 +289,18 @@ pub(super) enum Effect {
         newer: Option<usize>,
         permit: Option<Below>,
     },
-    /// What a drain in several calls has left to do.
+    /// The rest of a drain in several calls.
     Withdraw(Below),
     DeletePermit(Below),
     DeleteEngine {
         uid: u8,
     },
-    RemoveFact,
+    RemoveDrainOrder,
     /// The alteration is converged.
     Finish,
 }
 
-/// An effect with the engine that it is about and the chain that it belongs to.
+/// An effect with its engine and the chain that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Decision {
     pub stage: u8,
@@ -312,14 +311,14 @@ pub(super) struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Tick {
     Idle,
-    Observing(Seen),
+    Observing(Observed),
     Planned { generation: u8, made: u8, decisions: Vec<Decision> },
 }
 
-/// Whoever holds the lock.
+/// The holder of the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Master {
-    Nobody,
+    Vacant,
     Won,
     Read(u8),
     Acting { epoch: u8, tick: Tick },
@@ -332,20 +331,20 @@ pub(super) enum Call {
     Effect { decision: Decision, epoch: u8, generation: u8, made: u8 },
 }
 
-/// What a property needs to know of the past.
+/// The history that properties need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(super) struct Past {
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
+pub(super) struct History {
     pub name_made_again: bool,
     pub deposed_wrote: bool,
     pub drained_early: bool,
     pub drained_in_absence: bool,
-    pub drained_wanted: bool,
-    pub killed_without_fact: bool,
+    pub drained_desired: bool,
+    pub killed_without_drain_order: bool,
     pub converged_early: bool,
 }
 
-/// A state of the world.
+/// A state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     pub(super) generation: u8,
@@ -355,16 +354,16 @@ pub struct State {
     pub(super) alteration: Option<Alteration>,
     pub(super) master: Master,
     pub(super) late: Option<Call>,
-    /// Whether the master has a reason to look; always true where it looks by itself.
+    /// Whether the master has a reason to tick; always true with a timer.
     pub(super) woken: bool,
-    /// A bit for each request that was said.
-    pub(super) said: u8,
+    /// A bit for each request that was issued.
+    pub(super) issued: u8,
     pub(super) used: Limits,
-    pub(super) past: Past,
+    pub(super) history: History,
 }
 
 impl State {
-    /// A world in which so many slots have a registered engine each.
+    /// The initial state with that many slots, each with a registered engine.
     pub(super) fn with(slots: usize) -> Self {
         let mut state = Self {
             generation: 1,
@@ -372,12 +371,12 @@ impl State {
             slots: [None; 2],
             engines: Vec::new(),
             alteration: None,
-            master: Master::Nobody,
+            master: Master::Vacant,
             late: None,
             woken: true,
-            said: 0,
+            issued: 0,
             used: Limits::default(),
-            past: Past::default(),
+            history: History::default(),
         };
         for slot in 0..slots {
             state.slots[slot] = Some(Slot { incarnation: 1, forced: false });
@@ -386,10 +385,10 @@ impl State {
         state
     }
 
-    pub(super) fn snapshot(&self) -> Snap {
+    pub(super) fn snapshot(&self) -> Snapshot {
         let records = self.engines.iter().map(|engine| engine.record).collect();
         let alteration = self.alteration;
-        Snap { generation: self.generation, slots: self.slots, records, alteration }
+        Snapshot { generation: self.generation, slots: self.slots, records, alteration }
     }
 
     /// Draws a number from the catalog's counter and issues the slot's next name.
@@ -401,7 +400,7 @@ impl State {
 
     pub(super) fn condemn(&mut self, slot: usize) {
         self.generation += 1;
-        for engine in self.engines.iter_mut().filter(|it| it.slot == slot && !it.record.ended) {
+        for engine in self.engines.iter_mut().filter(|engine| engine.slot == slot && !engine.record.ended) {
             engine.record.condemned = true;
             engine.condemned_at.get_or_insert(self.generation);
         }
@@ -412,8 +411,8 @@ impl State {
         matches!(self.master, Master::Acting { tick: Tick::Idle, .. })
     }
 
-    /// Whether the engine is its slot's present one.
-    pub(super) fn is_present(&self, engine: usize) -> bool {
+    /// Whether the engine is the current one of its slot.
+    pub(super) fn is_current(&self, engine: usize) -> bool {
         let engine = &self.engines[engine];
         self.slots[engine.slot].is_some_and(|slot| slot.incarnation == engine.incarnation)
     }

@@ -85,12 +85,12 @@ fn connection_settings(target: &Target, seen: &Diagnosis, report: &mut Report) {
     let findings: Vec<Finding> = seen
         .timeouts
         .iter()
-        .filter(|it| it.found != it.wanted)
+        .filter(|it| it.found != it.expected)
         .map(|it| {
             let found = if it.found.is_zero() { "no limit".to_owned() } else { span::print(it.found) };
             Finding::problem(
                 it.name,
-                format!("a connection has {found} although {} was set", span::print(it.wanted)),
+                format!("a connection has {found} although {} was set", span::print(it.expected)),
                 "a pooler or the settings of the role reset it: let SET through",
             )
         })

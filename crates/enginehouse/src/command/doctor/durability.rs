@@ -19,7 +19,7 @@ fn finding(setting: &Durability, risk: &str) -> Finding {
     Finding::warning(
         setting.name,
         format!("it is {}: {risk}, and names of engines could be issued twice", setting.found),
-        format!("set {} to {} in the database server's configuration", setting.name, setting.wanted),
+        format!("set {} to {} in the database server's configuration", setting.name, setting.recommended),
     )
 }
 
@@ -40,7 +40,8 @@ mod tests {
 
     #[test]
     fn a_database_that_may_forget_is_a_warning_and_never_a_problem() {
-        let setting = |found: &str, risk| Durability { name: "fsync", found: found.to_owned(), wanted: "on", risk };
+        let setting =
+            |found: &str, risk| Durability { name: "fsync", found: found.to_owned(), recommended: "on", risk };
         assert_eq!(outcome_of(&[setting("on", None)]), (Verdict::Well, "fsync on".to_owned(), Vec::new()));
         let (verdict, summary, findings) =
             outcome_of(&[setting("off", Some("a crash may take it back")), setting("on", None)]);

@@ -1,4 +1,4 @@
-//! Cases of the look that an operator's tool takes.
+//! Cases of the diagnosis for `doctor`.
 
 use std::time::Duration;
 
@@ -8,56 +8,56 @@ use model::clock::SystemClock;
 
 use super::bench::Bench;
 
-/// A database and this process are on one machine here; a round trip may be interrupted.
+/// The database and this process share a machine here; a round trip may be interrupted.
 const SAME_CLOCK_MS: i64 = 2_000;
 
-/// Looks after the case's store is gone: an `SQLite` file has one at a time.
-async fn examined(settings: &StoreSettings) -> Diagnosis {
+/// Diagnoses after the store of the case is closed, because an `SQLite` file allows only one.
+async fn diagnosed(settings: &StoreSettings) -> Diagnosis {
     Store::diagnose(settings, &SystemClock::shared()).await.unwrap()
 }
 
-pub async fn a_database_is_examined_with_its_clock_and_its_time_outs(bench: Bench) {
+pub async fn a_diagnosis_shows_clock_and_timeouts(bench: Bench) {
     let bench = bench.founded(1).await;
     let (before, mut settings) = (bench.store.snapshot().await.unwrap(), bench.settings.clone());
-    // Other ones than the defaults, so that what is found is what was told.
+    // Not the defaults, so that the values found are those that were set.
     (settings.lock_timeout, settings.statement_timeout) = (Duration::from_secs(3), Duration::from_secs(7));
     settings.idle_timeout = Duration::from_secs(9);
     bench.store.close().await;
     drop(bench);
-    let seen = examined(&settings).await;
+    let seen = diagnosed(&settings).await;
     assert_eq!((seen.schema, seen.backend), (SCHEMA_VERSION, settings.backend().unwrap()));
     assert_eq!(seen.round_trips.len(), ROUND_TRIPS);
     assert!(seen.round_trips.is_sorted(), "{:?}", seen.round_trips);
     assert!(seen.ahead_ms.abs() < SAME_CLOCK_MS, "{} ms", seen.ahead_ms);
     assert!(!seen.timeouts.is_empty());
-    for time_out in &seen.timeouts {
-        assert_eq!(time_out.found, time_out.wanted, "{}", time_out.name);
-        let told = [settings.lock_timeout, settings.statement_timeout, settings.idle_timeout];
-        assert!(told.contains(&time_out.wanted), "{time_out:?}");
+    for timeout in &seen.timeouts {
+        assert_eq!(timeout.found, timeout.expected, "{}", timeout.name);
+        let configured = [settings.lock_timeout, settings.statement_timeout, settings.idle_timeout];
+        assert!(configured.contains(&timeout.expected), "{timeout:?}");
     }
     let store = Store::open(&settings, Rules::default(), SystemClock::shared()).await.unwrap();
     assert_eq!(store.snapshot().await.unwrap().slots, before.slots);
 }
 
-pub async fn a_database_of_any_version_is_examined_and_left_as_it_is(bench: Bench) {
+pub async fn a_diagnosis_changes_no_database_of_any_version(bench: Bench) {
     let settings = bench.settings.clone();
     bench.raw(&format!("UPDATE schema_version SET version = {}", SCHEMA_VERSION + 5)).await;
     drop(bench);
-    assert_eq!(examined(&settings).await.schema, SCHEMA_VERSION + 5);
+    assert_eq!(diagnosed(&settings).await.schema, SCHEMA_VERSION + 5);
     super::bench::raw(&settings, "UPDATE schema_version SET version = 1").await;
-    assert_eq!(examined(&settings).await.schema, 1);
+    assert_eq!(diagnosed(&settings).await.schema, 1);
     super::bench::raw(&settings, "DROP TABLE schema_version").await;
-    assert_eq!(examined(&settings).await.schema, 0);
-    assert_eq!(examined(&settings).await.schema, 0, "a look has made a table");
+    assert_eq!(diagnosed(&settings).await.schema, 0);
+    assert_eq!(diagnosed(&settings).await.schema, 0, "the diagnosis has created a table");
 }
 
-/// The servers of tests may be told to forget: what counts is that it is seen.
-pub async fn what_an_acknowledged_commit_hangs_on_is_told_as_the_database_has_it(bench: Bench) {
+/// Test servers may be configured without durability; the diagnosis must show it.
+pub async fn a_diagnosis_shows_the_effective_durability_settings(bench: Bench) {
     let mut settings = bench.settings.clone();
     let backend = settings.backend().unwrap();
     drop(bench);
     if backend == Backend::Postgres {
-        // A role or server that does not wait for the disk: a connection of ours does all the same.
+        // A role or server that does not wait for the disk; our connections do.
         settings.url += "&options[synchronous_commit]=off";
     }
     let asked: &[(&str, &str)] = match backend {
@@ -69,21 +69,21 @@ pub async fn what_an_acknowledged_commit_hangs_on_is_told_as_the_database_has_it
             ("sync_binlog", "SELECT IF(@@global.log_bin, CAST(@@global.sync_binlog AS CHAR), 'no log')"),
         ],
     };
-    let durability = examined(&settings).await.durability;
+    let durability = diagnosed(&settings).await.durability;
     let of = |name: &str| durability.iter().find(|it| it.name == name).unwrap_or_else(|| panic!("{name}"));
     for (name, question) in asked {
-        let said = super::bench::asked(&settings, question).await;
-        assert_eq!(of(name).found, said, "{name}");
-        assert_eq!(of(name).risk.is_none(), matches!(said.as_str(), "on" | "1" | "no log"), "{name} = {said}");
+        let expected = super::bench::asked(&settings, question).await;
+        assert_eq!(of(name).found, expected, "{name}");
+        assert_eq!(of(name).risk.is_none(), matches!(expected.as_str(), "on" | "1" | "no log"), "{name} = {expected}");
     }
-    // What a connection may say for itself, it says.
-    let told: &[(&str, &str)] = match backend {
+    // Each connection sets what it can.
+    let configured: &[(&str, &str)] = match backend {
         Backend::Sqlite => &[("journal_mode", "wal"), ("synchronous", "full")],
         Backend::Postgres => &[("synchronous_commit", "on")],
         Backend::Mariadb => &[],
     };
-    for (name, found) in told {
+    for (name, found) in configured {
         assert_eq!((of(name).found.as_str(), of(name).risk), (*found, None), "{name}");
     }
-    assert_eq!(durability.len(), asked.len() + told.len(), "{durability:?}");
+    assert_eq!(durability.len(), asked.len() + configured.len(), "{durability:?}");
 }
