@@ -121,6 +121,32 @@ impl Default for LogPolicy {
 }
 
 impl Spec {
+    /// A spec without optional parts: no files, no environment, minimal resources, any node, no grace.
+    pub fn new(name: EngineName, argv: Vec<String>) -> Self {
+        Self {
+            labels: LabelMap::from([(labels::NAME.to_owned(), name.to_string())]),
+            name,
+            generation: Generation(0),
+            annotations: BTreeMap::new(),
+            locality: String::new(),
+            image: String::new(),
+            argv,
+            files: Vec::new(),
+            environment: BTreeMap::new(),
+            requests: ResourceRequests {
+                driver_cpu_millis: 1,
+                driver_memory_bytes: 1,
+                executor_cpu_millis: 0,
+                executor_memory_bytes: 0,
+                executors: 0,
+            },
+            nodes: None,
+            grace: Duration::ZERO,
+            log: LogPolicy::default(),
+            options: InstanceOptions::default(),
+        }
+    }
+
     /// Refuses a spec from which no orchestrator could create an engine.
     pub fn validate(&self) -> Result<(), Error> {
         let refuse = |reason: String| Err(Error::Refused { reason });

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::collections::BTreeMap;
 use std::future::Future as _;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,11 +10,10 @@ use std::time::Duration;
 
 use model::clock::ManualClock;
 use model::engine_state::Phase;
-use model::engine_type::ResourceRequests;
-use model::labels::{self, LabelMap};
-use model::{EngineName, Epoch, Generation};
+use model::labels::LabelMap;
+use model::{EngineName, Epoch};
 use orchestrator::memory::{Behaviour, End, Memory, Verb};
-use orchestrator::{Error, InstanceOptions, LogPolicy, Orchestrator, Spec};
+use orchestrator::{Error, Orchestrator, Spec};
 
 const EPOCH: Epoch = Epoch(1);
 
@@ -29,28 +27,7 @@ fn name(text: &str) -> EngineName {
 }
 
 fn spec(text: &str) -> Spec {
-    Spec {
-        name: name(text),
-        labels: LabelMap::from([(labels::NAME.to_owned(), text.to_owned())]),
-        generation: Generation(1),
-        annotations: BTreeMap::new(),
-        locality: String::new(),
-        image: String::new(),
-        argv: vec!["/bin/engine".to_owned()],
-        files: Vec::new(),
-        environment: BTreeMap::new(),
-        requests: ResourceRequests {
-            driver_cpu_millis: 1,
-            driver_memory_bytes: 1,
-            executor_cpu_millis: 0,
-            executor_memory_bytes: 0,
-            executors: 0,
-        },
-        nodes: None,
-        grace: Duration::from_mins(1),
-        log: LogPolicy::default(),
-        options: InstanceOptions::default(),
-    }
+    Spec::new(name(text), vec!["/bin/engine".to_owned()])
 }
 
 async fn count_of_engines(memory: &Memory) -> usize {

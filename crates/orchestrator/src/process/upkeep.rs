@@ -71,45 +71,21 @@ fn log_outcome(state_dir: &StateDir, task: &'static str, object: &str, done: io:
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::Arc;
     use std::time::Duration;
 
     use model::clock::SystemClock;
-    use model::engine_type::ResourceRequests;
-    use model::labels::{self, LabelMap};
-    use model::{EngineName, Epoch, Generation};
+    use model::{EngineName, Epoch};
 
     use super::super::{Config, delete, ensure};
     use super::*;
-    use crate::{InstanceOptions, LogPolicy, Spec};
+    use crate::Spec;
 
     const EPOCH: Epoch = Epoch(1);
     const DEADLINE: Duration = Duration::from_secs(20);
 
     fn sleeper() -> Spec {
-        Spec {
-            name: EngineName::new("one").unwrap(),
-            labels: LabelMap::from([(labels::NAME.to_owned(), "one".to_owned())]),
-            generation: Generation(1),
-            annotations: BTreeMap::new(),
-            locality: String::new(),
-            image: String::new(),
-            argv: ["/bin/sleep", "1000"].map(str::to_owned).to_vec(),
-            files: Vec::new(),
-            environment: BTreeMap::new(),
-            requests: ResourceRequests {
-                driver_cpu_millis: 1,
-                driver_memory_bytes: 1,
-                executor_cpu_millis: 0,
-                executor_memory_bytes: 0,
-                executors: 0,
-            },
-            nodes: None,
-            grace: Duration::ZERO,
-            log: LogPolicy::default(),
-            options: InstanceOptions::default(),
-        }
+        Spec::new(EngineName::new("one").unwrap(), ["/bin/sleep", "1000"].map(str::to_owned).to_vec())
     }
 
     #[tokio::test]

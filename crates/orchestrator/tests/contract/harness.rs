@@ -11,7 +11,7 @@ use model::engine_type::ResourceRequests;
 use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
 use orchestrator::kubernetes::{Config, Kubernetes};
-use orchestrator::{Error, Exit, InstanceOptions, Listing, LogPolicy, ObservedInstance, Orchestrator, Spec};
+use orchestrator::{Error, Exit, Listing, ObservedInstance, Orchestrator, Spec};
 
 /// The limit of every wait of a case.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -94,14 +94,11 @@ pub fn spec(harness: &dyn Harness, text: &str, program: Program) -> Spec {
     labels.insert(labels::NAME.to_owned(), name.to_string());
     labels.insert(labels::CONFIG.to_owned(), "0123456789abcdef".to_owned());
     Spec {
-        name,
         labels,
         generation: Generation(12),
         annotations: BTreeMap::from([("note".to_owned(), "kept".to_owned())]),
         locality: harness.locality(),
         image: "engine:1".to_owned(),
-        argv,
-        files: Vec::new(),
         environment,
         requests: ResourceRequests {
             driver_cpu_millis: 1_000,
@@ -110,10 +107,8 @@ pub fn spec(harness: &dyn Harness, text: &str, program: Program) -> Spec {
             executor_memory_bytes: 0,
             executors: 0,
         },
-        nodes: None,
         grace: LONG,
-        log: LogPolicy::default(),
-        options: InstanceOptions::default(),
+        ..Spec::new(name, argv)
     }
 }
 

@@ -10,7 +10,7 @@ use model::labels::{EngineLabels, LabelMap};
 use model::{Epoch, Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
 use orchestrator::kubernetes::signature::Signer;
 use orchestrator::kubernetes::{Config, Kubernetes};
-use orchestrator::{InstanceOptions, Listing, LogPolicy, Orchestrator as _, SparkOptions, Spec, SpecFile};
+use orchestrator::{InstanceOptions, Listing, Orchestrator as _, SparkOptions, Spec, SpecFile};
 
 use super::cluster::Cluster;
 
@@ -97,14 +97,12 @@ pub fn spark(incarnation: i64) -> Spec {
 fn spec(engine_type: EngineType, incarnation: i64, options: InstanceOptions) -> Spec {
     let (slot, configuration) = configuration(engine_type);
     let labels = EngineLabels::new("eh", &slot, Incarnation(incarnation), &configuration);
+    let argv = ["/bin/engine", "obedient", "--config", "engine.toml"].map(str::to_owned).to_vec();
     Spec {
-        name: labels.name.clone(),
         labels: labels.encode(),
         generation: Generation(12),
-        annotations: BTreeMap::new(),
         locality: configuration.namespace.clone(),
         image: configuration.image.clone(),
-        argv: ["/bin/engine", "obedient", "--config", "engine.toml"].map(str::to_owned).to_vec(),
         files: vec![SpecFile {
             path: "engine.toml".to_owned(),
             content: b"key = \"opens this one engine\"\n".to_vec(),
@@ -114,8 +112,8 @@ fn spec(engine_type: EngineType, incarnation: i64, options: InstanceOptions) -> 
         requests: engine_type.requests(&configuration),
         nodes: Some(vec!["node-1".to_owned(), "node-2".to_owned()]),
         grace: Duration::from_mins(30),
-        log: LogPolicy::default(),
         options,
+        ..Spec::new(labels.name, argv)
     }
 }
 

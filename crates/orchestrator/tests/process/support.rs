@@ -1,17 +1,15 @@
 //! Test support: a temporary state directory, whose engines are killed when it is dropped, and specs.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::clock::SystemClock;
-use model::engine_type::ResourceRequests;
 use model::labels::{self, LabelMap};
-use model::{EngineName, Epoch, Generation};
+use model::{EngineName, Epoch};
 use orchestrator::observed::DETAIL_PID;
 use orchestrator::process::{Config, Process};
-use orchestrator::{InstanceOptions, Listing, LogPolicy, ObservedInstance, Orchestrator, Spec};
+use orchestrator::{Listing, ObservedInstance, Orchestrator, Spec};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// The limit of every wait of a test.
@@ -84,28 +82,8 @@ pub fn name(text: &str) -> EngineName {
 pub fn spec(text: &str, argv: &[&str]) -> Spec {
     let mut labels = labels::selector("test");
     labels.insert(labels::NAME.to_owned(), text.to_owned());
-    Spec {
-        name: name(text),
-        labels,
-        generation: Generation(1),
-        annotations: BTreeMap::new(),
-        locality: String::new(),
-        image: String::new(),
-        argv: argv.iter().map(|word| (*word).to_owned()).collect(),
-        files: Vec::new(),
-        environment: BTreeMap::new(),
-        requests: ResourceRequests {
-            driver_cpu_millis: 1,
-            driver_memory_bytes: 1,
-            executor_cpu_millis: 0,
-            executor_memory_bytes: 0,
-            executors: 0,
-        },
-        nodes: None,
-        grace: LONG,
-        log: LogPolicy::default(),
-        options: InstanceOptions::default(),
-    }
+    let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+    Spec { labels, grace: LONG, ..Spec::new(name(text), argv) }
 }
 
 /// An engine that does nothing until it is asked to end.
