@@ -24,9 +24,9 @@ AGENTS_AWAY_S = 30
 BACK_WITHIN_S = 45
 EXPECTED = (
     "no metadata agent responds; using the last catalog",
-    "the outcome of an alteration can't be settled yet",
+    "could not settle an alteration yet",
     "still waiting",
-    "metadata database does not answer",
+    "metadata database does not respond",
 )
 SERVERS = some([PostgresServer, MariadbServer], PostgresServer)
 
@@ -83,7 +83,7 @@ def test_a_database_crash_during_a_commit_leaves_a_definite_outcome(server, own_
         assert answer is not None and "nothing changed" in answer.message, answer
         last = control.alterations()[0]
         assert last["outcome"] == "aborted" and "MAX_ENGINES 7" in last["statement"], last
-        assert last["reason"].startswith("an answer was lost: "), last
+        assert last["reason"].startswith("a reply was lost: "), last
         control.execute(f"ALTER RESOURCE UNIT {names[2]} MAX_ENGINES 7 WAIT '30s'")
         monitor.wait_round()
         print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")

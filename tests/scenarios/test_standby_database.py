@@ -26,7 +26,7 @@ def test_a_primary_that_becomes_a_standby_is_neither_read_nor_written(server, ow
     control = Control(cluster.addresses["proxy-b"])
     control.execute("CREATE RESOURCE UNIT u DRIVER_CPU 1, DRIVER_MEMORY '512M'")
     cluster.settled(control)
-    cluster.logs.allow("no metadata agent responds; using the last catalog", "metadata database does not answer")
+    cluster.logs.allow("no metadata agent responds; using the last catalog", "metadata database does not respond")
     cluster.database.rows("SET GLOBAL read_only = 1")
 
     def is_refused():

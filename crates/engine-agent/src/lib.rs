@@ -1,4 +1,4 @@
-//! The two agents: one beside the metadata database, one beside each engine.
+//! The two agents: the metadata agent and the engine agent.
 //!
 //! | module | role |
 //! | --- | --- |

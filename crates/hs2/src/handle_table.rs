@@ -83,6 +83,12 @@ impl<S> HandleTable<S> {
         self.sessions.values().map(|slot| &slot.session)
     }
 
+    /// The handles of the sessions for which the predicate is true.
+    pub fn handles_of(&self, predicate: impl Fn(&S) -> bool) -> Vec<Handle> {
+        let matching = self.sessions.iter().filter(|(_, slot)| predicate(&slot.session));
+        matching.map(|(handle, _)| *handle).collect()
+    }
+
     /// The number of sessions.
     pub fn len(&self) -> usize {
         self.sessions.len()

@@ -47,8 +47,8 @@ impl ZooKeeperStatus {
         describe(lost, age, self.late)
     }
 
-    /// The same as a sentence.
-    pub(crate) fn staleness_sentence(&self) -> Option<String> {
+    /// The same as the detail of an error.
+    pub(crate) fn staleness_detail(&self) -> Option<String> {
         Some(format!("{}.", self.staleness()?.replacen("this", "This", 1)))
     }
 

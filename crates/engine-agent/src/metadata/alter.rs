@@ -1,9 +1,9 @@
-//! The write path of an alteration: check, make the alter node, commit, and settle what failed.
+//! The write path of an alteration: check, create the alter node, commit, and settle a failure.
 //!
-//! The node is the visible mutex and the crash record; the database decides. What was validated before the node was
-//! made serves only to refuse early: the transaction reads and validates everything again. Nobody is told that
-//! nothing changed before `abort` of the id has returned *aborted*, early refusals included: an earlier try under the
-//! same id, at another agent, may have been committed.
+//! The node is the visible mutex and the crash record; the database decides. Validation before the node is created only
+//! refuses early: the transaction reads and validates everything again. *Nothing changed* is reported only after `abort` of
+//! the id has returned *aborted*, also for early refusals: an earlier attempt under the same id, at another agent, may have
+//! been committed.
 
 use std::time::Duration;
 
@@ -25,15 +25,15 @@ use super::context::{Context, canceled};
 use super::settings::{SETTLE_DEADLINE, SETTLE_POLL};
 use super::{failpoints, request, wait};
 
-/// Why a try did not commit.
-enum Failed {
-    /// Nothing was or will be written by this try; an earlier one under the same id is not excluded.
+/// Why an attempt did not commit.
+enum CommitFailure {
+    /// This attempt has written and will write nothing; an earlier one under the same id may have.
     Refused(UserError),
-    /// The id was aborted, by the master or by an earlier try: final.
+    /// The id was aborted, by the master or an earlier attempt: final.
     Aborted(Box<AlterationRecord>),
 }
 
-impl From<UserError> for Failed {
+impl From<UserError> for CommitFailure {
     fn from(error: UserError) -> Self {
         Self::Refused(error)
     }
@@ -55,7 +55,7 @@ pub(super) async fn alter(
         }
         None => progress(&committed.record),
     };
-    // Said again, what changes nothing waits for the engines all the same.
+    // A repeated statement that changes nothing still waits for the engines.
     let state = match wait {
         Some(patience) => {
             wait::object(context, &object, patience).await?;
@@ -70,12 +70,14 @@ pub(super) async fn alter(
 }
 
 fn progress(record: &AlterationRecord) -> String {
-    record.progress.map_or_else(|| record.outcome.as_str().to_owned(), |it| format!("committed, {}", it.as_str()))
+    record
+        .progress
+        .map_or_else(|| record.outcome.as_str().to_owned(), |progress| format!("committed, {}", progress.as_str()))
 }
 
 async fn commit(context: &Context, statement: &Statement, change: &Change) -> Result<Committed, UserError> {
-    // The one refusal without an abort: an admin's statement is never sent under another user's id, and a stranger
-    // must not write rows.
+    // The only refusal without an abort: an admin's statement is never sent under another user's id, and other users must
+    // not write rows.
     context.require_admin()?;
     let masked = ddl::masked_text(statement, &context.agent.settings.rules.secret_keys);
     let mut draft =
@@ -84,16 +86,16 @@ async fn commit(context: &Context, statement: &Statement, change: &Change) -> Re
         Ok(committed) => {
             model::failpoint!(failpoints::ALTER_COMMITTED);
             info!(object = %draft.object, generation = %committed.record.generation, "alteration committed");
-            // The master's watch fired when the node was made, before there was anything to do.
+            // The master's watch fired when the node was created, before there was anything to do.
             request::ring(context).await;
             Ok(committed)
         }
-        Err(Failed::Aborted(record)) => Err(aborted(&record)),
-        Err(Failed::Refused(error)) => settle(context, &draft, error).await,
+        Err(CommitFailure::Aborted(record)) => Err(aborted(&record)),
+        Err(CommitFailure::Refused(error)) => settle(context, &draft, error).await,
     }
 }
 
-/// What is known of the alteration when it has to be aborted.
+/// The alteration as it is aborted if it fails.
 struct Draft {
     object: ObjectRef,
     base: Generation,
@@ -102,19 +104,19 @@ struct Draft {
 }
 
 impl Draft {
-    /// Whether the row of the same id is of this statement: an id that was used twice must not answer for both.
-    fn is_what(&self, record: &AlterationRecord) -> bool {
+    /// Whether the row of the same id is of this statement: an id that was used twice must not stand for both.
+    fn is_recorded_in(&self, record: &AlterationRecord) -> bool {
         record.object.as_ref() == Some(&self.object) && record.statement == self.statement
     }
 }
 
-async fn try_commit(context: &Context, change: &Change, draft: &mut Draft) -> Result<Committed, Failed> {
+async fn try_commit(context: &Context, change: &Change, draft: &mut Draft) -> Result<Committed, CommitFailure> {
     if context.store().outcome(&context.id).await.map_err(|error| error.user_error())?.is_some() {
-        // Decided already: the transaction finds the row and answers what the first try did. It needs no node.
+        // Decided already: the transaction finds the row and returns what the first attempt did. It needs no node.
         return transact(context, change, draft, None).await;
     }
     model::failpoint!(failpoints::ALTER_CHECKED);
-    let base = make_node(context, change, draft).await?;
+    let base = create_node(context, change, draft).await?;
     model::failpoint!(failpoints::ALTER_NODE_MADE);
     transact(context, change, draft, base).await
 }
@@ -124,7 +126,7 @@ async fn transact(
     change: &Change,
     draft: &Draft,
     base: Option<Generation>,
-) -> Result<Committed, Failed> {
+) -> Result<Committed, CommitFailure> {
     let request = CommitRequest {
         id: context.id.clone(),
         change: change.clone(),
@@ -138,19 +140,23 @@ async fn transact(
     };
     match context.store().commit(&request).await {
         Ok(committed) => Ok(committed),
-        Err(Error::Aborted(record)) => Err(Failed::Aborted(record)),
-        Err(error) => Err(Failed::Refused(error.user_error())),
+        Err(Error::Aborted(record)) => Err(CommitFailure::Aborted(record)),
+        Err(error) => Err(CommitFailure::Refused(error.user_error())),
     }
 }
 
-/// Makes the alter node, waiting for the alteration before it. `None` if the statement changes nothing and needs none.
-async fn make_node(context: &Context, change: &Change, draft: &mut Draft) -> Result<Option<Generation>, Failed> {
+/// Creates the alter node after the alteration before it has ended. `None` if the statement changes nothing.
+async fn create_node(
+    context: &Context,
+    change: &Change,
+    draft: &mut Draft,
+) -> Result<Option<Generation>, CommitFailure> {
     let agent = &context.agent;
     let clock = &agent.clock;
     let begun = clock.boottime();
     let patience = agent.settings.alter_wait.min(context.deadline.saturating_sub(begun));
     loop {
-        // The old object has to be in the node from its creation, so the catalog is read before each try.
+        // The node contains the old object from its creation, so the catalog is read before each attempt.
         let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
         let (base, before) = match change.apply(&catalog, &agent.settings.rules)? {
             Applied::Nothing { .. } => return Ok(None),
@@ -172,31 +178,36 @@ async fn make_node(context: &Context, change: &Change, draft: &mut Draft) -> Res
         let taken = match alter_node::create(&session, &node).await {
             Ok(CreateOutcome::Created | CreateOutcome::AlreadyOwn) => return Ok(Some(base)),
             Ok(CreateOutcome::Taken(other)) => other,
-            Err(error) => return Err(Failed::Refused(error.user(&draft.object.to_string()))),
+            Err(error) => return Err(CommitFailure::Refused(error.user(&draft.object.to_string()))),
         };
         let left = (begun + patience).saturating_sub(clock.boottime());
         if left.is_zero() {
-            return Err(Failed::Refused(busy(context, &taken, patience)));
+            return Err(CommitFailure::Refused(busy(context, &taken, patience)));
         }
-        context.log.line(format!("waiting for {}", who(&taken)));
+        context.log.line(format!("waiting for {}", describe(&taken)));
         wait_for_turn(context, &session, &draft.object, left).await?;
     }
 }
 
-async fn wait_for_turn(context: &Context, session: &Session, object: &ObjectRef, left: Duration) -> Result<(), Failed> {
+async fn wait_for_turn(
+    context: &Context,
+    session: &Session,
+    object: &ObjectRef,
+    left: Duration,
+) -> Result<(), CommitFailure> {
     tokio::select! {
-        // Whether it went or the time is over, the next try tells.
+        // The next attempt finds out whether the node was deleted.
         absent = alter_node::wait_absent(session, left) => {
-            absent.map(|_| ()).map_err(|error| Failed::Refused(error.user(&object.to_string())))
+            absent.map(|_| ()).map_err(|error| CommitFailure::Refused(error.user(&object.to_string())))
         }
-        () = context.cancelled.cancelled() => Err(Failed::Refused(canceled())),
+        () = context.cancelled.cancelled() => Err(CommitFailure::Refused(canceled())),
     }
 }
 
-fn who(node: &AlterNode) -> String {
+fn describe(node: &AlterNode) -> String {
     match &node.content {
         Ok(other) => format!(
-            "the alteration of {} by \"{}\", said at {} ({})",
+            "the alteration of {} by \"{}\", requested at {} ({})",
             other.object,
             other.by,
             utc(other.requested_at_ms),
@@ -206,25 +217,26 @@ fn who(node: &AlterNode) -> String {
     }
 }
 
-/// An alteration blocks others until it is decided and one tick has acted on it.
+/// The error of an alteration that waited too long for another. Each blocks others until it is decided and one tick has
+/// acted on it.
 fn busy(context: &Context, node: &AlterNode, waited: Duration) -> UserError {
     let settings = &context.agent.settings;
     let at_most = settings.alter_grace + settings.tick_interval;
     let until_ms = node.ctime_ms.saturating_add(i64::try_from(at_most.as_millis()).unwrap_or(i64::MAX));
     let hint = if until_ms > context.agent.clock.wall_ms() {
         format!(
-            "Retry the statement; while a master acts, the other one is out of the way at {} at the latest.",
+            "Retry the statement; while a master acts, the other alteration ends at {} at the latest.",
             utc(until_ms)
         )
     } else {
         "Run \"enginehouse doctor\": no master acts on the other alteration.".to_owned()
     };
-    UserError::new(ErrorKind::LockNotAvailable, "another alteration is on its way")
-        .detail(format!("{}; waited {}", who(node), model::span::print(waited)))
+    UserError::new(ErrorKind::LockNotAvailable, "another alteration is in progress")
+        .detail(format!("Waited {} for {}.", model::span::print(waited), describe(node)))
         .hint(hint)
 }
 
-/// Turns a failed try into an answer: the id is aborted first, and if a commit came before that, it stands.
+/// Settles a failed attempt: aborts the id, unless a commit came first, which stands.
 async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Committed, UserError> {
     model::failpoint!(failpoints::ALTER_BEFORE_ABORT);
     let abort = Abort {
@@ -235,7 +247,7 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
         requested_by: context.user.clone(),
         requested_at_ms: draft.at,
         decided_by: context.agent.id.clone(),
-        reason: why(&error),
+        reason: abort_reason(&error),
     };
     let clock = &context.agent.clock;
     let until = clock.boottime() + SETTLE_DEADLINE;
@@ -245,45 +257,45 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
         if answer.is_ok()
             && let Some(times) = throttle.clear()
         {
-            info!(times, "the outcome of the alteration is settled");
+            info!(times, "alteration settled");
         }
         match answer {
-            // An earlier try, or this one whose answer was lost, was committed first: it stands.
-            Ok(record) if record.outcome == Outcome::Committed && draft.is_what(&record) => {
+            // An earlier attempt, or this one without its reply, was committed first: it stands.
+            Ok(record) if record.outcome == Outcome::Committed && draft.is_recorded_in(&record) => {
                 let note = record.note().map(str::to_owned);
                 return Ok(Committed { record, note, first: false });
             }
             Ok(record) => {
                 model::failpoint!(failpoints::ALTER_ABORTED);
-                // That its node may have been written is no longer a doubt about what was said.
+                // The database has the outcome, so it no longer matters whether the node was written.
                 let is_settled = error.kind == ErrorKind::OutcomeUnknown && record.outcome == Outcome::Aborted;
                 return Err(if is_settled { aborted(&record) } else { error });
             }
             Err(unknown) if clock.boottime() >= until => break unknown,
             Err(unknown) => {
                 if let Some(times) = throttle.hit(clock.boottime()) {
-                    warn!(%unknown, times, "the outcome of an alteration can't be settled yet");
+                    warn!(%unknown, times, "could not settle an alteration yet");
                 }
                 tokio::time::sleep(SETTLE_POLL).await;
             }
         }
     };
-    Err(UserError::new(ErrorKind::OutcomeUnknown, "it is not known whether the statement took effect")
-        .detail(format!("{}; then the metadata database did not answer: {unknown}", error.message))
-        .hint(format!("SHOW ALTERATIONS tells what became of {}; the master settles it", context.id)))
+    Err(UserError::new(ErrorKind::OutcomeUnknown, "outcome of the statement is unknown")
+        .detail(format!("First: {}. Then the metadata database did not respond: {unknown}.", error.message))
+        .hint(format!("See SHOW ALTERATIONS for the outcome of {}; the master settles it.", context.id)))
 }
 
-/// Why the id is aborted, for its row: once it is aborted nothing is unknown any more.
-fn why(error: &UserError) -> String {
+/// The reason of the abort, for its row.
+fn abort_reason(error: &UserError) -> String {
     match &error.detail {
-        Some(lost) if error.kind == ErrorKind::OutcomeUnknown => format!("an answer was lost: {lost}"),
+        Some(lost) if error.kind == ErrorKind::OutcomeUnknown => format!("a reply was lost: {lost}"),
         _ => error.message.clone(),
     }
 }
 
 fn aborted(record: &AlterationRecord) -> UserError {
-    let reason = record.reason.clone().unwrap_or_else(|| "it was given up".to_owned());
-    UserError::new(ErrorKind::Conflict, "the alteration was aborted, nothing changed")
-        .detail(format!("{reason} ({})", record.id))
-        .hint("say the statement again")
+    let reason = record.reason.clone().unwrap_or_else(|| "it was abandoned".to_owned());
+    UserError::new(ErrorKind::Conflict, "alteration was aborted; nothing changed")
+        .detail(format!("Alteration {}: {reason}.", record.id))
+        .hint("Retry the statement.")
 }

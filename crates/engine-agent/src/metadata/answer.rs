@@ -1,8 +1,7 @@
-//! What a statement answers: columns and rows.
+//! The result of a statement: columns and rows.
 
 use hs2::{Column, SqlType, Value};
 
-/// A whole answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Answer {
     pub(super) columns: Vec<Column>,
@@ -35,7 +34,7 @@ pub(super) fn text(value: impl Into<String>) -> Value {
 }
 
 pub(super) fn maybe(value: Option<impl Into<String>>) -> Value {
-    value.map_or(Value::Null, |it| Value::Text(it.into()))
+    value.map_or(Value::Null, |value| Value::Text(value.into()))
 }
 
 pub(super) fn number(value: impl Into<i64>) -> Value {

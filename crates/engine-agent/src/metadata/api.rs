@@ -1,4 +1,4 @@
-//! What masters and proxies ask: each call is one verb of the store.
+//! The calls of masters and proxies: each is one verb of the store.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use model::observation::{EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 
-/// The store, as masters and proxies see it. Masters' calls have connections of their own, which no statement takes.
+/// Serves masters with connections of their own, which no statement uses.
 pub(super) struct Api {
     of_masters: Store,
     of_proxies: Store,
@@ -23,16 +23,16 @@ impl Api {
     }
 }
 
-fn told(error: Error) -> ApiError {
+fn api_error(error: Error) -> ApiError {
     match error {
         Error::Deposed(record) => {
-            // The caller may have given the call up before it learns this.
+            // Logged because the caller may have given up the call.
             tracing::info!(epoch = %record.epoch, holder = record.holder, "write of a deposed master refused");
             ApiError::Deposed(record)
         }
         Error::Conflict(reason) => ApiError::Conflict(reason),
         Error::Unavailable(reason) => ApiError::Unavailable(reason),
-        // Of this agent only: another one is of the database's version.
+        // Only this agent is affected: another one has the version of the database's schema.
         error @ (Error::NewerSchema { .. } | Error::OlderSchema { .. }) => ApiError::Unavailable(error.to_string()),
         Error::OutcomeUnknown(reason) => ApiError::OutcomeUnknown(reason),
         other => ApiError::Refused(other.user_error()),
@@ -42,31 +42,31 @@ fn told(error: Error) -> ApiError {
 #[async_trait]
 impl AgentApi for Api {
     async fn master(&self) -> Result<MasterRecord, ApiError> {
-        self.of_masters.master().await.map_err(told)
+        self.of_masters.master().await.map_err(api_error)
     }
 
     async fn raise_epoch(&self, read: Epoch, holder: &str) -> Result<MasterRecord, ApiError> {
-        self.of_masters.raise_epoch(read, holder).await.map_err(told)
+        self.of_masters.raise_epoch(read, holder).await.map_err(api_error)
     }
 
     async fn snapshot(&self) -> Result<Snapshot, ApiError> {
-        self.of_masters.snapshot().await.map_err(told)
+        self.of_masters.snapshot().await.map_err(api_error)
     }
 
     async fn proxy_snapshot(&self) -> Result<ProxySnapshot, ApiError> {
-        self.of_proxies.proxy_snapshot().await.map_err(told)
+        self.of_proxies.proxy_snapshot().await.map_err(api_error)
     }
 
     async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, ApiError> {
-        self.of_masters.outcome(id).await.map_err(told)
+        self.of_masters.outcome(id).await.map_err(api_error)
     }
 
     async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, ApiError> {
-        self.of_masters.abort(abort).await.map_err(told)
+        self.of_masters.abort(abort).await.map_err(api_error)
     }
 
     async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<AlterationProgress, ApiError> {
-        self.of_masters.finish(epoch, id, plan).await.map_err(told)
+        self.of_masters.finish(epoch, id, plan).await.map_err(api_error)
     }
 
     async fn stalled(
@@ -76,23 +76,23 @@ impl AgentApi for Api {
         after: Duration,
         reason: &str,
     ) -> Result<AlterationProgress, ApiError> {
-        self.of_masters.stalled(epoch, id, after, reason).await.map_err(told)
+        self.of_masters.stalled(epoch, id, after, reason).await.map_err(api_error)
     }
 
     async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<AlterationProgress, ApiError> {
-        self.of_masters.superseded(epoch, id).await.map_err(told)
+        self.of_masters.superseded(epoch, id).await.map_err(api_error)
     }
 
     async fn record(&self, epoch: Epoch, facts: &EngineFacts) -> Result<Recorded, ApiError> {
-        self.of_masters.record(epoch, facts).await.map_err(told)
+        self.of_masters.record(epoch, facts).await.map_err(api_error)
     }
 
     async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), ApiError> {
-        self.of_masters.publish(epoch, publication).await.map_err(told)
+        self.of_masters.publish(epoch, publication).await.map_err(api_error)
     }
 
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError> {
-        self.of_masters.new_incarnation(epoch, renewal).await.map_err(told)
+        self.of_masters.new_incarnation(epoch, renewal).await.map_err(api_error)
     }
 
     async fn new_incarnations(
@@ -100,6 +100,6 @@ impl AgentApi for Api {
         epoch: Epoch,
         renewals: &[Renewal],
     ) -> Result<Vec<Result<Incarnation, String>>, ApiError> {
-        self.of_masters.new_incarnations(epoch, renewals).await.map_err(told)
+        self.of_masters.new_incarnations(epoch, renewals).await.map_err(api_error)
     }
 }

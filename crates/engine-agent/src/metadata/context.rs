@@ -1,4 +1,4 @@
-//! What every statement has at hand: the agent's parts, who says it, its id and deadline, its log.
+//! The context of a statement: the agent's components, the user, the request's id and deadline, the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,16 @@ use model::name::TenantName;
 use tokio_util::sync::CancellationToken;
 
 use super::database::Database;
-use super::looks::Looks;
 use super::operation::Log;
+use super::overview_poller::OverviewPoller;
 use super::settings::Settings;
 
-/// The agent's parts.
 pub(super) struct Agent {
     pub(super) id: String,
     pub(super) settings: Settings,
     pub(super) store: Store,
     /// For statements that WAIT.
-    pub(super) looks: Looks,
+    pub(super) overviews: OverviewPoller,
     pub(super) clock: SharedClock,
     pub(super) supervisor: Supervisor,
     pub(super) database: Database,
@@ -40,36 +39,36 @@ impl Agent {
     }
 
     /// A grace that a statement names, within its limit.
-    pub(super) fn grace(&self, said: ddl::Grace) -> Result<Duration, UserError> {
+    pub(super) fn grace(&self, grace: ddl::Grace) -> Result<Duration, UserError> {
         let most = self.settings.drain_grace_max;
-        match said {
+        match grace {
             ddl::Grace::Default => Ok(self.settings.drain_grace),
             ddl::Grace::Force => Ok(Duration::ZERO),
             ddl::Grace::Within(grace) if grace <= most => Ok(grace),
-            ddl::Grace::Within(grace) => Err(UserError::new(
-                ErrorKind::InvalidValue,
-                "the time after WITHIN is too long",
-            )
-            .detail(format!("it is {} and may be {}", model::span::print(grace), model::span::print(most)))),
+            ddl::Grace::Within(grace) => {
+                Err(UserError::new(ErrorKind::InvalidValue, "the time after WITHIN is too long").detail(format!(
+                    "It is {}, and the limit is {}.",
+                    model::span::print(grace),
+                    model::span::print(most)
+                )))
+            }
         }
     }
 }
 
-/// One statement on its way.
 pub(super) struct Context {
     pub(super) agent: Arc<Agent>,
     pub(super) user: String,
-    /// Made by the proxy, the same with every retry.
+    /// Created by the proxy, the same with every retry.
     pub(super) id: RequestId,
-    /// The moment by which its transaction must have begun, on the clock that counts suspension.
+    /// When its transaction must have begun, by the clock that counts suspension.
     pub(super) deadline: Duration,
-    /// The moment at which its client or session wants it to have ended, on the same clock. Ends waits; never a
-    /// transaction.
+    /// The timeout of its client or session, by the same clock. Ends waits, never a transaction.
     pub(super) timeout: Option<Duration>,
-    /// What the proxy that sent it can't reach, in words.
+    /// What the proxy that sent it cannot reach, as text.
     pub(super) proxy_lacks: Option<String>,
     pub(super) log: Log,
-    /// Cancelled when the client cancels. Ends waits; never a transaction.
+    /// Cancelled by the client. Ends waits, never a transaction.
     pub(super) cancelled: CancellationToken,
 }
 
@@ -82,17 +81,17 @@ impl Context {
         &self.agent.store
     }
 
-    /// Refuses whoever is not an admin.
+    /// Refuses a user who is not an admin.
     pub(super) fn require_admin(&self) -> Result<(), UserError> {
         if self.agent.is_admin(&self.user) {
             return Ok(());
         }
         Err(UserError::new(ErrorKind::InsufficientPrivilege, "permission denied")
-            .detail(format!("user \"{}\" is no admin", self.user))
-            .hint("SHOW ENGINES, DESCRIBE, START, RESTART and STOP ENGINE are open to the users of a tenant"))
+            .detail(format!("User \"{}\" is not an admin.", self.user))
+            .hint("Users of a tenant may use SHOW ENGINES, DESCRIBE, START, RESTART and STOP ENGINE."))
     }
 
-    /// Refuses whoever may not use the tenant; the refusal does not reveal what exists.
+    /// Refuses a user who may not use the tenant; the refusal does not reveal whether it exists.
     pub(super) fn require_tenant(&self, catalog: &Catalog, tenant: &TenantName) -> Result<(), UserError> {
         user_error::unless_allowed(catalog, &self.caller(), tenant)
     }
@@ -100,5 +99,5 @@ impl Context {
 
 /// The error of a statement that its client cancelled.
 pub(super) fn canceled() -> UserError {
-    UserError::new(ErrorKind::Canceled, "the statement was cancelled")
+    UserError::new(ErrorKind::Canceled, "canceling statement due to user request")
 }

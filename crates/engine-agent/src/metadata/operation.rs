@@ -1,4 +1,4 @@
-//! One statement as clients see it: running or ended, its log, its result read to the end once.
+//! The operation of one statement: its outcome, its log, and how far a client has read its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Answer;
 use super::settings::{LONG_POLL, MAX_LOG_LINES};
 
-/// Lines that tell a waiting client what happens.
+/// The log of a statement, for its client.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    /// Adds a line, unless it says what the last one said.
+    /// Appends a line, unless it repeats the last one.
     pub(super) fn line(&self, line: impl Into<String>) {
         let (mut lines, line) = (self.0.lock(), line.into());
         if lines.last() != Some(&line) && lines.len() < MAX_LOG_LINES {
@@ -27,10 +27,8 @@ impl Log {
     }
 }
 
-/// How a statement ended.
 type Outcome = Result<Answer, UserError>;
 
-/// A statement that runs or has ended.
 pub(super) struct Operation {
     pub(super) user: String,
     pub(super) log: Log,
@@ -60,7 +58,7 @@ impl Operation {
         self.outcome.send_replace(Some(Arc::new(outcome)));
     }
 
-    /// The outcome, waited for as long as `patience`.
+    /// The outcome; `None` if there is none within `patience`.
     pub(super) async fn outcome(&self, patience: Duration) -> Option<Arc<Outcome>> {
         let mut outcome = self.outcome.subscribe();
         match tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await {
@@ -99,21 +97,22 @@ impl Operation {
         let end = start.saturating_add(max_rows.max(1)).min(answer.rows.len());
         let mut rows = rowset::RowSetBuilder::new(&answer.columns, start as i64);
         for row in &answer.rows[start..end] {
-            rows.push_row(row.clone()).map_err(|error| UserError::internal(format!("a row can't be sent: {error}")))?;
+            rows.push_row(row.clone())
+                .map_err(|error| UserError::internal(format!("a row could not be encoded: {error}")))?;
         }
         read.rows = end;
         Ok(rows.finish())
     }
 
-    /// The answer of an ended statement; an error while it runs.
+    /// The outcome of an ended statement; an error while it runs.
     pub(super) async fn ended(&self) -> Result<Arc<Outcome>, UserError> {
         self.outcome(LONG_POLL).await.ok_or_else(|| {
-            UserError::new(ErrorKind::WrongState, "the statement still runs")
-                .hint("ask for its status until it has finished")
+            UserError::new(ErrorKind::WrongState, "the statement is still running")
+                .hint("Poll its status until it has finished.")
         })
     }
 
-    /// The next lines of the log, at most `max`; from the first one on if `from_start`.
+    /// The next lines of the log, at most `max`, or the first ones if `from_start`.
     pub(super) fn log_lines(&self, max: usize, from_start: bool) -> TRowSet {
         let lines = self.log.0.lock();
         let mut read = self.read.lock();

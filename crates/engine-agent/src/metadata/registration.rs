@@ -1,4 +1,4 @@
-//! The agent's ephemeral node: the only place where it is found.
+//! The registration of a metadata agent: its ephemeral node, by which proxies and masters find it.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use coordination::{Rebuild, Session};
 use tracing::info;
 
-/// How long an older session's node is waited for before the next try is left to the supervisor.
+/// The pause before the next attempt while an older session's node still exists.
 const HELD_PAUSE: Duration = Duration::from_millis(500);
 
-/// What is registered, anew with each session.
+/// Registers the agent with each new session.
 pub(super) struct Registration {
     pub(super) id: String,
     pub(super) address: String,

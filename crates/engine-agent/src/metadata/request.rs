@@ -1,7 +1,7 @@
-//! START, STOP and RESTART: one transaction each, then the bell, then if asked a wait.
+//! START, STOP and RESTART ENGINE: a transaction, the bell, and an optional wait.
 //!
-//! The transaction is repeated under its id as long as its outcome is not known: it takes effect once. A caller that
-//! was told that nothing was done may say the statement again; one that was told that nobody knows has to look first.
+//! The transaction is repeated under its id while its outcome is unknown, so it takes effect once. After an error that says
+//! nothing was done, the caller may retry; after *outcome unknown* it must check first.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ddl::{Grace, Statement};
 use hs2::SqlType;
 use metadata::{EngineAnswer, Error, Request, RequestEffect, RestartRequest, StartRequest, StopRequest};
 use model::engine_name::EngineName;
-use model::error::{ErrorKind, UserError};
+use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
 use model::slot::Link;
 use tracing::{debug, info};
@@ -27,7 +27,7 @@ pub(super) async fn start(
 ) -> Result<Answer, UserError> {
     let link = Link { tenant: tenant.clone(), pool: pool.clone(), unit: unit.clone() };
     let start = StartRequest { request: request(context, statement), link };
-    let answer = until_known(context, || context.store().start(&start)).await?;
+    let answer = until_decided(context, || context.store().start(&start)).await?;
     finish(context, answer, patience).await
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn stop(
     let grace = context.agent.grace(grace)?;
     let request = request(context, statement);
     let stop = StopRequest { request, pool: pool.clone(), engine: engine.clone(), grace };
-    let answer = until_known(context, || context.store().stop(&stop)).await?;
+    let answer = until_decided(context, || context.store().stop(&stop)).await?;
     finish(context, answer, patience).await
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn restart(
     let grace = context.agent.grace(grace)?;
     let request = request(context, statement);
     let restart = RestartRequest { request, pool: pool.clone(), engine: engine.clone(), grace, force };
-    let answer = until_known(context, || context.store().restart(&restart)).await?;
+    let answer = until_decided(context, || context.store().restart(&restart)).await?;
     finish(context, answer, patience).await
 }
 
@@ -69,17 +69,17 @@ fn request(context: &Context, statement: &Statement) -> Request {
     }
 }
 
-/// Repeats the transaction until it is known how it ended. Its id makes the repeat harmless.
-async fn until_known<F>(context: &Context, attempt: impl Fn() -> F) -> Result<EngineAnswer, UserError>
+/// Repeats the transaction until its outcome is known. It is idempotent by its id.
+async fn until_decided<F>(context: &Context, attempt: impl Fn() -> F) -> Result<EngineAnswer, UserError>
 where
     F: Future<Output = Result<EngineAnswer, Error>>,
 {
     model::failpoint!(failpoints::REQUEST_CHECKED);
     let clock = &context.agent.clock;
     let since = clock.boottime();
-    let mut in_the_dark = false;
+    let mut in_doubt = false;
     loop {
-        // Before the attempt: one that was begun in time counts.
+        // Measured before the attempt: one that began in time counts.
         let waited = clock.boottime().saturating_sub(since);
         let error = match attempt().await {
             Ok(answer) => {
@@ -88,43 +88,42 @@ where
             }
             Err(error) => error,
         };
-        in_the_dark |= matches!(error, Error::OutcomeUnknown(_));
-        if waited >= patience(&error, in_the_dark) {
-            return Err(told(error, in_the_dark));
+        in_doubt |= matches!(error, Error::OutcomeUnknown(_));
+        if waited >= patience(&error, in_doubt) {
+            return Err(final_error(error, in_doubt));
         }
-        debug!(%error, in_the_dark, "a request is repeated under its id");
+        debug!(%error, in_doubt, "repeating a request under its id");
         if matches!(error, Error::Unavailable(_)) {
-            context.log.line("the metadata database does not answer yet");
+            context.log.line("the metadata database does not respond yet");
         }
         tokio::time::sleep(SETTLE_POLL).await;
     }
 }
 
-/// How long attempts that end so are repeated. Once one ended in the dark, only a transaction that looked its id up
-/// first, and then answered or refused, says what became of that one.
-fn patience(error: &Error, in_the_dark: bool) -> Duration {
+/// How long attempts with this error are repeated. Once the outcome of one is in doubt, only a transaction that has looked
+/// up the id and then succeeded or refused decides it.
+fn patience(error: &Error, in_doubt: bool) -> Duration {
     match error {
         Error::OutcomeUnknown(_) => SETTLE_DEADLINE,
-        Error::Unavailable(_) | Error::Conflict(_) if in_the_dark => SETTLE_DEADLINE,
+        Error::Unavailable(_) | Error::Conflict(_) if in_doubt => SETTLE_DEADLINE,
         Error::Unavailable(_) => UNAVAILABLE_PATIENCE,
         _ => Duration::ZERO,
     }
 }
 
-/// What the user is told in the end: after an attempt that ended in the dark, no other failure than a refusal is told
-/// as if nothing had happened.
-fn told(error: Error, in_the_dark: bool) -> UserError {
+/// The error for the user. Once an outcome is in doubt, only a refusal may imply that nothing happened.
+fn final_error(error: Error, in_doubt: bool) -> UserError {
     match error {
         Error::Refused(refused) => refused,
         Error::OutcomeUnknown(reason) => unknown(&reason),
-        other if in_the_dark => unknown(&other.to_string()),
+        other if in_doubt => unknown(&other.to_string()),
         other => other.user_error(),
     }
 }
 
 fn unknown(reason: &str) -> UserError {
     let error = Error::OutcomeUnknown(reason.to_owned()).user_error();
-    error.hint("SHOW ENGINES tells whether it was made; then say the statement again")
+    error.hint("Check with SHOW ENGINES whether it took effect before retrying.")
 }
 
 async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration>) -> Result<Answer, UserError> {
@@ -139,7 +138,7 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
     };
     let mut engine = done.engine;
     if let Some(patience) = patience {
-        // Who is ready may have another name than who was meant to be: one that failed was replaced meanwhile.
+        // The engine that became ready may not be the one first created: a failed engine is replaced.
         (engine, state) = match done.effect {
             RequestEffect::Started => (wait::ready(context, &done.slot, patience).await?, "ready"),
             RequestEffect::Restarted | RequestEffect::InProgress => {
@@ -168,35 +167,30 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
     Ok(answer)
 }
 
-/// Wakes the master. A lost ring costs one tick interval, never correctness.
+/// Wakes the master. A lost ring delays the effect by at most one tick interval.
 pub(super) async fn ring(context: &Context) {
     let rung = match context.agent.supervisor.session() {
         Ok(session) => coordination::bell::ring(&session).await,
         Err(error) => Err(error),
     };
     if let Err(error) = rung {
-        debug!(%error, "the bell could not be rung, the master's next tick comes by itself");
+        debug!(%error, "could not ring the bell; the master ticks at its interval");
     }
-}
-
-/// The error of a wait that was not over in time.
-pub(super) fn not_in_time(patience: Duration, what: &str, reason: &str) -> UserError {
-    UserError::new(ErrorKind::Timeout, format!("{what} after {}", model::span::print(patience)))
-        .detail(reason.to_owned())
-        .hint("the statement stands and is carried on; SHOW ENGINES tells how far it is")
 }
 
 #[cfg(test)]
 mod tests {
+    use model::error::ErrorKind;
+
     use super::*;
 
     #[test]
-    fn after_an_attempt_in_the_dark_no_failure_is_told_as_if_nothing_had_happened() {
+    fn an_attempt_in_doubt_is_never_reported_as_without_effect() {
         let refused = || Error::Refused(UserError::new(ErrorKind::WrongState, "no"));
         let unknown = || Error::OutcomeUnknown("the connection was lost".to_owned());
         let away = || Error::Unavailable("it does not answer".to_owned());
         let conflict = || Error::Conflict("another transaction came first".to_owned());
-        for (error, in_the_dark, repeated_for, kind) in [
+        for (error, in_doubt, repeated_for, kind) in [
             (refused(), false, Duration::ZERO, ErrorKind::WrongState),
             (refused(), true, Duration::ZERO, ErrorKind::WrongState),
             (away(), false, UNAVAILABLE_PATIENCE, ErrorKind::Unavailable),
@@ -207,8 +201,8 @@ mod tests {
             (Error::Broken("a row".to_owned()), true, Duration::ZERO, ErrorKind::OutcomeUnknown),
         ] {
             let shown = error.to_string();
-            assert_eq!(patience(&error, in_the_dark), repeated_for, "{shown}");
-            assert_eq!(told(error, in_the_dark).kind, kind, "{shown}");
+            assert_eq!(patience(&error, in_doubt), repeated_for, "{shown}");
+            assert_eq!(final_error(error, in_doubt).kind, kind, "{shown}");
         }
     }
 }

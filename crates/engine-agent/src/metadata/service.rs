@@ -1,4 +1,4 @@
-//! The `HiveServer2` service: sessions of proxies, control statements as operations, the masters' calls.
+//! The `HiveServer2` service of a metadata agent: sessions of proxies, control statements as operations, masters' calls.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,27 +28,27 @@ use super::statement;
 
 /// The most characters of the text about what a proxy cannot reach that are shown.
 const MAX_PROXY_LACKS: usize = 500;
-/// The longest remaining time that is believed.
+/// The longest remaining time that is accepted.
 const MAX_DEADLINE: Duration = Duration::from_hours(24);
 /// How long a statement that the client waits for may run.
 const SYNCHRONOUS_DEADLINE: Duration = Duration::from_hours(24);
-/// How long `ExecuteStatement` waits for a statement that answers at once, to save the client a poll.
+/// How long `ExecuteStatement` waits for a quick statement, to save the client a poll.
 const AT_ONCE: Duration = Duration::from_millis(50);
-/// Rows that one fetch answers at most.
+/// The most rows of one fetch.
 const MAX_FETCH_ROWS: i64 = 100_000;
 
 pub(super) struct ControlService {
     agent: Arc<Agent>,
     api: Api,
     sessions: Sessions,
-    /// Room for statements that run: a closed operation's may go on for a while.
+    /// Permits of running statements: that of a closed operation may still run.
     running: Arc<Semaphore>,
 }
 
 impl ControlService {
     pub(super) fn new(agent: Arc<Agent>) -> Self {
         let running = Arc::new(Semaphore::new(MAX_RUNNING));
-        Self { api: Api::new(&agent.store), agent, sessions: Sessions::default(), running }
+        Self { api: Api::new(&agent.store), agent, sessions: Sessions::new(), running }
     }
 
     fn operation(&self, cx: &CallContext, handle: &TOperationHandle) -> Result<Arc<Operation>, UserError> {
@@ -57,14 +57,14 @@ impl ControlService {
 }
 
 fn operation_handle(handle: &TOperationHandle) -> Result<Handle, UserError> {
-    Handle::try_from(handle).map_err(|_| UserError::new(ErrorKind::WrongState, "the operation does not exist"))
+    Handle::try_from(handle).map_err(|_| UserError::new(ErrorKind::WrongState, "operation does not exist"))
 }
 
 fn session_handle(handle: &hs2::tcli::TSessionHandle) -> Result<Handle, UserError> {
-    Handle::try_from(handle).map_err(|_| UserError::new(ErrorKind::WrongState, "the session does not exist"))
+    Handle::try_from(handle).map_err(|_| UserError::new(ErrorKind::WrongState, "session does not exist"))
 }
 
-/// The request's id and how long it may still begin, as the proxy said them.
+/// The id and the remaining time of the request.
 fn request_of(overlay: &BTreeMap<String, String>) -> Result<(RequestId, Duration), UserError> {
     let id = match overlay.get(REQUEST_ID) {
         Some(id) => RequestId::new(id.clone())?,
@@ -86,12 +86,12 @@ impl Service for ControlService {
         agent_api::authenticate(&self.agent.settings.secret, credentials)
     }
 
-    /// No proxy finds an agent that is not registered, and one without its database refuses every statement.
+    /// An agent that is not registered is not found, and one without its database refuses every statement.
     fn unready(&self) -> Option<String> {
         if self.agent.supervisor.session().is_err() {
-            return Some("it is not registered in ZooKeeper".to_owned());
+            return Some("the metadata agent is not registered in ZooKeeper".to_owned());
         }
-        self.agent.database.lost().map(|reason| format!("the metadata database does not answer: {reason}"))
+        self.agent.database.lost().map(|reason| format!("the metadata database does not respond: {reason}"))
     }
 
     async fn connection_closed(&self, cx: &CallContext) {
@@ -135,16 +135,17 @@ impl Service for ControlService {
         let overlay = request.conf_overlay.unwrap_or_default();
         let (id, left) = request_of(&overlay)?;
         let proxy_lacks = overlay.get(REQUEST_PROXY_LACKS).map(|it| it.chars().take(MAX_PROXY_LACKS).collect());
-        let place = Arc::clone(&self.running).try_acquire_owned().map_err(|_| {
-            UserError::new(ErrorKind::ProgramLimit, "too many control statements run at once")
-                .detail(format!("the metadata agent carries out {MAX_RUNNING}"))
-                .hint("say it again when some of them have ended")
+        let permit = Arc::clone(&self.running).try_acquire_owned().map_err(|_| {
+            UserError::new(ErrorKind::ProgramLimit, "too many control statements are running")
+                .detail(format!("The limit of the metadata agent is {MAX_RUNNING}."))
+                .hint("Retry the statement later.")
         })?;
         let operation = Operation::new(cx.principal.user.clone());
         let handle = self.sessions.begin(&session, &operation)?;
         let now = self.agent.clock.boottime();
-        let seconds = request.query_timeout.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
-        let timeout = seconds.map(|it| Duration::from_secs(it).min(MAX_DEADLINE));
+        let seconds =
+            request.query_timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+        let timeout = seconds.map(|seconds| Duration::from_secs(seconds).min(MAX_DEADLINE));
         let context = Context {
             agent: Arc::clone(&self.agent),
             user: cx.principal.user.clone(),
@@ -155,16 +156,16 @@ impl Service for ControlService {
             log: operation.log.clone(),
             cancelled: operation.cancelled.clone(),
         };
-        // On a task of its own: what was begun is brought to its end whatever becomes of the connection.
+        // On a task of its own: the statement runs to its end even if the connection is closed.
         let running = Arc::clone(&operation);
         tokio::spawn(async move {
             let task = tokio::spawn(async move { statement::execute(&context, &parsed).await });
             let outcome = task.await.unwrap_or_else(|error| {
-                tracing::error!(%error, "a statement's task panicked");
-                Err(UserError::internal("the statement failed inside").hint("the metadata agent's log has the reason"))
+                tracing::error!(%error, "statement task panicked");
+                Err(UserError::internal("the statement failed unexpectedly").hint("See the log of the metadata agent."))
             });
             running.end(outcome);
-            drop(place);
+            drop(permit);
         });
         let patience = if request.run_async.unwrap_or(false) { AT_ONCE } else { SYNCHRONOUS_DEADLINE };
         let outcome = tokio::select! {

@@ -1,4 +1,4 @@
-//! What a metadata agent is told when it starts, and its limits.
+//! The settings of a metadata agent, and its limits.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,20 +7,18 @@ use model::UserError;
 use model::change::Rules;
 use model::credential::ClusterSecret;
 
-/// What a metadata agent is told when it starts.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where proxies and masters connect.
+    /// The address that proxies and masters connect to.
     pub listen: SocketAddr,
-    /// What it registers (`host` or `host:port`); the listen address when `None`.
+    /// The address to register (`host` or `host:port`); `None`: the listen address.
     pub advertise: Option<String>,
     /// The session with ZooKeeper, as a metadata agent.
     pub zookeeper: coordination::SessionSettings,
-    /// The one secret: to recognise proxies and masters.
+    /// Authenticates proxies and masters.
     pub secret: ClusterSecret,
-    /// The installation's name.
     pub cluster: String,
-    /// Users who may say everything.
+    /// Users who may run every statement.
     pub admins: Vec<String>,
     /// Defaults and secret keys.
     pub rules: Rules,
@@ -28,66 +26,58 @@ pub struct Settings {
     pub plan_limits: planner::Limits,
     /// How long an alteration waits for the one before it; zero refuses at once.
     pub alter_wait: Duration,
-    /// How long an alteration may be undecided before a master aborts it.
+    /// How long an alteration may be in doubt before a master aborts it.
     pub alter_grace: Duration,
-    /// How long an engine that is told to end may finish its statements.
+    /// How long a draining engine may take to finish its statements.
     pub drain_grace: Duration,
     /// The longest grace that a statement may name.
     pub drain_grace_max: Duration,
     /// How long an engine may take to start, which its agent has too; reported with engines that are starting.
     pub start_deadline: Duration,
-    /// How often the master ticks: what it observed is stale after three of these.
+    /// The interval of the master's ticks: observations are stale after three of them.
     pub tick_interval: Duration,
-    /// Limits of the wire.
     pub limits: hs2::Limits,
 }
 
-/// Sessions at most.
+/// The most sessions.
 pub const MAX_SESSIONS: usize = 10_000;
-/// Operations that one session may have open.
+/// The most open operations of one session.
 pub const MAX_OPERATIONS: usize = 1_000;
-/// Statements that run at once, those included whose operation was closed while they ran: what was begun is brought to
-/// its end.
+/// The most statements that run at once, including those whose operation was closed: a statement always runs to its end.
 pub const MAX_RUNNING: usize = 10_000;
-/// Lines of one operation's log.
+/// The most lines of one operation's log.
 pub const MAX_LOG_LINES: usize = 1_000;
-/// How long a status call waits for the operation before it says that it still runs.
+/// How long a status call is held before it reports that the operation runs.
 pub const LONG_POLL: Duration = Duration::from_millis(500);
-/// How long a statement that names no deadline has before its transaction must have begun.
+/// The deadline for the begin of the transaction, for statements that name none.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_mins(1);
-/// How often WAIT looks at the engines: once for all statements that wait.
+/// The interval of readings for WAIT, shared by all waiting statements.
 pub const WAIT_POLL: Duration = Duration::from_millis(250);
-/// Statements that wait at the same time at most.
+/// The most statements that wait at the same time.
 pub const MAX_WAITERS: usize = 1_000;
-/// Statements of one user that wait at the same time at most.
+/// The most statements of one user that wait at the same time.
 pub const MAX_WAITERS_PER_USER: usize = 20;
 /// The longest WAIT.
 pub const MAX_WAIT: Duration = Duration::from_hours(24);
-/// How often an agent that does not know what became of its transaction asks, and for how long.
+/// How often an agent checks a transaction that is in doubt.
 pub const SETTLE_POLL: Duration = Duration::from_millis(500);
-/// See [`SETTLE_POLL`].
+/// How long it does so.
 pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a request goes on asking a database that does not answer.
+/// How long a request retries while the database does not respond.
 pub const UNAVAILABLE_PATIENCE: Duration = Duration::from_secs(5);
-/// Alterations that SHOW ALTERATIONS lists when no LIMIT is said.
+/// The number of alterations that SHOW ALTERATIONS lists without a LIMIT.
 pub const DEFAULT_ALTERATIONS: u32 = 20;
-/// How long a statement that shows what the master observed waits for the master's own word of who it is.
+/// How long SHOW waits to read the name of the master from its lock.
 pub const WHO_DEADLINE: Duration = Duration::from_secs(1);
-/// Tick intervals without a tick after which what the master observed is stale.
+/// Tick intervals without a tick after which the master's observations are stale.
 pub const STALE_AFTER_TICKS: u32 = 3;
 
-/// Why a metadata agent did not start.
+/// Why a metadata agent could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its address can't be had.
-    #[error("can't listen on {address}: {reason}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The operating system's word.
-        reason: String,
-    },
-    /// What it would register is no address.
+    #[error("could not listen on {address}: {reason}")]
+    Listen { address: SocketAddr, reason: String },
+    /// The address to register is invalid.
     #[error("{}", .0.text())]
     Advertise(UserError),
 }

@@ -1,4 +1,4 @@
-//! What SHOW, DESCRIBE and EXPLAIN answer: one file each, columns declared beside the rows.
+//! SHOW, DESCRIBE and EXPLAIN: one file each, with its columns and rows.
 
 pub(super) mod alterations;
 pub(super) mod engine;

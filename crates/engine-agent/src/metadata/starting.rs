@@ -1,5 +1,5 @@
-//! How long an engine has been starting, and how long it may: without that, a start of Spark that takes a minute looks
-//! like one that hangs.
+//! The progress of a start: its elapsed time and its limit. Without them a start of Spark, which takes a minute, looks like
+//! one that hangs.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use model::engine_state::EngineState;
 use model::observation::ObservedEngine;
 use model::span;
 
-/// How exactly a log reports it: each line of a log is kept.
+/// The precision in a log, which keeps every line.
 pub(super) const LOG_STEP: Duration = Duration::from_secs(10);
 
 /// The elapsed time of a start, cut to whole `step`s, and its limit; `None` for an engine that is not starting.

@@ -1,4 +1,4 @@
-//! Which code executes which statement.
+//! The dispatcher: executes each kind of statement.
 
 use ddl::Statement;
 use model::error::UserError;

@@ -8,9 +8,9 @@ use hs2::session::StatementProgress;
 use hs2::{ClientError, Session};
 use model::error::{ENGINE_DRAINING, ErrorKind};
 
-use crate::engines::{DataFusion, Running};
-use crate::rig::wire::probe;
-use crate::rig::{Ground, WAIT, drain, engine_name, eventually, permit, registered, slot};
+use crate::engines::{DataFusion, RunningEngine};
+use crate::fixture::wire::probe;
+use crate::fixture::{Fixture, WAIT, drain, engine_name, eventually, permit, registered, slot};
 
 /// How soon an engine must have exited once nothing is left: long before its grace is over. That it takes less than two
 /// seconds is measured by a scenario, on a machine that does nothing else.
@@ -18,14 +18,14 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 /// Runs longer than any test.
 const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 
-async fn ready(ground: &Ground, lock: &Lock) -> (Running, String) {
-    let engine = Running::start(ground, engine_name(1));
+async fn ready(fixture: &Fixture, lock: &Lock) -> (RunningEngine, String) {
+    let engine = RunningEngine::start(fixture, engine_name(1));
     permit(lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let node = registered(lock, &engine.name).await;
     (engine, node.ready().unwrap().content.clone().unwrap().address)
 }
 
-async fn begun(engine: &Running, address: &str) {
+async fn begun(engine: &RunningEngine, address: &str) {
     eventually("the drain", async || engine.status(address).await.draining.then_some(())).await;
 }
 
@@ -36,9 +36,9 @@ fn draining(error: &ClientError) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_engine_exits_at_once() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (mut engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (mut engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     session.run("SELECT 1", WAIT).await.unwrap();
     drain(&lock, &engine.name, &engine.uid, WAIT).await;
@@ -47,10 +47,10 @@ async fn an_idle_engine_exits_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kubelet_is_told_that_it_lives_and_whether_it_is_ready() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (engine, address) = ready(&ground, &lock).await;
+async fn livez_and_readyz_report_the_agents_state() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (engine, address) = ready(&fixture, &lock).await;
     let is_ready = async || (probe(&address, "/readyz").await == (200, "ok".to_owned())).then_some(());
     eventually("it is ready", is_ready).await;
     let mut busy = engine.open_polling(&address, "ann", "1ms").await;
@@ -66,9 +66,9 @@ async fn a_kubelet_is_told_that_it_lives_and_whether_it_is_ready() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_fact_of_another_uid_is_no_order() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (engine, address) = ready(&fixture, &lock).await;
     let fact = coordination::DrainOrder {
         uid: Some("another".to_owned()),
         grace_ms: 0,
@@ -83,9 +83,9 @@ async fn the_fact_of_another_uid_is_no_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_work_is_refused_before_anything_runs_and_what_runs_finishes() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (mut engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (mut engine, address) = ready(&fixture, &lock).await;
     let (mut busy, mut idle) = (engine.open_polling(&address, "ann", "1ms").await, engine.open(&address, "ann").await);
     // Takes a second or so: far longer than the first answer about it, far less than is waited for its end.
     let mut statement = busy.execute("SELECT count(*) FROM generate_series(1, 300000000)").await.unwrap();
@@ -114,9 +114,9 @@ async fn new_work_is_refused_before_anything_runs_and_what_runs_finishes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_result_of_many_batches_stays_fetchable_to_its_end() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (mut engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (mut engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     let mut statement = session.execute("SELECT value FROM generate_series(1, 50000)").await.unwrap();
     statement.wait(WAIT).await.unwrap();
@@ -138,9 +138,9 @@ async fn a_result_of_many_batches_stays_fetchable_to_its_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_with_state_goes_on_until_the_grace_is_over() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (mut engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (mut engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     session.run("CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer", WAIT).await.unwrap();
     let grace = Duration::from_secs(5);
@@ -154,9 +154,9 @@ async fn a_session_with_state_goes_on_until_the_grace_is_over() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_with_state_that_closes_lets_the_engine_go() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (mut engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (mut engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     session.run("CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer", WAIT).await.unwrap();
     drain(&lock, &engine.name, &engine.uid, WAIT).await;
@@ -167,9 +167,9 @@ async fn a_session_with_state_that_closes_lets_the_engine_go() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn force_ends_what_runs() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (mut engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (mut engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     let mut statement = session.execute(FOR_EVER).await.unwrap();
     let polling = async {
@@ -186,10 +186,10 @@ async fn force_ends_what_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_statement_that_nobody_asks_about_does_not_keep_the_engine() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (mut engine, address) = ready(&ground, &lock).await;
+async fn an_unpolled_statement_does_not_keep_the_engine() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (mut engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     // A statement without a result, begun and left alone.
     let _statement = session.execute("CREATE SCHEMA left_alone").await.unwrap();
@@ -200,12 +200,12 @@ async fn a_statement_that_nobody_asks_about_does_not_keep_the_engine() {
 
 /// The engine closes it after a while, and what the agent asks about it keeps it no longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_result_that_nobody_fetches_keeps_the_engine_until_it_is_closed_and_no_longer() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
+async fn an_unread_result_keeps_the_engine_until_it_is_closed() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
     let name = engine_name(1);
-    let datafusion = DataFusion::new(&ground, &name).forgetting(Duration::from_secs(2));
-    let mut engine = Running::start_with(&ground, name, datafusion, WAIT);
+    let datafusion = DataFusion::new(&fixture, &name).forgetting(Duration::from_secs(2));
+    let mut engine = RunningEngine::start_with(&fixture, name, datafusion, WAIT);
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let node = registered(&lock, &engine.name).await;
     let mut session = engine.open(&node.ready().unwrap().content.clone().unwrap().address, "ann").await;
@@ -218,16 +218,16 @@ async fn a_result_that_nobody_fetches_keeps_the_engine_until_it_is_closed_and_no
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn told_to_terminate_it_leaves_the_registry_and_finishes_what_runs() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (mut engine, address) = ready(&ground, &lock).await;
+async fn on_termination_it_leaves_the_registry_and_drains() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (mut engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     let mut statement = session.execute("SELECT value FROM generate_series(1, 10)").await.unwrap();
     statement.wait(WAIT).await.unwrap();
     engine.terminate.cancel();
     eventually("leaving the registry", async || {
-        crate::rig::permit_of(&lock, &engine.name).await?.registration.is_none().then_some(())
+        crate::fixture::permit_of(&lock, &engine.name).await?.registration.is_none().then_some(())
     })
     .await;
     assert_eq!(statement.fetch(100).await.unwrap().len(), 10);

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../rig/engines.rs"]
+#[path = "../fixture/engines.rs"]
 mod engines;
-#[path = "../rig/mod.rs"]
-mod rig;
+#[path = "../fixture/mod.rs"]
+mod fixture;
 
 mod drains;
 mod odd_engines;

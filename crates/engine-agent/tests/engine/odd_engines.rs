@@ -20,7 +20,7 @@ use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::rig::{Ground, WAIT, drain, engine_name, eventually, permit, registered, slot, within};
+use crate::fixture::{Fixture, WAIT, drain, engine_name, eventually, permit, registered, slot, within};
 
 /// Speaks as Spark does.
 #[derive(Default)]
@@ -167,9 +167,9 @@ struct Agent {
 }
 
 impl Agent {
-    async fn start(ground: &Ground, lock: &coordination::Lock) -> Self {
+    async fn start(fixture: &Fixture, lock: &coordination::Lock) -> Self {
         let name = engine_name(1);
-        let key = ground.secret.derive(&Purpose::Engine(&name));
+        let key = fixture.secret.derive(&Purpose::Engine(&name));
         let settings = Settings {
             engine: name.clone(),
             uid: "an-uid".to_owned(),
@@ -178,13 +178,13 @@ impl Agent {
             key: Key(key.clone()),
             config: "0123456789abcdef".to_owned(),
             catalog: model::table_catalog::TableCatalog::Shared,
-            zookeeper: ground.coordination(Identity::Engine(EngineCredential::derive(&ground.secret, &name))),
+            zookeeper: fixture.coordination(Identity::Engine(EngineCredential::derive(&fixture.secret, &name))),
             start_deadline: WAIT,
             limits: hs2::Limits::default(),
         };
         let never = std::future::pending();
         let runtime = Arc::new(Odd::default());
-        let task = tokio::spawn(engine::run(settings, runtime, ground.clock.clone(), CancellationToken::new(), never));
+        let task = tokio::spawn(engine::run(settings, runtime, fixture.clock.clone(), CancellationToken::new(), never));
         permit(lock, &slot("t_1", "rp_1", "uc_1"), &name, Some("an-uid")).await;
         let address = registered(lock, &name).await.ready().unwrap().content.clone().unwrap().address;
         Self { address, key, task }
@@ -206,9 +206,9 @@ async fn refused(session: &mut Session, sql: &str) -> UserError {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_the_engine_has_closed_is_reported_as_lost() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let agent = Agent::start(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let agent = Agent::start(&fixture, &lock).await;
     let mut session = agent.open().await;
     session.execute("SELECT 'idle'").await.unwrap();
     let error = refused(&mut session, "SELECT 1").await;
@@ -228,9 +228,9 @@ async fn a_session_that_the_engine_has_closed_is_reported_as_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_cannot_claim_that_nothing_was_executed() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let agent = Agent::start(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let agent = Agent::start(&fixture, &lock).await;
     let mut session = agent.open().await;
     for sql in ["SELECT 'drains'", "SELECT 'lost'"] {
         let error = refused(&mut session, sql).await;
@@ -241,10 +241,10 @@ async fn an_engine_cannot_claim_that_nothing_was_executed() {
 
 /// As Spark's: `OperationHandle.equals` compares the type.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metadata_operations_are_asked_about_and_cancelled_under_their_type() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let agent = Agent::start(&ground, &lock).await;
+async fn metadata_operations_keep_their_type_in_polls_and_cancels() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let agent = Agent::start(&fixture, &lock).await;
     let mut session = agent.open().await;
     let session_handle = session.handle().clone();
     let request =

@@ -7,14 +7,14 @@ use engine_agent::engine::{Ended, EngineAgentError};
 use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::credential::Purpose;
 
-use crate::engines::{DataFusion, Running};
-use crate::rig::{Ground, WAIT, drain, engine_name, eventually, permit, permit_of, registered, slot};
+use crate::engines::{DataFusion, RunningEngine};
+use crate::fixture::{Fixture, WAIT, drain, engine_name, eventually, permit, permit_of, registered, slot};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_registers_only_below_a_permit_with_its_own_uid_and_answers_by_then() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let engine = Running::start(&ground, engine_name(1));
+async fn it_registers_only_below_a_permit_with_its_own_uid() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let engine = RunningEngine::start(&fixture, engine_name(1));
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, None).await;
     eventually("the engine's start", async || engine.datafusion.is_started().then_some(())).await;
     coordination::permits::record_uid(&lock, &engine.name, "of another pod").await.unwrap();
@@ -31,11 +31,11 @@ async fn it_registers_only_below_a_permit_with_its_own_uid_and_answers_by_then()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_answers_no_query_never_registers_and_says_why() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
     let name = engine_name(1);
-    let deaf = DataFusion::new(&ground, &name).locked();
-    let mut engine = Running::start_with(&ground, name, deaf, Duration::from_secs(5));
+    let deaf = DataFusion::new(&fixture, &name).locked();
+    let mut engine = RunningEngine::start_with(&fixture, name, deaf, Duration::from_secs(5));
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let Err(EngineAgentError::Start(reason)) = engine.ended().await else { panic!("it must not start") };
     assert!(reason.contains("within 5s") && reason.contains("engine agent only"), "{reason}");
@@ -44,36 +44,36 @@ async fn an_engine_that_answers_no_query_never_registers_and_says_why() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_permit_and_fact_it_goes_after_its_start_deadline() {
-    let ground = Ground::new().await;
-    let _lock = ground.master().await;
+    let fixture = Fixture::new().await;
+    let _lock = fixture.master().await;
     let name = engine_name(1);
-    let datafusion = DataFusion::new(&ground, &name);
-    let mut engine = Running::start_with(&ground, name, datafusion, Duration::from_secs(8));
-    let Ok(Ended::Unwanted(reason)) = engine.ended().await else { panic!("nobody wants it") };
+    let datafusion = DataFusion::new(&fixture, &name);
+    let mut engine = RunningEngine::start_with(&fixture, name, datafusion, Duration::from_secs(8));
+    let Ok(Ended::Unwanted(reason)) = engine.ended().await else { panic!("it is not desired") };
     assert_eq!(reason, "no permit appeared within 8s");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_gets_in_without_the_key_of_this_engine() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let engine = Running::start(&ground, engine_name(1));
+async fn connections_without_the_engines_key_are_refused() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let engine = RunningEngine::start(&fixture, engine_name(1));
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let node = registered(&lock, &engine.name).await;
     let address = node.ready().unwrap().content.clone().unwrap().address;
-    let other = ground.secret.derive(&Purpose::Engine(&engine_name(2)));
-    let backend = ground.secret.derive(&Purpose::EngineBackend(&engine.name));
-    let agent = ground.secret.derive(&Purpose::MetadataAgent);
+    let other = fixture.secret.derive(&Purpose::Engine(&engine_name(2)));
+    let backend = fixture.secret.derive(&Purpose::EngineBackend(&engine.name));
+    let agent = fixture.secret.derive(&Purpose::MetadataAgent);
     for key in ["", "x", &other, &backend, &agent] {
         let refused = engine.try_connect(&address, agent_api::SERVICE_PROXY, key, "ann").await;
         assert!(matches!(refused, Err(ClientError::Unauthenticated(_))), "a wrong key gets in");
     }
     let refused = engine.try_connect(&address, "ann", engine.key(), "").await;
     assert!(matches!(refused, Err(ClientError::Unauthenticated(_))), "only our roles get in");
-    // Over plain Thrift nobody says who he is before a session is opened, and nobody is told anything.
-    let mut nobody = Client::connect(&ClientOptions::new(&address, Auth::None)).await.unwrap();
-    let told = agent_api::engine_status(&mut nobody, WAIT).await;
-    assert!(told.is_err(), "nobody is told {told:?}");
+    // Plain Thrift carries no identity before a session is opened, so every call is rejected.
+    let mut anonymous = Client::connect(&ClientOptions::new(&address, Auth::None)).await.unwrap();
+    let status = agent_api::engine_status(&mut anonymous, WAIT).await;
+    assert!(status.is_err(), "{status:?}");
     // A master may ask how it is, and no more.
     let master = engine.try_connect(&address, agent_api::SERVICE_MASTER, engine.key(), "ann").await.unwrap();
     let Err(ClientError::Refused(error)) = hs2::Session::open(master, &[]).await else {
@@ -85,15 +85,15 @@ async fn nobody_gets_in_without_the_key_of_this_engine() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_is_no_order_to_drain_and_it_registers_again() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let engine = Running::start(&ground, engine_name(1));
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let engine = RunningEngine::start(&fixture, engine_name(1));
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let node = registered(&lock, &engine.name).await;
     let live = node.ready().unwrap().clone();
     let address = live.content.unwrap().address;
     let mut session = engine.open(&address, "ann").await;
-    assert!(ground.zookeeper.faults().expire_session(live.session));
+    assert!(fixture.zookeeper.faults().expire_session(live.session));
     let again = eventually("another registration", async || {
         let node = permit_of(&lock, &engine.name).await?;
         node.ready().filter(|it| it.session != live.session).cloned()
@@ -106,10 +106,10 @@ async fn a_lost_session_is_no_order_to_drain_and_it_registers_again() {
 
 /// The two pieces of evidence on which masters replace an engine and proxies give it up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_of_a_stopped_engine_leaves_the_registry_and_gives_no_status() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let engine = Running::start(&ground, engine_name(1));
+async fn the_agent_of_a_stopped_engine_leaves_the_registry() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let engine = RunningEngine::start(&fixture, engine_name(1));
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let address = registered(&lock, &engine.name).await.ready().unwrap().content.clone().unwrap().address;
     let mut session = engine.open(&address, "ann").await;
@@ -128,15 +128,15 @@ async fn an_agent_of_a_stopped_engine_leaves_the_registry_and_gives_no_status() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registration_that_somebody_deletes_is_made_again() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let engine = Running::start(&ground, engine_name(1));
+async fn a_deleted_registration_is_created_again() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let engine = RunningEngine::start(&fixture, engine_name(1));
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let live = registered(&lock, &engine.name).await.ready().unwrap().clone();
-    let key = ground.secret.derive(&Purpose::ZookeeperMaster);
+    let key = fixture.secret.derive(&Purpose::ZookeeperMaster);
     let tool = zookeeper_client::Client::connector().with_auth("digest", format!("master:{key}").as_bytes());
-    let tool = tool.connect(&ground.zookeeper.addr().to_string()).await.unwrap();
+    let tool = tool.connect(&fixture.zookeeper.addr().to_string()).await.unwrap();
     tool.delete(&format!("/enginehouse/engines/{}/live", engine.name), None).await.unwrap();
     let again = eventually("another registration", async || {
         let node = permit_of(&lock, &engine.name).await?;
@@ -148,11 +148,11 @@ async fn a_registration_that_somebody_deletes_is_made_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_sessions_registration_is_waited_for() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
     let name = engine_name(1);
-    let identity = Identity::Engine(EngineCredential::derive(&ground.secret, &name));
-    let before = Session::connect(&ground.coordination(identity), &ground.clock).await.unwrap();
+    let identity = Identity::Engine(EngineCredential::derive(&fixture.secret, &name));
+    let before = Session::connect(&fixture.coordination(identity), &fixture.clock).await.unwrap();
     let uid = format!("uid-of-{name}");
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &name, Some(&uid)).await;
     let seen = permit_of(&lock, &name).await.unwrap();
@@ -165,9 +165,9 @@ async fn a_dead_sessions_registration_is_waited_for() {
         catalog: None,
     };
     coordination::registry::register(&before, &seen, &live).await.unwrap();
-    let engine = Running::start(&ground, name);
+    let engine = RunningEngine::start(&fixture, name);
     eventually("the engine's start", async || engine.datafusion.is_started().then_some(())).await;
-    ground.zookeeper.faults().expire_session(before.id());
+    fixture.zookeeper.faults().expire_session(before.id());
     let address = eventually("the registration", async || {
         let node = permit_of(&lock, &engine.name).await?;
         node.ready()?.content.clone().ok().map(|it| it.address).filter(|it| *it != "127.0.0.1:1")
@@ -178,9 +178,9 @@ async fn a_dead_sessions_registration_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_permit_it_goes_on_serving_and_takes_a_new_one() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let engine = Running::start(&ground, engine_name(1));
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let engine = RunningEngine::start(&fixture, engine_name(1));
     let slot = slot("t_1", "rp_1", "uc_1");
     permit(&lock, &slot, &engine.name, Some(&engine.uid)).await;
     let node = registered(&lock, &engine.name).await;
@@ -200,10 +200,10 @@ async fn without_its_permit_it_goes_on_serving_and_takes_a_new_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_of_the_engine_closes_its_session_and_is_told() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let mut engine = Running::start(&ground, engine_name(1));
+async fn the_end_of_the_engine_closes_its_session() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let mut engine = RunningEngine::start(&fixture, engine_name(1));
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     registered(&lock, &engine.name).await;
     engine.datafusion.die("out of memory");
@@ -215,9 +215,9 @@ async fn the_end_of_the_engine_closes_its_session_and_is_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_the_orchestrator_has_forgotten_ends_at_once() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let mut engine = Running::start(&ground, engine_name(1));
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let mut engine = RunningEngine::start(&fixture, engine_name(1));
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let node = registered(&lock, &engine.name).await;
     let address = node.ready().unwrap().content.clone().unwrap().address;

@@ -7,13 +7,13 @@ use hs2::ClientError;
 use hs2::tcli::{TCancelOperationReq, TExecuteStatementReq, TGetOperationStatusReq, TOperationState};
 use model::error::ErrorKind;
 
-use crate::engines::Running;
-use crate::rig::{Ground, WAIT, engine_name, eventually, permit, registered, slot, within};
+use crate::engines::RunningEngine;
+use crate::fixture::{Fixture, WAIT, engine_name, eventually, permit, registered, slot, within};
 
 const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 
-async fn ready(ground: &Ground, lock: &Lock) -> (Running, String) {
-    let engine = Running::start(ground, engine_name(1));
+async fn ready(fixture: &Fixture, lock: &Lock) -> (RunningEngine, String) {
+    let engine = RunningEngine::start(fixture, engine_name(1));
     permit(lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let node = registered(lock, &engine.name).await;
     (engine, node.ready().unwrap().content.clone().unwrap().address)
@@ -21,9 +21,9 @@ async fn ready(ground: &Ground, lock: &Lock) -> (Running, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancel_on_another_connection_ends_the_statement() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     let mut statement = session.execute(FOR_EVER).await.unwrap();
     let operation_handle = statement.handle().clone();
@@ -44,9 +44,9 @@ async fn a_cancel_on_another_connection_ends_the_statement() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_a_connection_ends_its_sessions_and_cancels_what_runs() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     session.execute(FOR_EVER).await.unwrap();
     eventually("a running statement", async || (engine.datafusion.load() == (1, 1)).then_some(())).await;
@@ -57,9 +57,9 @@ async fn the_end_of_a_connection_ends_its_sessions_and_cancels_what_runs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_is_waited_for_ends_with_its_connection() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     let request = TExecuteStatementReq {
         session_handle: session.handle().clone(),
@@ -81,9 +81,9 @@ async fn a_statement_that_is_waited_for_ends_with_its_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_status_call_counts_sessions_and_statements() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (engine, address) = ready(&fixture, &lock).await;
     let (mut one, _two) = (engine.open(&address, "ann").await, engine.open(&address, "bob").await);
     let statement = one.execute(FOR_EVER).await.unwrap();
     let status = engine.status(&address).await;
@@ -94,9 +94,9 @@ async fn the_status_call_counts_sessions_and_statements() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handles_of_another_connection_or_user_do_not_exist() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     let session_handle = session.handle().clone();
     let statement = session.execute("SELECT 1").await.unwrap();
@@ -124,9 +124,9 @@ async fn handles_of_another_connection_or_user_do_not_exist() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_of_the_engine_come_through_as_they_are() {
-    let ground = Ground::new().await;
-    let lock = ground.master().await;
-    let (engine, address) = ready(&ground, &lock).await;
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (engine, address) = ready(&fixture, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     let Err(ClientError::Refused(error)) = session.run("SELECT * FROM nowhere", WAIT).await else {
         panic!("there is no such table")

@@ -8,30 +8,30 @@ use model::alteration::{Abort, AlterationProgress, ObjectKind, ObjectRef, Outcom
 use model::change::Object;
 use model::number::Generation;
 
-use crate::agents::{column, id, must, say, say_as};
+use crate::agents::{column, id, run, try_run, try_run_as};
 use crate::bench::{Bench, Stop, alone, among_others};
-use crate::rig::{eventually, within};
+use crate::fixture::{eventually, within};
 
 const SOON_MS: u64 = 30_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_node_stands_before_the_commit_with_the_old_object_and_no_secret() {
+async fn the_alter_node_precedes_the_commit_and_has_no_secret() {
     let _alone = alone().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
     {
-        let _settling = bench.hand.keep_settling();
-        must(&mut admin, "ALTER RESOURCE UNIT uc_1 PROPERTIES ('a'='1', 'my.password'='hunter2')").await;
+        let _settling = bench.master.keep_settling();
+        run(&mut admin, "ALTER RESOURCE UNIT uc_1 PROPERTIES ('a'='1', 'my.password'='hunter2')").await;
         bench.settled().await;
     }
     let before = bench.store.catalog().await.unwrap();
     let stop = Stop::at(failpoints::ALTER_NODE_MADE);
     let saying = tokio::spawn(async move {
         let sql = "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G', PROPERTIES ('my.password'='swordfish')";
-        let said = say_as(&mut admin, sql, "alter-1", SOON_MS).await;
-        (admin, said)
+        let outcome = try_run_as(&mut admin, sql, "alter-1", SOON_MS).await;
+        (admin, outcome)
     });
-    let session = bench.hand.lock.session();
+    let session = bench.master.lock.session();
     let node = eventually("the node", async || alter_node::read(session).await.unwrap()).await;
     let alteration = node.content.unwrap();
     assert_eq!((alteration.id.as_str(), alteration.by.as_str()), ("alter-1", "admin"));
@@ -45,32 +45,32 @@ async fn the_node_stands_before_the_commit_with_the_old_object_and_no_secret() {
 
     // It is undecided meanwhile, and SHOW says so.
     let mut other = bench.session("admin").await;
-    let shown = must(&mut other, "SHOW ALTERATIONS").await;
+    let shown = run(&mut other, "SHOW ALTERATIONS").await;
     assert_eq!(column(&shown, "id")[0], "alter-1");
     assert_eq!(column(&shown, "outcome")[0], "undecided");
     assert!(!column(&shown, "waits_for")[0].is_empty());
 
     drop(stop);
-    let (mut admin, said) = within("the statement", saying).await.unwrap();
-    assert_eq!(column(&said.unwrap(), "state"), ["committed, converging"]);
+    let (mut admin, outcome) = within("the statement", saying).await.unwrap();
+    assert_eq!(column(&outcome.unwrap(), "state"), ["committed, converging"]);
     let spec = bench.store.catalog().await.unwrap().units.into_values().next().unwrap().spec;
     assert_eq!((spec.driver_memory.to_string().as_str(), spec.properties["my.password"].as_str()), ("2G", "swordfish"));
-    let shown = must(&mut admin, "SHOW ALTERATIONS LIMIT 1").await;
+    let shown = run(&mut admin, "SHOW ALTERATIONS LIMIT 1").await;
     assert_eq!(column(&shown, "progress"), ["converging"]);
     assert!(column(&shown, "statement")[0].contains("******"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_commit_after_somebody_elses_abort_is_refused() {
+async fn a_commit_after_another_abort_is_refused() {
     let _alone = alone().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
     let before = bench.store.catalog().await.unwrap().units;
     let stop = Stop::at(failpoints::ALTER_NODE_MADE);
     let saying = tokio::spawn(async move {
-        say_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", "alter-1", SOON_MS).await
+        try_run_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", "alter-1", SOON_MS).await
     });
-    eventually("the node", async || alter_node::read(bench.hand.lock.session()).await.unwrap()).await;
+    eventually("the node", async || alter_node::read(bench.master.lock.session()).await.unwrap()).await;
     let abort = Abort {
         id: id("alter-1"),
         object: Some(ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() }),
@@ -90,19 +90,20 @@ async fn a_commit_after_somebody_elses_abort_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_alteration_waits_and_is_then_refused_with_who_what_and_since_when() {
+async fn a_second_alteration_waits_and_names_the_first_when_refused() {
     let _gate = among_others().await;
     let bench = Bench::with(|it| it.alter_wait = Duration::from_millis(300)).await;
     let mut admin = bench.objects().await;
-    must(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'").await;
-    let error = say_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '3G'", "second", SOON_MS).await.unwrap_err();
+    run(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'").await;
+    let error =
+        try_run_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '3G'", "second", SOON_MS).await.unwrap_err();
     assert_eq!(error.sqlstate(), "55P03");
     let text = error.text();
-    for part in ["resource unit \"uc_1\"", "\"admin\"", "said at 20", "waited 300ms"] {
+    for part in ["resource unit \"uc_1\"", "\"admin\"", "requested at 20", "Waited 300ms"] {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
     let record = bench.store.outcome(&id("second")).await.unwrap().unwrap();
-    assert_eq!(record.outcome, Outcome::Aborted, "nobody is told that nothing changed before");
+    assert_eq!(record.outcome, Outcome::Aborted, "nothing changed is reported only after the abort");
     let spec = bench.store.catalog().await.unwrap().units.into_values().next().unwrap().spec;
     assert_eq!(spec.driver_memory.to_string(), "2G");
 }
@@ -112,13 +113,13 @@ async fn a_second_alteration_follows_as_soon_as_the_first_has_converged() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    must(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'").await;
+    run(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'").await;
     let mut other = bench.session("admin").await;
     let mut second = other.execute("ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '3G'").await.unwrap();
     let waits = eventually("the log", async || second.logs().await.unwrap().into_iter().next()).await;
     assert!(waits.starts_with("waiting for the alteration of resource unit \"uc_1\" by \"admin\""), "{waits}");
-    assert!(bench.hand.settle().await);
-    second.collect(crate::rig::WAIT).await.unwrap();
+    assert!(bench.master.settle().await);
+    second.collect(crate::fixture::WAIT).await.unwrap();
     let spec = bench.store.catalog().await.unwrap().units.into_values().next().unwrap().spec;
     assert_eq!(spec.driver_memory.to_string(), "3G");
 }
@@ -128,12 +129,12 @@ async fn a_cancelled_wait_changes_nothing_for_good() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    must(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'").await;
+    run(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'").await;
     let mut other = bench.session("admin").await;
     let mut second = other.execute("ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '3G'").await.unwrap();
     eventually("the log", async || second.logs().await.unwrap().into_iter().next()).await;
     second.cancel().await.unwrap();
-    let error = second.wait(crate::rig::WAIT).await.unwrap_err();
+    let error = second.wait(crate::fixture::WAIT).await.unwrap_err();
     assert!(matches!(&error, hs2::ClientError::Refused(error) if error.sqlstate() == "57014"), "{error}");
     // The first one still converges, and is listed before what is decided.
     let records = bench.store.alterations(10).await.unwrap();
@@ -142,19 +143,19 @@ async fn a_cancelled_wait_changes_nothing_for_good() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_early_refusal_aborts_its_id_and_a_repeat_is_told_so() {
+async fn an_early_refusal_aborts_its_id_for_repeats_too() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
     let sql = "ALTER RESOURCE UNIT uc_9 DRIVER_MEMORY '2G'";
-    let error = say_as(&mut admin, sql, "early", SOON_MS).await.unwrap_err();
+    let error = try_run_as(&mut admin, sql, "early", SOON_MS).await.unwrap_err();
     assert_eq!((error.sqlstate(), error.message.as_str()), ("42704", "resource unit \"uc_9\" does not exist"));
     let record = bench.store.outcome(&id("early")).await.unwrap().unwrap();
     assert_eq!(record.outcome, Outcome::Aborted);
-    let _settling = bench.hand.keep_settling();
-    must(&mut admin, "CREATE RESOURCE UNIT uc_9").await;
-    let error = say_as(&mut admin, sql, "early", SOON_MS).await.unwrap_err();
-    assert_eq!(error.sqlstate(), "40001", "what was told stays true: {}", error.text());
+    let _settling = bench.master.keep_settling();
+    run(&mut admin, "CREATE RESOURCE UNIT uc_9").await;
+    let error = try_run_as(&mut admin, sql, "early", SOON_MS).await.unwrap_err();
+    assert_eq!(error.sqlstate(), "40001", "the reported outcome stays: {}", error.text());
     let unit = bench.store.catalog().await.unwrap().units.into_iter().find(|(name, _)| name.as_str() == "uc_9");
     assert_eq!(unit.unwrap().1.spec.driver_memory.to_string(), "1G");
 }
@@ -164,17 +165,17 @@ async fn a_repeat_under_the_same_id_answers_what_the_first_one_did() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let _settling = bench.hand.keep_settling();
+    let _settling = bench.master.keep_settling();
     let sql = "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'";
-    let first = say_as(&mut admin, sql, "one", SOON_MS).await.unwrap();
-    must(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '3G'").await;
-    let second = say_as(&mut admin, sql, "one", SOON_MS).await.unwrap();
+    let first = try_run_as(&mut admin, sql, "one", SOON_MS).await.unwrap();
+    run(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '3G'").await;
+    let second = try_run_as(&mut admin, sql, "one", SOON_MS).await.unwrap();
     assert_eq!(column(&first, "alteration"), column(&second, "alteration"));
     assert!(column(&second, "state")[0].starts_with("committed"));
     let spec = bench.store.catalog().await.unwrap().units.into_values().next().unwrap().spec;
     assert_eq!(spec.driver_memory.to_string(), "3G", "a late repeat takes no effect");
     // An id stands for one statement.
-    let error = say_as(&mut admin, "DROP TENANT t_1", "one", SOON_MS).await.unwrap_err();
+    let error = try_run_as(&mut admin, "DROP TENANT t_1", "one", SOON_MS).await.unwrap_err();
     assert_eq!(error.sqlstate(), "22023", "{}", error.text());
     assert_eq!(bench.store.catalog().await.unwrap().tenants.len(), 1);
 }
@@ -184,17 +185,17 @@ async fn a_repeat_is_compared_with_its_secrets_masked() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let _settling = bench.hand.keep_settling();
+    let _settling = bench.master.keep_settling();
     let sql = |secret: &str| format!("ALTER RESOURCE UNIT uc_1 PROPERTIES ('my.password'='{secret}', 'a'='1')");
     let stored = async || bench.store.catalog().await.unwrap().units.into_values().next().unwrap().spec.properties;
-    say_as(&mut admin, &sql("hunter2"), "one", SOON_MS).await.unwrap();
-    // Not to be told from a repeat, so it changes nothing; a proxy gives each statement an id of its own.
-    let again = say_as(&mut admin, &sql("swordfish"), "one", SOON_MS).await.unwrap();
+    try_run_as(&mut admin, &sql("hunter2"), "one", SOON_MS).await.unwrap();
+    // Indistinguishable from a repeat, so it changes nothing; a proxy gives each statement an id of its own.
+    let again = try_run_as(&mut admin, &sql("swordfish"), "one", SOON_MS).await.unwrap();
     assert_eq!(column(&again, "alteration"), ["one"]);
     assert_eq!(stored().await["my.password"], "hunter2");
     let other = sql("hunter2").replace("'1'", "'2'");
-    assert_eq!(say_as(&mut admin, &other, "one", SOON_MS).await.unwrap_err().sqlstate(), "22023");
-    say_as(&mut admin, &sql("swordfish"), "two", SOON_MS).await.unwrap();
+    assert_eq!(try_run_as(&mut admin, &other, "one", SOON_MS).await.unwrap_err().sqlstate(), "22023");
+    try_run_as(&mut admin, &sql("swordfish"), "two", SOON_MS).await.unwrap();
     assert_eq!(stored().await["my.password"], "swordfish");
 }
 
@@ -210,16 +211,16 @@ async fn if_exists_notes_that_nothing_was_done_also_to_a_repeat() {
     ];
     for (at, (sql, note)) in cases.into_iter().enumerate() {
         for _ in 0..2 {
-            let answer = say_as(&mut admin, sql, &format!("note-{at}"), SOON_MS).await.unwrap();
+            let answer = try_run_as(&mut admin, sql, &format!("note-{at}"), SOON_MS).await.unwrap();
             let state = column(&answer, "state").remove(0);
             assert!(state.starts_with(note), "{sql}: {state}");
         }
         let record = bench.store.outcome(&id(&format!("note-{at}"))).await.unwrap().unwrap();
         assert_eq!(record.progress, Some(AlterationProgress::Converged));
-        let node = alter_node::read(bench.hand.lock.session()).await.unwrap();
+        let node = alter_node::read(bench.master.lock.session()).await.unwrap();
         assert!(node.is_none(), "what changes nothing needs no node");
     }
-    let error = say(&mut admin, "CREATE TENANT t_1").await.unwrap_err();
+    let error = try_run(&mut admin, "CREATE TENANT t_1").await.unwrap_err();
     assert_eq!(error.sqlstate(), "42710");
 }
 
@@ -228,10 +229,10 @@ async fn a_statement_that_comes_after_its_deadline_is_refused() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let error = say_as(&mut admin, "ALTER RESOURCE UNIT uc_1 MAX_ENGINES 7", "late", 0).await.unwrap_err();
+    let error = try_run_as(&mut admin, "ALTER RESOURCE UNIT uc_1 MAX_ENGINES 7", "late", 0).await.unwrap_err();
     assert_eq!(error.sqlstate(), "HYT00", "{}", error.text());
     assert_eq!(bench.store.outcome(&id("late")).await.unwrap().unwrap().outcome, Outcome::Aborted);
-    let error = say_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "late-start", 0).await.unwrap_err();
+    let error = try_run_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "late-start", 0).await.unwrap_err();
     assert_eq!(error.sqlstate(), "HYT00", "{}", error.text());
     assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 0);
 }
@@ -242,7 +243,7 @@ async fn what_others_depend_on_is_not_dropped() {
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
     for (sql, by) in [("DROP RESOURCE UNIT uc_1", "rp_1"), ("DROP RESOURCE POOL rp_1", "t_1")] {
-        let error = say(&mut admin, sql).await.unwrap_err();
+        let error = try_run(&mut admin, sql).await.unwrap_err();
         assert_eq!(error.sqlstate(), "2BP01");
         assert!(error.text().contains(by), "{}", error.text());
     }
@@ -253,12 +254,12 @@ async fn a_statement_with_a_null_character_leaves_nothing_behind() {
     let _among = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let before = must(&mut admin, "SHOW ALTERATIONS").await.rows.len();
-    let error = say(&mut admin, "ALTER RESOURCE UNIT uc_1 COMMENT 'a\0b'").await.unwrap_err();
+    let before = run(&mut admin, "SHOW ALTERATIONS").await.rows.len();
+    let error = try_run(&mut admin, "ALTER RESOURCE UNIT uc_1 COMMENT 'a\0b'").await.unwrap_err();
     assert_eq!(error.sqlstate(), "22023");
     assert!(error.message.contains("null character"), "{}", error.text());
-    assert_eq!(must(&mut admin, "SHOW ALTERATIONS").await.rows.len(), before);
-    assert!(alter_node::read(bench.hand.lock.session()).await.unwrap().is_none());
-    let _settling = bench.hand.keep_settling();
-    must(&mut admin, "ALTER RESOURCE UNIT uc_1 COMMENT 'ab'").await;
+    assert_eq!(run(&mut admin, "SHOW ALTERATIONS").await.rows.len(), before);
+    assert!(alter_node::read(bench.master.lock.session()).await.unwrap().is_none());
+    let _settling = bench.master.keep_settling();
+    run(&mut admin, "ALTER RESOURCE UNIT uc_1 COMMENT 'ab'").await;
 }

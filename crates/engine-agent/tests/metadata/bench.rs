@@ -7,8 +7,8 @@ use model::failpoint::fail;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio_util::sync::CancellationToken;
 
-use crate::agents::{self, Hand, must};
-use crate::rig::{Ground, eventually};
+use crate::agents::{self, ManualMaster, run};
+use crate::fixture::{Fixture, eventually};
 
 /// Failpoints are the process's: who sets one is alone.
 static FAILPOINTS: RwLock<()> = RwLock::const_new(());
@@ -37,7 +37,7 @@ impl Drop for Stop {
     }
 }
 
-/// A failpoint that tells when somebody comes by, until it is dropped. It stops nobody.
+/// A failpoint that reports when it is passed, until it is dropped. It holds no task.
 pub struct Reached(&'static str, CancellationToken);
 
 impl Reached {
@@ -60,9 +60,9 @@ impl Drop for Reached {
 }
 
 pub struct Bench {
-    pub ground: Ground,
+    pub fixture: Fixture,
     pub store: Store,
-    pub hand: Hand,
+    pub master: ManualMaster,
     pub agent: MetadataAgent,
 }
 
@@ -72,24 +72,24 @@ impl Bench {
     }
 
     pub async fn with(change: impl FnOnce(&mut Settings)) -> Self {
-        let ground = Ground::new().await;
-        let store = agents::store(&ground).await;
-        let lock = ground.master().await;
-        let mut settings = agents::settings(&ground);
+        let fixture = Fixture::new().await;
+        let store = agents::store(&fixture).await;
+        let lock = fixture.master().await;
+        let mut settings = agents::settings(&fixture);
         change(&mut settings);
-        let agent = agents::agent(&ground, &lock, &store, settings).await;
-        let hand = Hand::of(lock, store.clone()).await;
-        Self { ground, store, hand, agent }
+        let agent = agents::agent(&fixture, &lock, &store, settings).await;
+        let master = ManualMaster::new(lock, store.clone()).await;
+        Self { fixture, store, master, agent }
     }
 
     pub async fn session(&self, user: &str) -> Session {
-        agents::session(&self.ground, &self.agent, user).await
+        agents::session(&self.fixture, &self.agent, user).await
     }
 
     /// Waits until the last alteration has lost its node.
     pub async fn settled(&self) {
         eventually("the end of the last alteration", async || {
-            let node = coordination::alter_node::read(self.hand.lock.session()).await.unwrap();
+            let node = coordination::alter_node::read(self.master.lock.session()).await.unwrap();
             node.is_none().then_some(())
         })
         .await;
@@ -98,10 +98,10 @@ impl Bench {
     /// Unit `uc_1` in pool `rp_1` in tenant `t_1` of ann.
     pub async fn objects(&self) -> Session {
         let mut admin = self.session("admin").await;
-        let settling = self.hand.keep_settling();
-        must(&mut admin, "CREATE RESOURCE UNIT uc_1 DRIVER_MEMORY '1G', MAX_ENGINES 2").await;
-        must(&mut admin, "CREATE RESOURCE POOL rp_1 UNIT_LIST ('uc_1')").await;
-        must(&mut admin, "CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('ann')").await;
+        let settling = self.master.keep_settling();
+        run(&mut admin, "CREATE RESOURCE UNIT uc_1 DRIVER_MEMORY '1G', MAX_ENGINES 2").await;
+        run(&mut admin, "CREATE RESOURCE POOL rp_1 UNIT_LIST ('uc_1')").await;
+        run(&mut admin, "CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('ann')").await;
         self.settled().await;
         drop(settling);
         admin
@@ -109,8 +109,8 @@ impl Bench {
 
     /// Unit `uc_2` in pool `rp_2`, which no tenant uses.
     pub async fn unused_pool(&self, admin: &mut Session) {
-        let _settling = self.hand.keep_settling();
-        must(admin, "CREATE RESOURCE UNIT uc_2").await;
-        must(admin, "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_2')").await;
+        let _settling = self.master.keep_settling();
+        run(admin, "CREATE RESOURCE UNIT uc_2").await;
+        run(admin, "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_2')").await;
     }
 }

@@ -1,4 +1,4 @@
-//! A database that does not answer, a ZooKeeper that is away, callers who are nobody.
+//! Failures: a database that does not respond, ZooKeeper unavailable, unauthenticated callers.
 
 use engine_agent::metadata::failpoints;
 use hs2::{Auth, Client, ClientError, ClientOptions};
@@ -7,25 +7,25 @@ use model::credential::Purpose;
 use sqlx::{Connection as _, Executor as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::agents::{id, say_as};
+use crate::agents::{id, try_run_as};
 use crate::bench::{Bench, Reached, alone, among_others};
-use crate::rig::{WAIT, engine_name, eventually, within};
+use crate::fixture::{WAIT, engine_name, eventually, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_whose_transaction_fails_settles_before_it_answers() {
     let _alone = alone().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let path = bench.ground.folder.path().join("metadata.db");
+    let path = bench.fixture.folder.path().join("metadata.db");
     let url = format!("sqlite://{}", path.display());
     let mut other = sqlx::SqliteConnection::connect(&url).await.unwrap();
     other.execute("BEGIN IMMEDIATE").await.unwrap();
     let failed = Reached::at(failpoints::ALTER_BEFORE_ABORT);
     let saying = tokio::spawn(async move {
-        say_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", "blocked", 30_000).await
+        try_run_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", "blocked", 30_000).await
     });
     within("the end of the commit", failed.reached()).await;
-    assert!(!saying.is_finished(), "nobody is told anything before the id is aborted");
+    assert!(!saying.is_finished(), "no reply before the id is aborted");
     other.execute("ROLLBACK").await.unwrap();
     let error = saying.await.unwrap().unwrap_err();
     assert_eq!(error.sqlstate(), "57P03", "{}", error.text());
@@ -37,12 +37,12 @@ async fn a_request_is_carried_out_once_the_database_answers_again() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let url = format!("sqlite://{}", bench.ground.folder.path().join("metadata.db").display());
+    let url = format!("sqlite://{}", bench.fixture.folder.path().join("metadata.db").display());
     let mut other = sqlx::SqliteConnection::connect(&url).await.unwrap();
     other.execute("BEGIN IMMEDIATE").await.unwrap();
     let mut statement = admin.execute("START ENGINE t_1 rp_1 uc_1").await.unwrap();
     eventually("the first failure", async || {
-        statement.logs().await.unwrap().into_iter().find(|line| line == "the metadata database does not answer yet")
+        statement.logs().await.unwrap().into_iter().find(|line| line == "the metadata database does not respond yet")
     })
     .await;
     other.execute("ROLLBACK").await.unwrap();
@@ -55,20 +55,21 @@ async fn without_zookeeper_nothing_is_committed_and_requests_still_are() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    bench.ground.zookeeper.faults().outage(true);
-    let error = say_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", "dark", 30_000).await.unwrap_err();
-    // Not 08007, although nobody knows whether the node was written: the alteration is aborted.
+    bench.fixture.zookeeper.faults().outage(true);
+    let error =
+        try_run_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", "dark", 30_000).await.unwrap_err();
+    // Not 08007, although it is unknown whether the node was written: the alteration is aborted.
     assert!(["57P03", "40001"].contains(&error.sqlstate()), "{}", error.text());
     assert_eq!(bench.store.outcome(&id("dark")).await.unwrap().unwrap().outcome, Outcome::Aborted);
-    say_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "start", 30_000).await.unwrap();
-    bench.ground.zookeeper.faults().outage(false);
+    try_run_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "start", 30_000).await.unwrap();
+    bench.fixture.zookeeper.faults().outage(false);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_gets_in_without_the_agents_key() {
+async fn connections_without_the_agents_key_are_refused() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
-    let secret = &bench.ground.secret;
+    let secret = &bench.fixture.secret;
     let address = bench.agent.addr().to_string();
     let right = secret.derive(&Purpose::MetadataAgent);
     let engine = secret.derive(&Purpose::Engine(&engine_name(1)));
@@ -77,7 +78,7 @@ async fn nobody_gets_in_without_the_agents_key() {
         let refused = Client::connect(&ClientOptions::new(address.clone(), auth)).await;
         assert!(matches!(refused, Err(ClientError::Unauthenticated(_))), "{service} gets in");
     }
-    // Plain Thrift names nobody that we could know.
+    // Plain Thrift carries no identity.
     let client = Client::connect(&ClientOptions::new(address, Auth::None)).await.unwrap();
     let refused = hs2::Session::open_as(client, Some(("admin", "")), &[]).await.err().unwrap();
     assert!(matches!(&refused, ClientError::Refused(error) if error.sqlstate() == "28000"), "{refused}");

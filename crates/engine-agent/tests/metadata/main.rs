@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../rig/agents.rs"]
+#[path = "../fixture/agents.rs"]
 mod agents;
-#[path = "../rig/mod.rs"]
-mod rig;
+#[path = "../fixture/mod.rs"]
+mod fixture;
 
 mod alterations;
 mod bench;

@@ -1,8 +1,8 @@
-//! Pools of nodes: who waits is told, and what is seen of nodes is described.
+//! Pools of nodes: waits that fail, and the description of nodes.
 
 use model::observation::{ObservedNode, Publication};
 
-use crate::agents::{column, must, property, say};
+use crate::agents::{column, property, run, try_run};
 use crate::bench::{Bench, among_others};
 
 fn node(name: &str, cores: u64, gib: u64) -> ObservedNode {
@@ -18,28 +18,28 @@ fn node(name: &str, cores: u64, gib: u64) -> ObservedNode {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_an_engine_is_told_when_its_pool_is_emptied() {
+async fn a_wait_fails_when_its_pool_is_emptied() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let settling = bench.hand.keep_settling();
+    let settling = bench.master.keep_settling();
     let mut ann = bench.session("ann").await;
-    // It waits for as long as nobody says otherwise; the master is a hand that makes nothing.
-    let waiting = tokio::spawn(async move { say(&mut ann, "START ENGINE t_1 rp_1 uc_1 WAIT '1h'").await });
-    crate::rig::eventually("the wish", async || {
+    // It waits without a limit; the manual master creates nothing.
+    let waiting = tokio::spawn(async move { try_run(&mut ann, "START ENGINE t_1 rp_1 uc_1 WAIT '1h'").await });
+    crate::fixture::eventually("the desired slot", async || {
         (!bench.store.snapshot().await.unwrap().slots.is_empty()).then_some(())
     })
     .await;
-    must(&mut admin, "ALTER RESOURCE POOL rp_1 NODE_LIST ()").await;
-    let error = crate::rig::within("the waiting", waiting).await.unwrap().unwrap_err();
+    run(&mut admin, "ALTER RESOURCE POOL rp_1 NODE_LIST ()").await;
+    let error = crate::fixture::within("the waiting", waiting).await.unwrap().unwrap_err();
     assert_eq!((error.sqlstate(), error.message.as_str()), ("55000", "resource pool \"rp_1\" has no nodes"));
-    assert!(error.detail.unwrap().contains("is wished for and waits until it has some"));
-    // A new one is refused, and nobody waits for it.
-    let error = say(&mut admin, "START ENGINE t_1 rp_1 uc_1 WAIT '1h'").await.unwrap_err();
+    assert!(error.detail.unwrap().contains("is desired and waits until the pool has some"));
+    // A new one is refused without a wait.
+    let error = try_run(&mut admin, "START ENGINE t_1 rp_1 uc_1 WAIT '1h'").await.unwrap_err();
     assert_eq!(error.detail.as_deref(), Some("its NODE_LIST is empty"));
     assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 1);
     // So it is with everybody who waits for an object.
-    let error = say(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G' WAIT '1h'").await.unwrap_err();
+    let error = try_run(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G' WAIT '1h'").await.unwrap_err();
     assert_eq!(error.message, "resource pool \"rp_1\" has no nodes");
     drop(settling);
 }
@@ -49,21 +49,21 @@ async fn a_pool_is_described_with_the_room_of_its_nodes() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let _settling = bench.hand.keep_settling();
-    let pool = must(&mut admin, "DESCRIBE RESOURCE POOL rp_1").await;
+    let _settling = bench.master.keep_settling();
+    let pool = run(&mut admin, "DESCRIBE RESOURCE POOL rp_1").await;
     assert!(!column(&pool, "property").contains(&"capacity".to_owned()), "nothing is known of nodes: {pool:?}");
     assert_eq!(property(&pool, "cpu overcommit"), "100 %");
-    must(
+    run(
         &mut admin,
         "ALTER RESOURCE POOL rp_1 NODE_LIST ('node-1', 'node-2', 'node-9'), CPU_OVERCOMMIT 200, QUEUE_PREFIX 'etl'",
     )
     .await;
-    must(&mut admin, "CREATE RESOURCE POOL rp_2 NODE_SELECTOR ('zone'='a', 'disk'='ssd')").await;
+    run(&mut admin, "CREATE RESOURCE POOL rp_2 NODE_SELECTOR ('zone'='a', 'disk'='ssd')").await;
     let mut nodes = vec![node("node-1", 4, 16), node("node-2", 4, 12), node("node-3", 64, 256)];
     (nodes[0].cpu_used_millis, nodes[0].memory_used_bytes) = (3_000, 2 << 30);
     nodes[1].labels.insert("disk".to_owned(), "ssd".to_owned());
-    bench.hand.report(Publication { nodes: Some(nodes.clone()), ..Publication::default() }).await;
-    let pool = must(&mut admin, "DESCRIBE RESOURCE POOL rp_1").await;
+    bench.master.report(Publication { nodes: Some(nodes.clone()), ..Publication::default() }).await;
+    let pool = run(&mut admin, "DESCRIBE RESOURCE POOL rp_1").await;
     for (name, value) in [
         ("nodes", "node-1, node-2, node-9"),
         ("cpu overcommit", "200 %"),
@@ -86,17 +86,17 @@ async fn a_pool_is_described_with_the_room_of_its_nodes() {
             "node \"node-2\" is in resource pool \"rp_2\" too",
         ]
     );
-    let other = must(&mut admin, "DESCRIBE RESOURCE POOL rp_2").await;
+    let other = run(&mut admin, "DESCRIBE RESOURCE POOL rp_2").await;
     assert_eq!(property(&other, "nodes"), "any with disk=ssd, zone=a");
     assert_eq!(property(&other, "nodes that are there"), "node-2");
-    let shown = must(&mut admin, "SHOW RESOURCE POOLS").await;
+    let shown = run(&mut admin, "SHOW RESOURCE POOLS").await;
     assert_eq!(column(&shown, "nodes"), ["node-1, node-2, node-9", "any with disk=ssd, zone=a"]);
     assert_eq!(column(&shown, "queue_prefix")[0], "etl");
-    // Nodes that go are gone; a full or closed pool fits nobody.
+    // Nodes that go are gone; a full or closed pool fits no engine.
     nodes.truncate(1);
     nodes[0].open = false;
-    bench.hand.report(Publication { nodes: Some(nodes), ..Publication::default() }).await;
-    let pool = must(&mut admin, "DESCRIBE RESOURCE POOL rp_1").await;
+    bench.master.report(Publication { nodes: Some(nodes), ..Publication::default() }).await;
+    let pool = run(&mut admin, "DESCRIBE RESOURCE POOL rp_1").await;
     assert_eq!(property(&pool, "nodes that take engines"), "0 of 1");
     assert_eq!(property(&pool, "largest engine that fits"), "none");
 }

@@ -3,24 +3,24 @@
 use model::engine_state::Phase;
 use model::observation::{EndedEngine, EngineFacts, Publication};
 
-use crate::agents::{column, must, ready, say, say_as};
+use crate::agents::{column, ready, run, try_run, try_run_as};
 use crate::bench::{Bench, among_others};
-use crate::rig::eventually;
+use crate::fixture::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_takes_effect_once_for_each_id() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let first = say_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "start", 30_000).await.unwrap();
-    let again = say_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "start", 30_000).await.unwrap();
+    let first = try_run_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "start", 30_000).await.unwrap();
+    let again = try_run_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "start", 30_000).await.unwrap();
     assert_eq!(first, again);
     assert_eq!(column(&first, "state"), ["starting"]);
     let slots = bench.store.snapshot().await.unwrap().slots;
     assert_eq!(slots.len(), 1);
     assert_eq!(column(&first, "engine"), [slots[0].engine().to_string()]);
-    must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
-    let error = say(&mut admin, "START ENGINE t_1 rp_1 uc_1").await.unwrap_err();
+    run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
+    let error = try_run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await.unwrap_err();
     assert_eq!(error.sqlstate(), "53400");
     assert!(error.text().contains("MAX_ENGINES is 2"), "{}", error.text());
 }
@@ -38,7 +38,7 @@ async fn start_names_the_missing_link() {
         ("START ENGINE t_1 rp_2 uc_2", "tenant \"t_1\" does not use resource pool \"rp_2\""),
         ("START ENGINE t_1 rp_1 uc_2", "resource pool \"rp_1\" does not offer unit \"uc_2\""),
     ] {
-        assert_eq!(say(&mut admin, sql).await.unwrap_err().message, message);
+        assert_eq!(try_run(&mut admin, sql).await.unwrap_err().message, message);
     }
 }
 
@@ -47,24 +47,24 @@ async fn restart_and_stop_know_older_names() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let old = column(&must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
-    let restarted = must(&mut admin, &format!("RESTART ENGINE rp_1 '{old}' WITHIN '10m'")).await;
+    let old = column(&run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    let restarted = run(&mut admin, &format!("RESTART ENGINE rp_1 '{old}' WITHIN '10m'")).await;
     let new = column(&restarted, "engine").remove(0);
     assert_ne!(old, new);
     assert_eq!(column(&restarted, "state"), ["restarting"]);
-    let again = must(&mut admin, &format!("RESTART ENGINE rp_1 '{old}'")).await;
+    let again = run(&mut admin, &format!("RESTART ENGINE rp_1 '{old}'")).await;
     assert_eq!(column(&again, "engine"), [&*new], "it answers with the one in progress");
-    let error = say(&mut admin, &format!("STOP ENGINE rp_1 '{old}'")).await.unwrap_err();
+    let error = try_run(&mut admin, &format!("STOP ENGINE rp_1 '{old}'")).await.unwrap_err();
     assert!(error.hint.unwrap().contains(&new));
-    let stopped = must(&mut admin, &format!("STOP ENGINE rp_1 '{new}' FORCE")).await;
+    let stopped = run(&mut admin, &format!("STOP ENGINE rp_1 '{new}' FORCE")).await;
     assert_eq!(column(&stopped, "state"), ["stopping"]);
     for verb in ["STOP", "RESTART"] {
-        let answer = must(&mut admin, &format!("{verb} ENGINE rp_1 '{new}'")).await;
+        let answer = run(&mut admin, &format!("{verb} ENGINE rp_1 '{new}'")).await;
         assert_eq!(column(&answer, "state"), ["no longer wanted"]);
     }
-    let error = say(&mut admin, "STOP ENGINE rp_1 'nothing-of-that-name'").await.unwrap_err();
+    let error = try_run(&mut admin, "STOP ENGINE rp_1 'nothing-of-that-name'").await.unwrap_err();
     assert_eq!(error.sqlstate(), "42704");
-    let error = say(&mut admin, &format!("STOP ENGINE rp_1 '{new}' WITHIN '25h'")).await.unwrap_err();
+    let error = try_run(&mut admin, &format!("STOP ENGINE rp_1 '{new}' WITHIN '25h'")).await.unwrap_err();
     assert_eq!(error.sqlstate(), "22023");
 }
 
@@ -74,17 +74,17 @@ async fn stop_is_refused_below_min_engines() {
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
     {
-        let _settling = bench.hand.keep_settling();
-        must(&mut admin, "ALTER RESOURCE UNIT uc_1 MIN_ENGINES 1").await;
+        let _settling = bench.master.keep_settling();
+        run(&mut admin, "ALTER RESOURCE UNIT uc_1 MIN_ENGINES 1").await;
     }
     let engine = bench.store.snapshot().await.unwrap().slots[0].engine();
-    let error = say(&mut admin, &format!("STOP ENGINE rp_1 '{engine}'")).await.unwrap_err();
+    let error = try_run(&mut admin, &format!("STOP ENGINE rp_1 '{engine}'")).await.unwrap_err();
     assert_eq!(error.sqlstate(), "53400");
     assert!(error.text().contains("MIN_ENGINES") && error.hint.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wait_answers_when_the_engine_is_ready_and_tells_meanwhile_what_happens() {
+async fn wait_logs_its_progress_until_the_engine_is_ready() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
@@ -94,44 +94,46 @@ async fn wait_answers_when_the_engine_is_ready_and_tells_meanwhile_what_happens(
     let mut starting = ready(&engine, "127.0.0.1:1");
     (starting.registered, starting.phase, starting.reason) =
         (false, Phase::Starting, Some("pulling the image".to_owned()));
-    bench.hand.seen(starting).await;
+    bench.master.seen(starting).await;
     eventually("the log", async || {
         statement.logs().await.unwrap().into_iter().find(|line| line.contains("pulling the image"))
     })
     .await;
-    bench.hand.seen(ready(&engine, "127.0.0.1:1")).await;
-    let answer = statement.collect(crate::rig::WAIT).await.unwrap();
+    bench.master.seen(ready(&engine, "127.0.0.1:1")).await;
+    let answer = statement.collect(crate::fixture::WAIT).await.unwrap();
     assert_eq!(column(&answer, "state"), ["ready"]);
     statement.close().await.unwrap();
 
     let mut stopping = admin.execute(&format!("STOP ENGINE rp_1 '{engine}' WAIT '30s'")).await.unwrap();
-    eventually("the log", async || stopping.logs().await.unwrap().into_iter().find(|it| it.contains("still ends")))
-        .await;
+    eventually("the log", async || {
+        stopping.logs().await.unwrap().into_iter().find(|it| it.contains("still terminating"))
+    })
+    .await;
     let name = slot.engine();
     let ended = EndedEngine { name: name.clone(), reason: "drained".to_owned(), log_tail: None };
-    bench.hand.record(EngineFacts { ended: vec![ended], ..EngineFacts::default() }).await;
-    bench.hand.report(Publication { gone: vec![name], ..Publication::default() }).await;
-    assert_eq!(column(&stopping.collect(crate::rig::WAIT).await.unwrap(), "state"), ["gone"]);
+    bench.master.record(EngineFacts { ended: vec![ended], ..EngineFacts::default() }).await;
+    bench.master.report(Publication { gone: vec![name], ..Publication::default() }).await;
+    assert_eq!(column(&stopping.collect(crate::fixture::WAIT).await.unwrap(), "state"), ["gone"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wait_says_after_its_time_why_it_is_not_ready_and_what_was_said_stands() {
+async fn a_wait_that_times_out_reports_why_and_the_statement_stands() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let error = say(&mut admin, "START ENGINE t_1 rp_1 uc_1 WAIT '300ms'").await.unwrap_err();
+    let error = try_run(&mut admin, "START ENGINE t_1 rp_1 uc_1 WAIT '300ms'").await.unwrap_err();
     assert_eq!(error.sqlstate(), "HYT00");
-    assert!(error.text().contains("not seen by the master yet"), "{}", error.text());
+    assert!(error.text().contains("not observed by the master yet"), "{}", error.text());
     assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 1);
     // A statement that changes nothing waits for the same engines, and for none where there are none.
-    let error = say(&mut admin, "CREATE TENANT IF NOT EXISTS t_1 WAIT '300ms'").await.unwrap_err();
+    let error = try_run(&mut admin, "CREATE TENANT IF NOT EXISTS t_1 WAIT '300ms'").await.unwrap_err();
     assert_eq!(error.sqlstate(), "HYT00");
-    let answer = say(&mut admin, "DROP TENANT IF EXISTS t_9 WAIT '300ms'").await.unwrap();
+    let answer = try_run(&mut admin, "DROP TENANT IF EXISTS t_9 WAIT '300ms'").await.unwrap();
     assert_eq!(column(&answer, "state"), ["tenant \"t_9\" does not exist, nothing was changed"]);
     // Cancelling ends the wait and nothing else.
     let mut statement = admin.execute("START ENGINE t_1 rp_1 uc_1 WAIT").await.unwrap();
     eventually("the slot", async || (bench.store.snapshot().await.unwrap().slots.len() == 2).then_some(())).await;
     statement.cancel().await.unwrap();
-    assert!(statement.wait(crate::rig::WAIT).await.is_err());
+    assert!(statement.wait(crate::fixture::WAIT).await.is_err());
     assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 2);
 }

@@ -1,6 +1,6 @@
 //! Who may say what, and that refusals do not tell what exists.
 
-use crate::agents::{column, must, say};
+use crate::agents::{column, run, try_run};
 use crate::bench::{Bench, among_others};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -8,7 +8,7 @@ async fn a_stranger_learns_nothing() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let engine = column(&must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    let engine = column(&run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
     let mut eve = bench.session("eve").await;
     // The same statement about what exists and about what doesn't: the same words.
     for (there, not_there) in [
@@ -27,15 +27,16 @@ async fn a_stranger_learns_nothing() {
         ("EXPLAIN DROP TENANT t_1".to_owned(), "EXPLAIN DROP TENANT t_9".to_owned()),
     ] {
         let words = |text: String| text.replace("t_9", "t_1").replace("nothing", &engine);
-        let (one, other) = (say(&mut eve, &there).await.unwrap_err(), say(&mut eve, &not_there).await.unwrap_err());
+        let (one, other) =
+            (try_run(&mut eve, &there).await.unwrap_err(), try_run(&mut eve, &not_there).await.unwrap_err());
         assert_eq!((one.sqlstate(), other.sqlstate()), ("42501", "42501"), "{there}");
         assert_eq!(words(one.text()), words(other.text()), "{there}");
     }
     for sql in ["SHOW ALTERATIONS", "SHOW MASTER"] {
-        assert_eq!(say(&mut eve, sql).await.unwrap_err().sqlstate(), "42501", "{sql}");
+        assert_eq!(try_run(&mut eve, sql).await.unwrap_err().sqlstate(), "42501", "{sql}");
     }
     for sql in ["SHOW TENANTS", "SHOW RESOURCE POOLS", "SHOW RESOURCE UNITS"] {
-        assert_eq!(must(&mut eve, sql).await.rows.len(), 0, "{sql}");
+        assert_eq!(run(&mut eve, sql).await.rows.len(), 0, "{sql}");
     }
     assert!(bench.store.alterations(100).await.unwrap().iter().all(|it| it.requested_by == "admin"));
 }
@@ -53,7 +54,8 @@ async fn start_reveals_no_more_to_a_user_of_the_tenant_than_show() {
         ("START ENGINE t_1 rp_1 uc_2", "START ENGINE t_1 rp_1 uc_9"),
     ] {
         let words = |text: String| text.replace("rp_9", "rp_2").replace("uc_9", "uc_2");
-        let (one, other) = (say(&mut ann, there).await.unwrap_err(), say(&mut ann, not_there).await.unwrap_err());
+        let (one, other) =
+            (try_run(&mut ann, there).await.unwrap_err(), try_run(&mut ann, not_there).await.unwrap_err());
         assert_eq!(words(one.text()), words(other.text()), "{not_there}");
         assert_eq!((one.sqlstate(), other.sqlstate()), ("55000", "55000"), "{not_there}");
     }
@@ -65,24 +67,24 @@ async fn a_user_of_the_tenant_may_manage_its_engines_and_nothing_else() {
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
     {
-        let _settling = bench.hand.keep_settling();
-        must(&mut admin, "CREATE TENANT t_2 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('bob')").await;
+        let _settling = bench.master.keep_settling();
+        run(&mut admin, "CREATE TENANT t_2 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('bob')").await;
     }
     let mut ann = bench.session("ann").await;
-    let engine = column(&must(&mut ann, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
-    assert_eq!(column(&must(&mut ann, "SHOW ENGINES t_1").await, "engine"), [&*engine]);
-    must(&mut ann, &format!("DESCRIBE ENGINE rp_1 '{engine}'")).await;
-    assert_eq!(column(&must(&mut ann, "SHOW TENANTS").await, "tenant"), ["t_1"]);
-    assert_eq!(column(&must(&mut ann, "SHOW RESOURCE POOL rp_1 FOR TENANT").await, "tenant"), ["t_1"]);
+    let engine = column(&run(&mut ann, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    assert_eq!(column(&run(&mut ann, "SHOW ENGINES t_1").await, "engine"), [&*engine]);
+    run(&mut ann, &format!("DESCRIBE ENGINE rp_1 '{engine}'")).await;
+    assert_eq!(column(&run(&mut ann, "SHOW TENANTS").await, "tenant"), ["t_1"]);
+    assert_eq!(column(&run(&mut ann, "SHOW RESOURCE POOL rp_1 FOR TENANT").await, "tenant"), ["t_1"]);
     for sql in [
         "SHOW ENGINES t_2",
         "START ENGINE t_2 rp_1 uc_1",
         "ALTER TENANT t_1 USER_LIST ('ann', 'eve')",
         "DROP TENANT t_1",
     ] {
-        assert_eq!(say(&mut ann, sql).await.unwrap_err().sqlstate(), "42501", "{sql}");
+        assert_eq!(try_run(&mut ann, sql).await.unwrap_err().sqlstate(), "42501", "{sql}");
     }
-    must(&mut ann, &format!("STOP ENGINE rp_1 '{engine}'")).await;
+    run(&mut ann, &format!("STOP ENGINE rp_1 '{engine}'")).await;
     let mut admin = bench.session("admin").await;
-    assert_eq!(column(&must(&mut admin, "SHOW TENANTS").await, "tenant"), ["t_1", "t_2"]);
+    assert_eq!(column(&run(&mut admin, "SHOW TENANTS").await, "tenant"), ["t_1", "t_2"]);
 }

@@ -6,7 +6,7 @@ use model::configuration::{Configuration, Defaults};
 use model::labels::EngineLabels;
 use sqlx::{Column as _, Connection as _, Row as _};
 
-use crate::agents::must;
+use crate::agents::run;
 use crate::bench::{Bench, among_others};
 
 const SECRET: &str = "hunter2";
@@ -16,9 +16,9 @@ async fn a_dictionary_finds_no_secret_in_labels_rows_and_answers() {
     let _among = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let settling = bench.hand.keep_settling();
+    let settling = bench.master.keep_settling();
     let sql = format!("ALTER RESOURCE UNIT uc_1 MIN_ENGINES 1, PROPERTIES ('a'='1', 'my.password'='{SECRET}')");
-    must(&mut admin, &sql).await;
+    run(&mut admin, &sql).await;
     bench.settled().await;
     drop(settling);
     let snapshot = bench.store.snapshot().await.unwrap();
@@ -47,14 +47,14 @@ async fn a_dictionary_finds_no_secret_in_labels_rows_and_answers() {
         "SHOW MASTER".to_owned(),
         "EXPLAIN ALTER RESOURCE UNIT uc_1 PROPERTIES ('my.password'='other')".to_owned(),
     ] {
-        let answer = must(&mut admin, &sql).await;
+        let answer = run(&mut admin, &sql).await;
         seen.push((sql, format!("{:?}", answer.rows)));
     }
     seen.push((
         "what proxies read".to_owned(),
         serde_json::to_string(&bench.store.proxy_snapshot().await.unwrap()).unwrap(),
     ));
-    let rows = rows(&format!("sqlite://{}", bench.ground.folder.path().join("metadata.db").display())).await;
+    let rows = rows(&format!("sqlite://{}", bench.fixture.folder.path().join("metadata.db").display())).await;
     let tables: BTreeSet<&str> = rows.iter().map(|(place, _)| place.split('.').next().unwrap()).collect();
     assert!(tables.contains("alteration") && tables.contains("engine"), "{tables:?}");
     seen.extend(rows);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use model::engine_state::Phase;
 
-use crate::agents::{column, must, property, ready, say};
+use crate::agents::{column, property, ready, run, try_run};
 use crate::bench::{Bench, among_others};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -12,33 +12,33 @@ async fn engines_are_listed_from_what_is_wished_and_what_is_seen() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let first = column(&must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
-    let shown = must(&mut admin, "SHOW ENGINES t_1").await;
+    let first = column(&run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    let shown = run(&mut admin, "SHOW ENGINES t_1").await;
     assert_eq!(column(&shown, "state"), ["pending"]);
     assert_eq!(column(&shown, "reason"), ["the master has not looked at it yet"]);
     assert_eq!(column(&shown, "current"), ["true"]);
-    bench.hand.seen(ready(&first, "127.0.0.1:7")).await;
-    let shown = must(&mut admin, "SHOW ENGINES UNIT t_1 rp_1 uc_1").await;
+    bench.master.seen(ready(&first, "127.0.0.1:7")).await;
+    let shown = run(&mut admin, "SHOW ENGINES UNIT t_1 rp_1 uc_1").await;
     assert_eq!(column(&shown, "state"), ["ready"]);
     assert_eq!(column(&shown, "address"), ["127.0.0.1:7"]);
     assert_eq!((column(&shown, "sessions"), column(&shown, "running")), (vec!["2".to_owned()], vec!["1".to_owned()]));
     assert_eq!(column(&shown, "started_at"), ["1970-01-01T00:00:01.000Z"]);
     // Restarted: the old one stands in until the new one is ready.
-    let second = column(&must(&mut admin, &format!("RESTART ENGINE rp_1 '{first}'")).await, "engine").remove(0);
+    let second = column(&run(&mut admin, &format!("RESTART ENGINE rp_1 '{first}'")).await, "engine").remove(0);
     let mut pending = ready(&second, "");
     pending.uid = None;
     (pending.phase, pending.registered, pending.address) = (Phase::Pending, false, None);
     (pending.sessions, pending.running, pending.started_at_ms) = (None, None, None);
     pending.reason = Some("quota exceeded".to_owned());
-    bench.hand.seen(pending).await;
-    let shown = must(&mut admin, "SHOW ENGINES POOL t_1 rp_1").await;
+    bench.master.seen(pending).await;
+    let shown = run(&mut admin, "SHOW ENGINES POOL t_1 rp_1").await;
     assert_eq!(column(&shown, "engine"), [second.clone(), first.clone()]);
     assert_eq!(column(&shown, "current"), ["true", "false"]);
     assert_eq!(column(&shown, "state"), ["pending", "ready"]);
     assert_eq!(column(&shown, "reason")[0], "quota exceeded");
-    assert_eq!(say(&mut admin, "SHOW ENGINES t_9").await.unwrap_err().sqlstate(), "42704");
+    assert_eq!(try_run(&mut admin, "SHOW ENGINES t_9").await.unwrap_err().sqlstate(), "42704");
 
-    let described = must(&mut admin, &format!("DESC ENGINE rp_1 '{first}'")).await;
+    let described = run(&mut admin, &format!("DESC ENGINE rp_1 '{first}'")).await;
     for (name, value) in [
         ("state", "ready"),
         ("tenant", "t_1"),
@@ -55,24 +55,24 @@ async fn engines_are_listed_from_what_is_wished_and_what_is_seen() {
     }
     // What the orchestrator knows is for the tenant's users too, but for paths of the machine.
     let mut user = bench.session("ann").await;
-    let described = must(&mut user, &format!("DESC ENGINE rp_1 '{first}'")).await;
+    let described = run(&mut user, &format!("DESC ENGINE rp_1 '{first}'")).await;
     assert_eq!(property(&described, "process pid"), "4711");
     assert!(!column(&described, "property").iter().any(|it| it == "log file" || it == "directory"), "{described:?}");
-    let error = say(&mut admin, &format!("DESC ENGINE rp_2 '{first}'")).await.unwrap_err();
+    let error = try_run(&mut admin, &format!("DESC ENGINE rp_2 '{first}'")).await.unwrap_err();
     assert!(error.hint.unwrap().contains("rp_1"));
 }
 
 /// The log of a statement, as clients read it.
 async fn log_of(session: &mut hs2::Session, sql: &str) -> Vec<String> {
     let mut statement = session.execute(sql).await.unwrap();
-    statement.wait(crate::rig::WAIT).await.unwrap();
+    statement.wait(crate::fixture::WAIT).await.unwrap();
     let lines = statement.logs().await.unwrap();
     statement.close().await.unwrap();
     lines
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_statement_that_shows_what_was_observed_says_when_and_by_whom() {
+async fn every_show_reports_the_age_and_the_source_of_observations() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
@@ -80,8 +80,8 @@ async fn every_statement_that_shows_what_was_observed_says_when_and_by_whom() {
         log_of(&mut admin, "SHOW ENGINES t_1").await,
         ["master the test was just elected and has not finished a tick"]
     );
-    let engine = column(&must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
-    bench.hand.seen(ready(&engine, "127.0.0.1:7")).await;
+    let engine = column(&run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    bench.master.seen(ready(&engine, "127.0.0.1:7")).await;
     for sql in [
         "SHOW ENGINES t_1",
         "SHOW MASTER",
@@ -90,10 +90,10 @@ async fn every_statement_that_shows_what_was_observed_says_when_and_by_whom() {
         &format!("DESCRIBE ENGINE rp_1 '{engine}'"),
     ] {
         let lines = log_of(&mut admin, sql).await;
-        let told = lines.iter().any(|it| it.starts_with("observed ") && it.ends_with(" ago by master the test"));
-        assert!(told, "{sql}: {lines:?}");
+        let reported = lines.iter().any(|it| it.starts_with("observed ") && it.ends_with(" ago by master the test"));
+        assert!(reported, "{sql}: {lines:?}");
     }
-    let age = column(&must(&mut admin, "SHOW MASTER").await, "last_tick_age").remove(0);
+    let age = column(&run(&mut admin, "SHOW MASTER").await, "last_tick_age").remove(0);
     assert!(age.ends_with(" ms") || age.ends_with(" s"), "{age}");
     // Host and process of the master are an admin's business.
     let mut user = bench.session("ann").await;
@@ -106,20 +106,20 @@ async fn what_is_stale_says_so() {
     let _gate = among_others().await;
     let bench = Bench::with(|it| it.tick_interval = Duration::from_millis(1)).await;
     let mut admin = bench.objects().await;
-    let engine = column(&must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
-    bench.hand.seen(ready(&engine, "127.0.0.1:7")).await;
+    let engine = column(&run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    bench.master.seen(ready(&engine, "127.0.0.1:7")).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
-    let reason = column(&must(&mut admin, "SHOW ENGINES t_1").await, "reason").remove(0);
+    let reason = column(&run(&mut admin, "SHOW ENGINES t_1").await, "reason").remove(0);
     assert!(reason.starts_with("stale: the master's last tick was"), "{reason}");
-    assert_eq!(column(&must(&mut admin, "SHOW ENGINES t_1").await, "state"), ["unknown"]);
+    assert_eq!(column(&run(&mut admin, "SHOW ENGINES t_1").await, "state"), ["unknown"]);
     let lines = log_of(&mut admin, "SHOW ENGINES t_1").await;
     let warning = "warning: what is shown is stale: observed ";
     assert!(lines[0].starts_with(warning) && lines[0].contains("more than 3 tick intervals of 1ms"), "{lines:?}");
-    let master = must(&mut admin, "SHOW MASTER").await;
+    let master = run(&mut admin, "SHOW MASTER").await;
     assert!(column(&master, "state")[0].starts_with("stale"), "{master:?}");
     assert_eq!(column(&master, "epoch"), ["1"]);
     assert_eq!(column(&master, "master"), ["the test"]);
-    assert_eq!(column(&master, "lock"), [bench.hand.lock.holder()]);
+    assert_eq!(column(&master, "lock"), [bench.master.lock.holder()]);
 }
 
 /// As after a stop of everything: the rows are of a master that is gone, and so may be the engines.
@@ -128,26 +128,26 @@ async fn nothing_is_ready_before_the_first_tick_of_the_current_master() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let engine = column(&must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
-    bench.hand.seen(ready(&engine, "127.0.0.1:7")).await;
+    let engine = column(&run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    bench.master.seen(ready(&engine, "127.0.0.1:7")).await;
     let describe = format!("DESCRIBE ENGINE rp_1 '{engine}'");
-    assert_eq!(column(&must(&mut admin, "SHOW ENGINES t_1").await, "state"), ["ready"]);
+    assert_eq!(column(&run(&mut admin, "SHOW ENGINES t_1").await, "state"), ["ready"]);
     let read = bench.store.master().await.unwrap().epoch;
     // Times are in milliseconds: the next master is elected in a later one.
     tokio::time::sleep(Duration::from_millis(2)).await;
     let epoch = bench.store.raise_epoch(read, "the next master").await.unwrap().epoch;
-    let shown = must(&mut admin, "SHOW ENGINES t_1").await;
+    let shown = run(&mut admin, "SHOW ENGINES t_1").await;
     assert_eq!(column(&shown, "state"), ["unknown"]);
     let reason = "observed by an earlier master: the current one has not finished a tick";
     assert_eq!(column(&shown, "reason"), [reason]);
-    assert_eq!(property(&must(&mut admin, &describe).await, "state"), "unknown");
-    assert_eq!(column(&must(&mut admin, "SHOW MASTER").await, "state"), ["acting"]);
-    let error = say(&mut admin, "CREATE TENANT IF NOT EXISTS t_1 WAIT '300ms'").await.unwrap_err();
+    assert_eq!(property(&run(&mut admin, &describe).await, "state"), "unknown");
+    assert_eq!(column(&run(&mut admin, "SHOW MASTER").await, "state"), ["acting"]);
+    let error = try_run(&mut admin, "CREATE TENANT IF NOT EXISTS t_1 WAIT '300ms'").await.unwrap_err();
     assert!(error.text().contains("was ready; observed by an earlier master"), "{}", error.text());
     tokio::time::sleep(Duration::from_millis(2)).await;
     bench.store.publish(epoch, &model::observation::Publication::default()).await.unwrap();
-    assert_eq!(column(&must(&mut admin, "SHOW ENGINES t_1").await, "state"), ["ready"]);
-    must(&mut admin, "CREATE TENANT IF NOT EXISTS t_1 WAIT '30s'").await;
+    assert_eq!(column(&run(&mut admin, "SHOW ENGINES t_1").await, "state"), ["ready"]);
+    run(&mut admin, "CREATE TENANT IF NOT EXISTS t_1 WAIT '30s'").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -155,41 +155,41 @@ async fn show_create_makes_the_same_object_again() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let settling = bench.hand.keep_settling();
-    must(
+    let settling = bench.master.keep_settling();
+    run(
         &mut admin,
         "CREATE RESOURCE UNIT uc_2 ENGINE_TYPE 'spark', DRIVER_CPU '500m', DRIVER_MEMORY '1536M', EXECUTOR_CPU 2, \
          EXECUTOR_MEMORY '2G', MIN_EXECUTORS 1, MAX_EXECUTORS 4, MAX_ENGINES 3, \
          PROPERTIES ('spark.a'='it''s', 'b'='2'), COMMENT 'a ''comment'''",
     )
     .await;
-    must(
+    run(
         &mut admin,
         "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_2'), NAMESPACE 'n-1', NODE_LIST ('a', 'b'), \
          NODE_SELECTOR ('zone'='a', 'example.org/disk'=''), CPU_OVERCOMMIT 250, QUEUE_PREFIX 'it''s.größe', IMAGE 'i:1'",
     )
     .await;
-    must(&mut admin, "CREATE TENANT t_2 RESOURCE_POOL_LIST ('rp_2'), USER_LIST ('bob', 'eve')").await;
+    run(&mut admin, "CREATE TENANT t_2 RESOURCE_POOL_LIST ('rp_2'), USER_LIST ('bob', 'eve')").await;
     let mut prints = Vec::new();
     for object in ["TENANT t_2", "RESOURCE POOL rp_2", "RESOURCE UNIT uc_2"] {
-        let print = column(&must(&mut admin, &format!("SHOW CREATE {object}")).await, "statement").remove(0);
+        let print = column(&run(&mut admin, &format!("SHOW CREATE {object}")).await, "statement").remove(0);
         ddl::parse(&print).unwrap();
         prints.push((object, print));
     }
     for (object, _) in &prints {
-        must(&mut admin, &format!("DROP {object}")).await;
+        run(&mut admin, &format!("DROP {object}")).await;
     }
     for (_, print) in prints.iter().rev() {
-        must(&mut admin, print).await;
+        run(&mut admin, print).await;
     }
     for (object, print) in &prints {
-        assert_eq!(column(&must(&mut admin, &format!("SHOW CREATE {object}")).await, "statement"), [&**print]);
+        assert_eq!(column(&run(&mut admin, &format!("SHOW CREATE {object}")).await, "statement"), [&**print]);
     }
-    must(&mut admin, "ALTER RESOURCE UNIT uc_2 PROPERTIES ('api.token'='open sesame')").await;
+    run(&mut admin, "ALTER RESOURCE UNIT uc_2 PROPERTIES ('api.token'='open sesame')").await;
     for sql in
         ["SHOW CREATE RESOURCE UNIT uc_2", "DESCRIBE RESOURCE UNIT uc_2", "SHOW RESOURCE UNITS", "SHOW ALTERATIONS"]
     {
-        let shown = format!("{:?}", must(&mut admin, sql).await);
+        let shown = format!("{:?}", run(&mut admin, sql).await);
         assert!(shown.contains("******") && !shown.contains("open sesame"), "{sql}: {shown}");
     }
     drop(settling);
@@ -200,20 +200,20 @@ async fn objects_are_listed_described_and_looked_up_both_ways() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    let _settling = bench.hand.keep_settling();
-    must(&mut admin, "CREATE RESOURCE UNIT other").await;
-    must(&mut admin, "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_1', 'other')").await;
-    assert_eq!(column(&must(&mut admin, "SHOW RESOURCE UNITS").await, "unit"), ["other", "uc_1"]);
-    assert_eq!(column(&must(&mut admin, "SHOW RESOURCE UNITS LIKE 'uc%'").await, "unit"), ["uc_1"]);
-    assert_eq!(column(&must(&mut admin, "SHOW RESOURCE UNIT uc_1 FOR POOL").await, "pool"), ["rp_1", "rp_2"]);
-    assert_eq!(column(&must(&mut admin, "SHOW RESOURCE POOL rp_1 FOR TENANT").await, "tenant"), ["t_1"]);
-    let pool = must(&mut admin, "DESCRIBE RESOURCE POOL rp_2").await;
+    let _settling = bench.master.keep_settling();
+    run(&mut admin, "CREATE RESOURCE UNIT other").await;
+    run(&mut admin, "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_1', 'other')").await;
+    assert_eq!(column(&run(&mut admin, "SHOW RESOURCE UNITS").await, "unit"), ["other", "uc_1"]);
+    assert_eq!(column(&run(&mut admin, "SHOW RESOURCE UNITS LIKE 'uc%'").await, "unit"), ["uc_1"]);
+    assert_eq!(column(&run(&mut admin, "SHOW RESOURCE UNIT uc_1 FOR POOL").await, "pool"), ["rp_1", "rp_2"]);
+    assert_eq!(column(&run(&mut admin, "SHOW RESOURCE POOL rp_1 FOR TENANT").await, "tenant"), ["t_1"]);
+    let pool = run(&mut admin, "DESCRIBE RESOURCE POOL rp_2").await;
     assert_eq!((property(&pool, "units"), property(&pool, "nodes")), ("uc_1, other".to_owned(), "any".to_owned()));
-    assert_eq!(property(&must(&mut admin, "DESC TENANT t_1").await, "users"), "ann");
-    assert_eq!(property(&must(&mut admin, "DESC RESOURCE UNIT uc_1").await, "driver memory"), "1G");
-    let error = say(&mut admin, "SHOW RESOURCE UNIT uc_9 FOR POOL").await.unwrap_err();
+    assert_eq!(property(&run(&mut admin, "DESC TENANT t_1").await, "users"), "ann");
+    assert_eq!(property(&run(&mut admin, "DESC RESOURCE UNIT uc_1").await, "driver memory"), "1G");
+    let error = try_run(&mut admin, "SHOW RESOURCE UNIT uc_9 FOR POOL").await.unwrap_err();
     assert_eq!(error.message, "resource unit \"uc_9\" does not exist");
-    let error = say(&mut admin, "SHOW RESOURCE POOL rp_1 FRO TENANT").await.unwrap_err();
+    let error = try_run(&mut admin, "SHOW RESOURCE POOL rp_1 FRO TENANT").await.unwrap_err();
     assert_eq!(error.sqlstate(), "42601");
 }
 
@@ -223,7 +223,7 @@ async fn explain_lists_every_decision_and_changes_nothing() {
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
     let before = bench.store.snapshot().await.unwrap();
-    let explained = must(&mut admin, "EXPLAIN ALTER RESOURCE UNIT uc_1 MIN_ENGINES 1").await;
+    let explained = run(&mut admin, "EXPLAIN ALTER RESOURCE UNIT uc_1 MIN_ENGINES 1").await;
     let decisions = column(&explained, "decision");
     let at = |wanted: &str| {
         decisions.iter().position(|it| it == wanted).unwrap_or_else(|| panic!("{wanted}: {decisions:?}"))
@@ -231,11 +231,11 @@ async fn explain_lists_every_decision_and_changes_nothing() {
     assert!(at("create permit") < at("create engine"), "{decisions:?}");
     let after = bench.store.snapshot().await.unwrap();
     assert_eq!((after.catalog, after.slots), (before.catalog, before.slots));
-    let settling = bench.hand.keep_settling();
-    must(&mut admin, "ALTER RESOURCE UNIT uc_1 MIN_ENGINES 1").await;
+    let settling = bench.master.keep_settling();
+    run(&mut admin, "ALTER RESOURCE UNIT uc_1 MIN_ENGINES 1").await;
     drop(settling);
     let name = bench.store.snapshot().await.unwrap().slots[0].engine().to_string();
     assert_eq!(column(&explained, "engine")[at("create engine")], name, "the name that then comes");
-    let error = say(&mut admin, "EXPLAIN DROP RESOURCE UNIT uc_1").await.unwrap_err();
+    let error = try_run(&mut admin, "EXPLAIN DROP RESOURCE UNIT uc_1").await.unwrap_err();
     assert_eq!(error.sqlstate(), "2BP01");
 }

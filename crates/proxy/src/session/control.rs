@@ -169,7 +169,7 @@ fn outcome_unknown(id: &RequestId, reason: &str) -> UserError {
 fn with_age(gateway: &Gateway, error: UserError) -> UserError {
     let age = gateway.catalog.age();
     let age = age.map(|age| format!("The proxy uses the catalog that it read {} s ago.", age.as_secs()));
-    let staleness = gateway.zookeeper.staleness_sentence();
+    let staleness = gateway.zookeeper.staleness_detail();
     let details: Vec<String> = error.detail.clone().into_iter().chain(staleness).chain(age).collect();
     if details.is_empty() { error } else { error.detail(details.join(" ")) }
 }

@@ -152,12 +152,12 @@ impl Session {
     /// Returns the error of the statement that found the loss.
     pub(crate) fn lose_engine(&mut self, binding: u64, reason: &str) -> UserError {
         let Some(bound) = self.engines.remove(&binding) else {
-            return UserError::new(ErrorKind::ConnectionLost, "the engine was lost").detail(sentence(reason));
+            return UserError::new(ErrorKind::ConnectionLost, "the engine was lost").detail(as_detail(reason));
         };
         let engine = &bound.route.engine;
         info!(%engine, reason, "engine lost");
         let error = UserError::new(ErrorKind::ConnectionLost, format!("engine \"{engine}\" was lost"))
-            .detail(sentence(reason))
+            .detail(as_detail(reason))
             .hint("The statement is not retried because it may have taken effect; check before retrying.");
         for operation in self.operations.values_mut().filter(|operation| operation.is_at_engine(binding)) {
             operation.state = OperationState::Failed(error.clone());
@@ -268,8 +268,8 @@ impl ControlBackend {
     }
 }
 
-/// A reason as a sentence.
-fn sentence(reason: &str) -> String {
+/// A reason as the detail of an error: with a capital and a full stop.
+fn as_detail(reason: &str) -> String {
     let mut chars = reason.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", chars.as_str())

@@ -8,9 +8,9 @@ use hs2::tcli::{
 };
 use hs2::{Session, rowset};
 
-use crate::agents::{must, say};
-use crate::house::House;
-use crate::rig::{WAIT, eventually};
+use crate::agents::{run, try_run};
+use crate::cluster::Cluster;
+use crate::fixture::{WAIT, eventually};
 
 const MIB: usize = 1 << 20;
 
@@ -40,48 +40,48 @@ async fn sqlstate(session: &mut Session, operation: &TOperationHandle) -> Option
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_beyond_their_bytes_are_refused_and_not_kept() {
-    let house = House::with(1, |it| {
+    let cluster = Cluster::with(1, |it| {
         it.limits.setting_bytes = 2 * MIB;
         it.limits.session_settings_bytes = 5 * MIB;
         it.limits.held_bytes = 8 * MIB;
     })
     .await;
-    let (mut one, mut two) = (house.session("eve").await, house.session("eve").await);
+    let (mut one, mut two) = (cluster.session("eve").await, cluster.session("eve").await);
     let value = "x".repeat(MIB);
     let before = resident();
     let mut refused = Vec::new();
     for at in 0..20 {
-        refused.extend(say(&mut one, &format!("SET k{at}={value}")).await.err());
+        refused.extend(try_run(&mut one, &format!("SET k{at}={value}")).await.err());
     }
     assert_eq!(refused.len(), 18, "a setting is kept as it is shown and as it is replayed");
     assert!(refused.iter().all(|it| it.sqlstate() == "54000"), "{refused:?}");
-    let error = say(&mut one, &format!("SET k={value}{value}")).await.unwrap_err();
+    let error = try_run(&mut one, &format!("SET k={value}{value}")).await.unwrap_err();
     assert!(error.message.contains("too long"), "{}", error.text());
     // What is left of the proxy's budget: the other session may keep one of them.
-    must(&mut two, &format!("SET k={value}")).await;
-    let error = say(&mut two, &format!("SET l={value}")).await.unwrap_err();
+    run(&mut two, &format!("SET k={value}")).await;
+    let error = try_run(&mut two, &format!("SET l={value}")).await.unwrap_err();
     assert_eq!(error.sqlstate(), "54000");
     assert!(error.text().contains("proxy.max_held_bytes"), "{}", error.text());
     let grown = resident().saturating_sub(before);
     assert!(grown < 48 * MIB, "{grown} bytes more are resident");
     // What is closed is given back.
     one.close().await.unwrap();
-    eventually("room", async || say(&mut two, &format!("SET l={value}")).await.ok()).await;
+    eventually("room", async || try_run(&mut two, &format!("SET l={value}")).await.ok()).await;
     let keys = [("a".to_owned(), value.clone() + &value + &value)];
-    let opened = Session::open(house.connect("eve").await, &keys).await;
+    let opened = Session::open(cluster.connect("eve").await, &keys).await;
     assert!(matches!(opened, Err(hs2::ClientError::Refused(error)) if error.sqlstate() == "54000"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_that_wait_are_bounded_and_end_without_a_poll() {
-    let house = House::with(1, |it| {
+    let cluster = Cluster::with(1, |it| {
         it.limits.session_statement_bytes = 5 * MIB / 2;
         it.bind_deadline = Duration::from_secs(2);
     })
     .await;
-    let mut admin = house.objects().await;
-    must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
-    let mut ann = house.session("ann").await;
+    let mut admin = cluster.objects().await;
+    run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
+    let mut ann = cluster.session("ann").await;
     let long = format!("SELECT '{}'", "x".repeat(MIB));
     let first = issue(&mut ann, &long, None).await.operation_handle.unwrap();
     let second = issue(&mut ann, &long, Some(1)).await.operation_handle.unwrap();
@@ -98,10 +98,10 @@ async fn statements_that_wait_are_bounded_and_end_without_a_poll() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_result_of_the_proxy_is_fetched_again_from_its_first_row() {
-    let house = House::new().await;
-    let mut eve = house.session("eve").await;
+    let cluster = Cluster::new().await;
+    let mut eve = cluster.session("eve").await;
     for at in 0..5 {
-        must(&mut eve, &format!("SET k{at}={at}")).await;
+        run(&mut eve, &format!("SET k{at}={at}")).await;
     }
     let operation_handle = issue(&mut eve, "SET", None).await.operation_handle.unwrap();
     let mut counts = Vec::new();

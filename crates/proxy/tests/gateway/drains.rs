@@ -1,31 +1,31 @@
-//! The hand-over from an engine that drains.
+//! The master-over from an engine that drains.
 
 use std::time::Duration;
 
 use engine_agent::engine::Ended;
 
-use crate::agents::{must, say};
-use crate::house::House;
-use crate::rig::{WAIT, drain, eventually};
+use crate::agents::{run, try_run};
+use crate::cluster::Cluster;
+use crate::fixture::{WAIT, drain, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_sees_nothing_of_a_drain() {
-    let (house, mut admin, mut old) = House::furnished().await;
-    let address = house.address(&old).await;
-    let mut ann = house.session("ann").await;
-    must(&mut ann, "SET datafusion.execution.batch_size=17").await;
-    must(&mut ann, "SELECT 1").await;
-    let mut bob = house.session("bob").await;
+    let (cluster, mut admin, mut old) = Cluster::with_engine().await;
+    let address = cluster.address(&old).await;
+    let mut ann = cluster.session("ann").await;
+    run(&mut ann, "SET datafusion.execution.batch_size=17").await;
+    run(&mut ann, "SELECT 1").await;
+    let mut bob = cluster.session("bob").await;
     // A result that waits keeps the old engine for as long as it is not read.
     let mut reading = bob.execute("SELECT value FROM generate_series(1, 20000)").await.unwrap();
     reading.wait(WAIT).await.unwrap();
     let first = reading.fetch(100).await.unwrap().len();
-    let new = house.engine(&mut admin).await;
-    drain(&house.hand.lock, &old.name, &old.uid, WAIT).await;
+    let new = cluster.engine(&mut admin).await;
+    drain(&cluster.master.lock, &old.name, &old.uid, WAIT).await;
     eventually("the drain", async || old.status(&address).await.draining.then_some(())).await;
 
-    let shown = must(&mut ann, "SHOW datafusion.execution.batch_size").await;
-    assert_eq!(shown.rows[0][1].to_string(), "17", "what was said is said again");
+    let shown = run(&mut ann, "SHOW datafusion.execution.batch_size").await;
+    assert_eq!(shown.rows[0][1].to_string(), "17", "the setting is replayed");
     assert_eq!(new.datafusion.load().0, 1);
     assert!(old.is_running());
     let mut rows = first;
@@ -42,60 +42,60 @@ async fn a_client_sees_nothing_of_a_drain() {
     assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
     // Its engine is gone, and nothing was lost with it.
     reading.close().await.unwrap();
-    must(&mut bob, "SELECT 1").await;
+    run(&mut bob, "SELECT 1").await;
     assert_eq!(new.datafusion.load().0, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_old_engine_refused_is_not_said_to_the_new_one() {
-    let (house, mut admin, mut old) = House::furnished().await;
-    let mut ann = house.session("ann").await;
-    must(&mut ann, "SELECT 1").await;
+async fn a_statement_that_failed_is_not_replayed_at_the_new_engine() {
+    let (cluster, mut admin, mut old) = Cluster::with_engine().await;
+    let mut ann = cluster.session("ann").await;
+    run(&mut ann, "SELECT 1").await;
     // Each is accepted by the engine, which tells only later that it failed, or succeeded.
     for (text, succeeds) in [
         ("SET datafusion.execution.batch_size=17", true),
         ("SET datafusion.execution.batch_size=many", false),
         ("SET datafusion.no_such_thing=1", false),
         ("USE nowhere", false),
-        ("SET said.by=ann", true),
+        ("SET note.by=ann", true),
         // Forms that only the engine reads.
         ("SET TIME ZONE 'Asia/Tokyo'", true),
-        ("SET said.with TO care", true),
+        ("SET note.with TO care", true),
     ] {
-        assert_eq!(say(&mut ann, text).await.is_ok(), succeeds, "{text}");
+        assert_eq!(try_run(&mut ann, text).await.is_ok(), succeeds, "{text}");
     }
     // How these ended the client never asks.
-    for text in ["SET datafusion.no_such_thing_either=1", "SET said.to=bob"] {
+    for text in ["SET datafusion.no_such_thing_either=1", "SET note.to=bob"] {
         ann.execute(text).await.unwrap().close().await.unwrap();
     }
-    let new = house.engine(&mut admin).await;
-    drain(&house.hand.lock, &old.name, &old.uid, WAIT).await;
+    let new = cluster.engine(&mut admin).await;
+    drain(&cluster.master.lock, &old.name, &old.uid, WAIT).await;
     assert!(matches!(old.ended().await, Ok(Ended::Drained)));
-    let shown = must(&mut ann, "SHOW datafusion.execution.batch_size").await;
+    let shown = run(&mut ann, "SHOW datafusion.execution.batch_size").await;
     assert_eq!(shown.rows[0][1].to_string(), "17");
-    let all = [("said.by", "ann"), ("said.to", "bob"), ("said.with", "care")];
+    let all = [("note.by", "ann"), ("note.to", "bob"), ("note.with", "care")];
     for (key, value) in all.into_iter().chain([("datafusion.execution.time_zone", "Asia/Tokyo")]) {
-        assert_eq!(must(&mut ann, &format!("SET {key}")).await.rows[0][1].to_string(), value);
+        assert_eq!(run(&mut ann, &format!("SET {key}")).await.rows[0][1].to_string(), value);
     }
     assert_eq!(new.datafusion.load().0, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_sessions_move_while_they_work() {
-    let (house, mut admin, mut old) = House::furnished().await;
-    let new = house.engine(&mut admin).await;
+    let (cluster, mut admin, mut old) = Cluster::with_engine().await;
+    let new = cluster.engine(&mut admin).await;
     let mut working = Vec::new();
     for _ in 0..8 {
-        let mut session = house.session("ann").await;
-        must(&mut session, "SELECT 1").await;
+        let mut session = cluster.session("ann").await;
+        run(&mut session, "SELECT 1").await;
         working.push(tokio::spawn(async move {
             for round in 0..30 {
-                let answer = must(&mut session, &format!("SELECT {round}")).await;
+                let answer = run(&mut session, &format!("SELECT {round}")).await;
                 assert_eq!(answer.rows[0][0].to_string(), round.to_string());
             }
         }));
     }
-    drain(&house.hand.lock, &old.name, &old.uid, WAIT).await;
+    drain(&cluster.master.lock, &old.name, &old.uid, WAIT).await;
     for session in working {
         session.await.unwrap();
     }
@@ -104,35 +104,35 @@ async fn many_sessions_move_while_they_work() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_with_state_stays_until_the_grace_is_over_and_is_then_told() {
-    let (house, mut admin, mut old) = House::furnished().await;
-    let mut ann = house.session("ann").await;
-    must(&mut ann, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer").await;
-    let _new = house.engine(&mut admin).await;
-    let address = house.address(&old).await;
-    drain(&house.hand.lock, &old.name, &old.uid, Duration::from_secs(3)).await;
+async fn a_pinned_session_stays_until_the_grace_is_over() {
+    let (cluster, mut admin, mut old) = Cluster::with_engine().await;
+    let mut ann = cluster.session("ann").await;
+    run(&mut ann, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer").await;
+    let _new = cluster.engine(&mut admin).await;
+    let address = cluster.address(&old).await;
+    drain(&cluster.master.lock, &old.name, &old.uid, Duration::from_secs(3)).await;
     eventually("the drain", async || old.status(&address).await.draining.then_some(())).await;
-    assert_eq!(must(&mut ann, "SELECT answer FROM mine").await.rows[0][0].to_string(), "42");
+    assert_eq!(run(&mut ann, "SELECT answer FROM mine").await.rows[0][0].to_string(), "42");
     // It can't move to another tenant either.
-    assert_eq!(say(&mut ann, "SET enginehouse.tenant=t_1").await.unwrap_err().sqlstate(), "55000");
+    assert_eq!(try_run(&mut ann, "SET enginehouse.tenant=t_1").await.unwrap_err().sqlstate(), "55000");
     assert!(matches!(old.ended().await, Ok(Ended::Drained)));
     for _ in 0..2 {
-        let error = say(&mut ann, "SELECT answer FROM mine").await.unwrap_err();
+        let error = try_run(&mut ann, "SELECT answer FROM mine").await.unwrap_err();
         assert_eq!(error.sqlstate(), "08S01");
         assert!(error.text().contains("state"), "{}", error.text());
     }
     // Control statements need no engine.
-    must(&mut ann, "SHOW ENGINES t_1").await;
+    run(&mut ann, "SHOW ENGINES t_1").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_another_engine_the_statement_waits_or_is_told_what_to_start() {
-    let (house, mut admin, mut old) = House::furnished().await;
-    let mut ann = house.session("ann").await;
-    must(&mut ann, "SELECT 1").await;
-    must(&mut admin, &format!("STOP ENGINE rp_1 '{}'", old.name)).await;
-    drain(&house.hand.lock, &old.name, &old.uid, WAIT).await;
+async fn without_another_engine_the_error_names_what_to_start() {
+    let (cluster, mut admin, mut old) = Cluster::with_engine().await;
+    let mut ann = cluster.session("ann").await;
+    run(&mut ann, "SELECT 1").await;
+    run(&mut admin, &format!("STOP ENGINE rp_1 '{}'", old.name)).await;
+    drain(&cluster.master.lock, &old.name, &old.uid, WAIT).await;
     assert!(matches!(old.ended().await, Ok(Ended::Drained)));
-    let error = say(&mut ann, "SELECT 1").await.unwrap_err();
+    let error = try_run(&mut ann, "SELECT 1").await.unwrap_err();
     assert_eq!(error.hint.as_deref(), Some("START ENGINE t_1 rp_1 uc_1"));
 }

@@ -13,8 +13,8 @@ use thrift::protocol::TSerializable;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::house::{House, sessions_of};
-use crate::rig::{WAIT, eventually};
+use crate::cluster::{Cluster, sessions_of};
+use crate::fixture::{WAIT, eventually};
 
 const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 
@@ -22,9 +22,9 @@ const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 const ANN: &str = "YW5uOng=";
 const BOB: &str = "Ym9iOng=";
 
-async fn call<Q: TSerializable, A: TSerializable>(house: &House, who: &str, method: &str, request: &Q) -> A {
+async fn call<Q: TSerializable, A: TSerializable>(cluster: &Cluster, who: &str, method: &str, request: &Q) -> A {
     let body = encode_call(method, 1, request).unwrap();
-    let mut stream = TcpStream::connect(house.proxy.addr()).await.unwrap();
+    let mut stream = TcpStream::connect(cluster.proxy.addr()).await.unwrap();
     let head = format!(
         "POST /cliservice HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {who}\r\nContent-Type: application/x-thrift\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n",
@@ -33,20 +33,20 @@ async fn call<Q: TSerializable, A: TSerializable>(house: &House, who: &str, meth
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&body).await.unwrap();
     let mut reply = Vec::new();
-    crate::rig::within(method, stream.read_to_end(&mut reply)).await.unwrap();
+    crate::fixture::within(method, stream.read_to_end(&mut reply)).await.unwrap();
     let end = reply.windows(4).position(|it| it == b"\r\n\r\n").unwrap() + 4;
     assert!(reply.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&reply[..end]));
     decode_reply(&reply[end..]).unwrap()
 }
 
-async fn open(house: &House, who: &str) -> TSessionHandle {
+async fn open(cluster: &Cluster, who: &str) -> TSessionHandle {
     let request = TOpenSessionReq {
         client_protocol: protocol::NEWEST,
         username: Some("root".to_owned()),
         password: None,
         configuration: None,
     };
-    let answer: TOpenSessionResp = call(house, who, "OpenSession", &request).await;
+    let answer: TOpenSessionResp = call(cluster, who, "OpenSession", &request).await;
     status::check(&answer.status).unwrap();
     answer.session_handle.unwrap()
 }
@@ -63,10 +63,10 @@ fn statement(session: &TSessionHandle, sql: &str, run_async: bool) -> TExecuteSt
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_lives_on_from_connection_to_connection() {
-    let (house, _admin, engine) = House::furnished().await;
-    let session = open(&house, ANN).await;
+    let (cluster, _admin, engine) = Cluster::with_engine().await;
+    let session = open(&cluster, ANN).await;
     let answer: TExecuteStatementResp =
-        call(&house, ANN, "ExecuteStatement", &statement(&session, "SELECT 42", false)).await;
+        call(&cluster, ANN, "ExecuteStatement", &statement(&session, "SELECT 42", false)).await;
     status::check(&answer.status).unwrap();
     let operation_handle = answer.operation_handle.unwrap();
     let request = TFetchResultsReq {
@@ -75,27 +75,27 @@ async fn a_session_lives_on_from_connection_to_connection() {
         max_rows: 10,
         fetch_type: Some(0),
     };
-    let stranger: TFetchResultsResp = call(&house, BOB, "FetchResults", &request).await;
+    let stranger: TFetchResultsResp = call(&cluster, BOB, "FetchResults", &request).await;
     assert!(status::check(&stranger.status).is_err(), "another user's result");
-    let answer: TFetchResultsResp = call(&house, ANN, "FetchResults", &request).await;
+    let answer: TFetchResultsResp = call(&cluster, ANN, "FetchResults", &request).await;
     let rows = rowset::rows(&answer.results.unwrap()).unwrap();
     assert_eq!(rows[0][0].to_string(), "42");
     let answer: TExecuteStatementResp =
-        call(&house, ANN, "ExecuteStatement", &statement(&session, "SHOW ENGINES t_1", false)).await;
+        call(&cluster, ANN, "ExecuteStatement", &statement(&session, "SHOW ENGINES t_1", false)).await;
     status::check(&answer.status).unwrap();
     sessions_of(&engine, 1).await;
     let closing = TCloseSessionReq { session_handle: session };
-    let answer: TCloseSessionResp = call(&house, ANN, "CloseSession", &closing).await;
+    let answer: TCloseSessionResp = call(&cluster, ANN, "CloseSession", &closing).await;
     status::check(&answer.status).unwrap();
     sessions_of(&engine, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancel_does_not_wait_for_the_call_that_waits_for_the_statement() {
-    let (house, _admin, engine) = House::furnished().await;
-    let session = open(&house, ANN).await;
+    let (cluster, _admin, engine) = Cluster::with_engine().await;
+    let session = open(&cluster, ANN).await;
     let answer: TExecuteStatementResp =
-        call(&house, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, true)).await;
+        call(&cluster, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, true)).await;
     let operation_handle = answer.operation_handle.unwrap();
     // The engine answers the fetch when it has rows, which is never.
     let request = TFetchResultsReq {
@@ -105,27 +105,27 @@ async fn a_cancel_does_not_wait_for_the_call_that_waits_for_the_statement() {
         fetch_type: Some(0),
     };
     let fetching = async {
-        let answer: TFetchResultsResp = call(&house, ANN, "FetchResults", &request).await;
+        let answer: TFetchResultsResp = call(&cluster, ANN, "FetchResults", &request).await;
         status::check(&answer.status).unwrap_err()
     };
     let canceling = async {
         eventually("a running statement", async || (engine.datafusion.load().1 == 1).then_some(())).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
         let request = TCancelOperationReq { operation_handle: operation_handle.clone() };
-        let answer: TCancelOperationResp = call(&house, ANN, "CancelOperation", &request).await;
+        let answer: TCancelOperationResp = call(&cluster, ANN, "CancelOperation", &request).await;
         status::check(&answer.status).unwrap();
     };
     let (error, ()) = tokio::join!(fetching, canceling);
     assert_eq!(error.sqlstate(), "57014");
     let request = TGetOperationStatusReq { operation_handle, get_progress_update: None };
-    let answer: TGetOperationStatusResp = call(&house, ANN, "GetOperationStatus", &request).await;
+    let answer: TGetOperationStatusResp = call(&cluster, ANN, "GetOperationStatus", &request).await;
     assert_eq!(answer.operation_state, Some(TOperationState::CANCELED_STATE));
 }
 
 /// Sends a call and hangs up nowhere: the connection, with its answer still to come.
-async fn sent<Q: TSerializable>(house: &House, who: &str, method: &str, request: &Q) -> TcpStream {
+async fn sent<Q: TSerializable>(cluster: &Cluster, who: &str, method: &str, request: &Q) -> TcpStream {
     let body = encode_call(method, 1, request).unwrap();
-    let mut stream = TcpStream::connect(house.proxy.addr()).await.unwrap();
+    let mut stream = TcpStream::connect(cluster.proxy.addr()).await.unwrap();
     let head = format!(
         "POST /cliservice HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {who}\r\nContent-Length: {}\r\n\r\n",
         body.len()
@@ -136,11 +136,11 @@ async fn sent<Q: TSerializable>(house: &House, who: &str, method: &str, request:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_hangs_up_in_the_middle_of_a_call_takes_no_engine_from_others() {
-    let (house, _admin, engine) = House::furnished().await;
-    let session = open(&house, ANN).await;
+async fn a_client_gone_during_a_call_marks_no_engine_as_lost() {
+    let (cluster, _admin, engine) = Cluster::with_engine().await;
+    let session = open(&cluster, ANN).await;
     let answer: TExecuteStatementResp =
-        call(&house, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, true)).await;
+        call(&cluster, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, true)).await;
     let operation_handle = answer.operation_handle.unwrap();
     let request = TFetchResultsReq {
         operation_handle: operation_handle.clone(),
@@ -151,16 +151,16 @@ async fn a_client_that_hangs_up_in_the_middle_of_a_call_takes_no_engine_from_oth
     let asking = TGetOperationStatusReq { operation_handle, get_progress_update: None };
     let state = eventually("the end of the statement", async || {
         // A call that was given up before anybody read it was never made: it is made again, and given up a little later.
-        let fetching = sent(&house, ANN, "FetchResults", &request).await;
+        let fetching = sent(&cluster, ANN, "FetchResults", &request).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         drop(fetching);
-        let answer: TGetOperationStatusResp = call(&house, ANN, "GetOperationStatus", &asking).await;
+        let answer: TGetOperationStatusResp = call(&cluster, ANN, "GetOperationStatus", &asking).await;
         answer.operation_state.filter(|state| *state != TOperationState::RUNNING_STATE).map(|_| answer)
     });
     let answer = state.await;
     assert_eq!(answer.sql_state.as_deref(), Some("08S01"), "{answer:?}");
     // The engine is there, and is taken at once: it was not lost.
-    let mut fresh = house.session("bob").await;
+    let mut fresh = cluster.session("bob").await;
     let mut statement = fresh.execute("SELECT 1").await.unwrap();
     assert_eq!(statement.logs().await.unwrap().first().filter(|line| line.starts_with("waiting")), None);
     statement.collect(WAIT).await.unwrap();
@@ -168,18 +168,18 @@ async fn a_client_that_hangs_up_in_the_middle_of_a_call_takes_no_engine_from_oth
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_lost_with_a_call_that_was_given_up_is_told() {
-    let (house, _admin, engine) = House::furnished().await;
-    let session = open(&house, ANN).await;
+async fn an_abandoned_call_reports_the_lost_state() {
+    let (cluster, _admin, engine) = Cluster::with_engine().await;
+    let session = open(&cluster, ANN).await;
     let view = statement(&session, "CREATE TEMPORARY VIEW mine AS SELECT 1", false);
-    let answer: TExecuteStatementResp = call(&house, ANN, "ExecuteStatement", &view).await;
+    let answer: TExecuteStatementResp = call(&cluster, ANN, "ExecuteStatement", &view).await;
     status::check(&answer.status).unwrap();
-    let waiting = sent(&house, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, false)).await;
+    let waiting = sent(&cluster, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, false)).await;
     eventually("a running statement", async || (engine.datafusion.load() == (1, 1)).then_some(())).await;
     drop(waiting);
     eventually("the end of it", async || (engine.datafusion.load() == (0, 0)).then_some(())).await;
     let answer: TExecuteStatementResp =
-        call(&house, ANN, "ExecuteStatement", &statement(&session, "SELECT 1", false)).await;
+        call(&cluster, ANN, "ExecuteStatement", &statement(&session, "SELECT 1", false)).await;
     let error = status::check(&answer.status).unwrap_err();
     assert_eq!(error.sqlstate(), "08S01");
     assert!(error.text().contains("session state was lost"), "{}", error.text());
@@ -187,15 +187,15 @@ async fn what_was_lost_with_a_call_that_was_given_up_is_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_a_session_cancels_what_another_connection_waits_for() {
-    let (house, _admin, engine) = House::furnished().await;
-    let session = open(&house, ANN).await;
-    let mut waiting = sent(&house, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, false)).await;
+    let (cluster, _admin, engine) = Cluster::with_engine().await;
+    let session = open(&cluster, ANN).await;
+    let mut waiting = sent(&cluster, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, false)).await;
     eventually("a running statement", async || (engine.datafusion.load() == (1, 1)).then_some(())).await;
     let answer: TCloseSessionResp =
-        call(&house, ANN, "CloseSession", &TCloseSessionReq { session_handle: session }).await;
+        call(&cluster, ANN, "CloseSession", &TCloseSessionReq { session_handle: session }).await;
     status::check(&answer.status).unwrap();
     eventually("the end of it", async || (engine.datafusion.load() == (0, 0)).then_some(())).await;
     let mut rest = Vec::new();
-    crate::rig::within("the end of the connection", waiting.read_to_end(&mut rest)).await.unwrap();
+    crate::fixture::within("the end of the connection", waiting.read_to_end(&mut rest)).await.unwrap();
     assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
 }

@@ -1,21 +1,21 @@
-//! The proxy with real metadata agents, real engine agents with DataFusion beside them, and an embedded ZooKeeper; the
-//! tests are the clients and, by hand, the master.
+//! The proxy with real metadata agents, engine agents with DataFusion, and an embedded ZooKeeper. The tests are the clients
+//! and run the steps of the master.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../../../engine-agent/tests/rig/agents.rs"]
+#[path = "../../../engine-agent/tests/fixture/agents.rs"]
 mod agents;
-#[path = "../../../engine-agent/tests/rig/engines.rs"]
+#[path = "../../../engine-agent/tests/fixture/engines.rs"]
 mod engines;
-#[path = "../../../engine-agent/tests/rig/mod.rs"]
-mod rig;
+#[path = "../../../engine-agent/tests/fixture/mod.rs"]
+mod fixture;
 
 mod binding;
 mod budgets;
+mod cluster;
 mod control;
 mod drains;
 mod handles;
-mod house;
 mod http;
 mod leaving;
 mod limits;

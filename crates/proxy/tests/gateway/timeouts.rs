@@ -6,9 +6,9 @@ use hs2::tcli::TExecuteStatementReq;
 use hs2::{ClientError, Session};
 use model::error::UserError;
 
-use crate::agents::{must, say};
-use crate::house::House;
-use crate::rig::{WAIT, eventually};
+use crate::agents::{run, try_run};
+use crate::cluster::Cluster;
+use crate::fixture::{WAIT, eventually};
 
 const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 
@@ -33,16 +33,16 @@ async fn within_a_second(session: &mut Session, sql: &str, run_async: bool) -> R
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_timeout_counts_while_an_engine_or_a_wait_is_waited_for() {
-    let house = House::new().await;
-    let mut admin = house.objects().await;
+    let cluster = Cluster::new().await;
+    let mut admin = cluster.objects().await;
     let error = within_a_second(&mut admin, "START ENGINE t_1 rp_1 uc_1 WAIT '1h'", true).await.unwrap_err();
     assert_eq!(error.sqlstate(), "HYT00");
     assert!(error.text().contains("the statement stands"), "{}", error.text());
-    assert_eq!(house.store.snapshot().await.unwrap().slots.len(), 1);
-    let error = say(&mut admin, "START ENGINE t_1 rp_1 uc_1 WAIT '25h'").await.unwrap_err();
+    assert_eq!(cluster.store.snapshot().await.unwrap().slots.len(), 1);
+    let error = try_run(&mut admin, "START ENGINE t_1 rp_1 uc_1 WAIT '25h'").await.unwrap_err();
     assert_eq!(error.sqlstate(), "22023");
-    assert_eq!(house.store.snapshot().await.unwrap().slots.len(), 1, "it had no effect");
-    let mut ann = house.session("ann").await;
+    assert_eq!(cluster.store.snapshot().await.unwrap().slots.len(), 1, "it had no effect");
+    let mut ann = cluster.session("ann").await;
     for run_async in [true, false] {
         let error = within_a_second(&mut ann, "SELECT 1", run_async).await.unwrap_err();
         assert_eq!(error.sqlstate(), "HYT00");
@@ -51,22 +51,22 @@ async fn a_query_timeout_counts_while_an_engine_or_a_wait_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_shortest_of_session_and_unit_timeout_ends_a_statement_and_nothing_else() {
-    let (house, mut admin, engine) = House::furnished().await;
-    let mut ann = house.session("ann").await;
-    assert!(say(&mut ann, "SET enginehouse.statement_timeout=soon").await.is_err());
-    must(&mut ann, "SET enginehouse.statement_timeout=1s").await;
-    let error = say(&mut ann, FOR_EVER).await.unwrap_err();
+async fn the_shortest_timeout_ends_a_statement_and_nothing_else() {
+    let (cluster, mut admin, engine) = Cluster::with_engine().await;
+    let mut ann = cluster.session("ann").await;
+    assert!(try_run(&mut ann, "SET enginehouse.statement_timeout=soon").await.is_err());
+    run(&mut ann, "SET enginehouse.statement_timeout=1s").await;
+    let error = try_run(&mut ann, FOR_EVER).await.unwrap_err();
     assert_eq!(error.sqlstate(), "HYT00");
     eventually("the end of the statement", async || (engine.datafusion.load() == (1, 0)).then_some(())).await;
-    must(&mut ann, "SELECT 1").await;
+    run(&mut ann, "SELECT 1").await;
     {
-        let _settling = house.hand.keep_settling();
-        must(&mut admin, "ALTER RESOURCE UNIT uc_1 PROPERTIES ('enginehouse.statement_timeout'='2s')").await;
-        let error = say(&mut admin, "ALTER RESOURCE UNIT uc_1 PROPERTIES ('enginehouse.timeout'='2s')").await;
+        let _settling = cluster.master.keep_settling();
+        run(&mut admin, "ALTER RESOURCE UNIT uc_1 PROPERTIES ('enginehouse.statement_timeout'='2s')").await;
+        let error = try_run(&mut admin, "ALTER RESOURCE UNIT uc_1 PROPERTIES ('enginehouse.timeout'='2s')").await;
         assert_eq!(error.unwrap_err().sqlstate(), "22023");
     }
-    must(&mut ann, "SET enginehouse.statement_timeout=1h").await;
+    run(&mut ann, "SET enginehouse.statement_timeout=1h").await;
     let begun = std::time::Instant::now();
     let error = eventually("the unit's timeout", async || {
         let mut statement = ann.execute(FOR_EVER).await.unwrap();
@@ -78,7 +78,7 @@ async fn the_shortest_of_session_and_unit_timeout_ends_a_statement_and_nothing_e
     .await;
     assert!(matches!(&error, ClientError::Refused(error) if error.sqlstate() == "HYT00"), "{error}");
     assert!(begun.elapsed() >= Duration::from_secs(2));
-    must(&mut ann, "SELECT 1").await;
-    let slots = house.store.snapshot().await.unwrap().slots;
+    run(&mut ann, "SELECT 1").await;
+    let slots = cluster.store.snapshot().await.unwrap().slots;
     assert_eq!(slots[0].engine(), engine.name, "no engine is replaced for it");
 }

@@ -4,35 +4,35 @@ use hs2::session::Table;
 use hs2::tcli::{TExecuteStatementReq, TExecuteStatementResp};
 use hs2::{ClientError, Session};
 
-use crate::agents::{must, say};
-use crate::house::{House, sessions_of};
-use crate::rig::{WAIT, eventually};
+use crate::agents::{run, try_run};
+use crate::cluster::{Cluster, sessions_of};
+use crate::fixture::{WAIT, eventually};
 
 const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_dies_fails_what_runs_there_and_nothing_else() {
-    let (house, mut admin, mut dies) = House::furnished().await;
+    let (cluster, mut admin, mut dies) = Cluster::with_engine().await;
     let (mut running, mut idle, mut stateful) =
-        (house.session("ann").await, house.session("ann").await, house.session("bob").await);
-    must(&mut idle, "SELECT 1").await;
-    must(&mut stateful, "CREATE TEMPORARY VIEW mine AS SELECT 1").await;
+        (cluster.session("ann").await, cluster.session("ann").await, cluster.session("bob").await);
+    run(&mut idle, "SELECT 1").await;
+    run(&mut stateful, "CREATE TEMPORARY VIEW mine AS SELECT 1").await;
     let mut statement = running.execute(FOR_EVER).await.unwrap();
-    let lives = house.engine(&mut admin).await;
+    let lives = cluster.engine(&mut admin).await;
     dies.datafusion.die("killed by the test");
     let error = statement.wait(WAIT).await.unwrap_err();
     let ClientError::Refused(error) = error else { panic!("{error}") };
     assert_eq!(error.sqlstate(), "08S01");
     assert!(error.text().contains(dies.name.as_str()), "{}", error.text());
     drop(statement);
-    // What is said while its agent still closes may be lost with it; what is said after that is not.
+    // A statement that is sent while its agent still closes may be lost with it; a later one is not.
     assert!(dies.ended().await.is_err());
     // Bound again at the next statement.
-    must(&mut idle, "SELECT 1").await;
-    must(&mut running, "SELECT 1").await;
+    run(&mut idle, "SELECT 1").await;
+    run(&mut running, "SELECT 1").await;
     assert_eq!(lives.datafusion.load().0, 2);
     for _ in 0..2 {
-        let error = say(&mut stateful, "SELECT 1").await.unwrap_err();
+        let error = try_run(&mut stateful, "SELECT 1").await.unwrap_err();
         assert_eq!(error.sqlstate(), "08S01");
         assert!(error.text().contains("session state was lost"), "{}", error.text());
     }
@@ -40,8 +40,8 @@ async fn an_engine_that_dies_fails_what_runs_there_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_statement_is_cancelled_at_once() {
-    let (house, _admin, engine) = House::furnished().await;
-    let mut ann = house.session("ann").await;
+    let (cluster, _admin, engine) = Cluster::with_engine().await;
+    let mut ann = cluster.session("ann").await;
     let mut statement = ann.execute(FOR_EVER).await.unwrap();
     assert_eq!(statement.poll().await.unwrap(), hs2::session::StatementProgress::Running);
     statement.cancel().await.unwrap();
@@ -49,14 +49,14 @@ async fn a_running_statement_is_cancelled_at_once() {
     assert!(matches!(&error, ClientError::Refused(error) if error.sqlstate() == "57014"), "{error}");
     eventually("the engine's rest", async || (engine.datafusion.load().1 == 0).then_some(())).await;
     statement.close().await.unwrap();
-    must(&mut ann, "SELECT 1").await;
+    run(&mut ann, "SELECT 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_is_too_long_is_refused_and_its_session_and_engine_stay() {
-    let (house, _admin, engine) = House::furnished().await;
+async fn a_too_long_request_is_refused_and_its_session_stays() {
+    let (cluster, _admin, engine) = Cluster::with_engine().await;
     let limit = hs2::Limits::default().frame_bytes;
-    let mut ann = house.session("ann").await;
+    let mut ann = cluster.session("ann").await;
     let mut request = TExecuteStatementReq {
         session_handle: ann.handle().clone(),
         statement: format!("SELECT {}1", " ".repeat(limit)),
@@ -70,7 +70,7 @@ async fn a_request_that_is_too_long_is_refused_and_its_session_and_engine_stay()
         let text = answer.status.error_message.unwrap();
         assert!(text.contains("too long") && text.contains(&limit.to_string()) && text.contains("Hint:"), "{text}");
         assert_eq!(engine.datafusion.load().0, sessions, "a request that is not read binds nothing");
-        must(&mut ann, "SELECT 1").await;
+        run(&mut ann, "SELECT 1").await;
     }
     // The longest request that is read goes through to the engine, byte for byte.
     let around = hs2::message::encode_call("ExecuteStatement", 1, &request).unwrap().len() - request.statement.len();
@@ -83,33 +83,33 @@ async fn a_request_that_is_too_long_is_refused_and_its_session_and_engine_stay()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_hangs_up_leaves_nothing_running() {
-    let (house, _admin, engine) = House::furnished().await;
-    let mut ann = house.session("ann").await;
+    let (cluster, _admin, engine) = Cluster::with_engine().await;
+    let mut ann = cluster.session("ann").await;
     ann.execute(FOR_EVER).await.unwrap();
     eventually("a running statement", async || (engine.datafusion.load() == (1, 1)).then_some(())).await;
     drop(ann);
     eventually("the end of it", async || (engine.datafusion.load() == (0, 0)).then_some(())).await;
-    let mut session = house.session("ann").await;
+    let mut session = cluster.session("ann").await;
     session.execute(FOR_EVER).await.unwrap();
     session.close().await.unwrap();
     eventually("the end of it", async || (engine.datafusion.load() == (0, 0)).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_zookeeper_and_metadata_agents_sessions_go_on_and_new_ones_open() {
-    let (house, _admin, engine) = House::furnished().await;
-    let mut before = house.session("ann").await;
-    must(&mut before, "SELECT 1").await;
-    house.ground.zookeeper.faults().outage(true);
-    house.agents[0].1.cut();
-    must(&mut before, "SELECT 1").await;
-    let mut after = house.session("bob").await;
-    must(&mut after, "SELECT 1").await;
-    let error = say(&mut after, "SHOW ENGINES t_1").await.unwrap_err();
+async fn sessions_work_without_zookeeper_and_metadata_agents() {
+    let (cluster, _admin, engine) = Cluster::with_engine().await;
+    let mut before = cluster.session("ann").await;
+    run(&mut before, "SELECT 1").await;
+    cluster.fixture.zookeeper.faults().outage(true);
+    cluster.agents[0].1.cut();
+    run(&mut before, "SELECT 1").await;
+    let mut after = cluster.session("bob").await;
+    run(&mut after, "SELECT 1").await;
+    let error = try_run(&mut after, "SHOW ENGINES t_1").await.unwrap_err();
     assert_eq!(error.sqlstate(), "57P03", "{}", error.text());
-    must(&mut after, "SELECT 2").await;
+    run(&mut after, "SELECT 2").await;
     sessions_of(&engine, 2).await;
-    house.ground.zookeeper.faults().outage(false);
+    cluster.fixture.zookeeper.faults().outage(false);
 }
 
 /// What a statement shows, and its log.
@@ -122,14 +122,14 @@ async fn shown(session: &mut Session, sql: &str) -> (Table, Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proxy_that_is_cut_off_from_zookeeper_says_so_with_what_it_shows_and_to_who_waits() {
-    let house = House::new().await;
-    let mut admin = house.objects().await;
-    must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
+async fn a_proxy_without_zookeeper_reports_it_in_show_and_in_waits() {
+    let cluster = Cluster::new().await;
+    let mut admin = cluster.objects().await;
+    run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
     let lacks = |log: &[String]| log.iter().find(|line| line.contains("ZooKeeper")).cloned();
     let (_, log) = shown(&mut admin, "SHOW ENGINES t_1").await;
     assert_eq!(lacks(&log), None, "nothing is missing");
-    house.ground.zookeeper.faults().outage(true);
+    cluster.fixture.zookeeper.faults().outage(true);
     for sql in ["SHOW ENGINES t_1", "SHOW TENANTS"] {
         let (table, line) = eventually("the warning", async || {
             let (table, log) = shown(&mut admin, sql).await;
@@ -141,13 +141,13 @@ async fn a_proxy_that_is_cut_off_from_zookeeper_says_so_with_what_it_shows_and_t
         assert!(line.contains(", and knows the engines that were registered "), "{line}");
     }
     // Who waits for an engine learns that it may be there, unseen.
-    let mut ann = house.session("ann").await;
+    let mut ann = cluster.session("ann").await;
     let mut statement = ann.execute("SELECT 1").await.unwrap();
     let line = lacks(&statement.logs().await.unwrap()).unwrap();
     assert!(line.starts_with("waiting for engine ") && line.ends_with("that became ready since"), "{line}");
     statement.cancel().await.unwrap();
     statement.close().await.unwrap();
-    house.ground.zookeeper.faults().outage(false);
+    cluster.fixture.zookeeper.faults().outage(false);
     eventually("the end of it", async || {
         let (_, log) = shown(&mut admin, "SHOW ENGINES t_1").await;
         lacks(&log).is_none().then_some(())
@@ -156,20 +156,20 @@ async fn a_proxy_that_is_cut_off_from_zookeeper_says_so_with_what_it_shows_and_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_at_a_proxy_that_has_just_started_waits_for_the_first_catalog() {
-    let house = House::with(0, |_| {}).await;
-    let mut ann = house.session("ann").await;
-    let asking = tokio::spawn(async move { say(&mut ann, "SELECT 1").await });
-    let settings = crate::agents::settings(&house.ground);
-    let agent = crate::agents::agent(&house.ground, &house.hand.lock, &house.store, settings).await;
+async fn a_session_of_a_new_proxy_waits_for_the_first_catalog() {
+    let cluster = Cluster::with(0, |_| {}).await;
+    let mut ann = cluster.session("ann").await;
+    let asking = tokio::spawn(async move { try_run(&mut ann, "SELECT 1").await });
+    let settings = crate::agents::settings(&cluster.fixture);
+    let agent = crate::agents::agent(&cluster.fixture, &cluster.master.lock, &cluster.store, settings).await;
     // The catalog says that there is no such user: that an agent is missing was no reason to say anything.
     assert_eq!(asking.await.unwrap().unwrap_err().sqlstate(), "42501");
     agent.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_any_catalog_a_session_is_told_that_no_metadata_agent_is_there() {
-    let house = House::with(0, |_| {}).await;
-    let mut ann = house.session("ann").await;
-    assert_eq!(say(&mut ann, "SELECT 1").await.unwrap_err().sqlstate(), "57P03");
+async fn without_any_catalog_a_statement_fails_with_57p03() {
+    let cluster = Cluster::with(0, |_| {}).await;
+    let mut ann = cluster.session("ann").await;
+    assert_eq!(try_run(&mut ann, "SELECT 1").await.unwrap_err().sqlstate(), "57P03");
 }

@@ -4,21 +4,21 @@ use hs2::tcli::{TGetInfoReq, TGetInfoType, TGetInfoValue};
 use hs2::{ClientError, Session};
 use proxy::Product;
 
-use crate::agents::{must, say};
-use crate::house::House;
-use crate::rig::eventually;
+use crate::agents::{run, try_run};
+use crate::cluster::Cluster;
+use crate::fixture::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn engines_of_several_types_need_a_unit_and_a_tenant_may_name_it() {
-    let (house, mut admin, _engine) = House::furnished().await;
-    let settling = house.hand.keep_settling();
-    must(&mut admin, "CREATE RESOURCE UNIT sp ENGINE_TYPE 'spark'").await;
-    must(&mut admin, "ALTER RESOURCE POOL rp_1 UNIT_LIST ('uc_1', 'sp')").await;
+    let (cluster, mut admin, _engine) = Cluster::with_engine().await;
+    let settling = cluster.master.keep_settling();
+    run(&mut admin, "CREATE RESOURCE UNIT sp ENGINE_TYPE 'spark'").await;
+    run(&mut admin, "ALTER RESOURCE POOL rp_1 UNIT_LIST ('uc_1', 'sp')").await;
     // Not ready, and yet counted: otherwise the type would depend on which engine is ready first.
-    must(&mut admin, "START ENGINE t_1 rp_1 sp").await;
+    run(&mut admin, "START ENGINE t_1 rp_1 sp").await;
     let error = eventually("the new catalog", async || {
-        let mut ann = house.session("ann").await;
-        say(&mut ann, "SELECT 1").await.err()
+        let mut ann = cluster.session("ann").await;
+        try_run(&mut ann, "SELECT 1").await.err()
     })
     .await;
     assert_eq!(error.sqlstate(), "55000");
@@ -26,20 +26,20 @@ async fn engines_of_several_types_need_a_unit_and_a_tenant_may_name_it() {
     for part in ["\"sp\" (spark)", "\"uc_1\" (datafusion)", "SET enginehouse.unit=", "DEFAULT_UNIT"] {
         assert!(text.contains(part), "{text}");
     }
-    let mut chosen = house.try_session("ann", &[("enginehouse.unit", "uc_1")]).await.unwrap();
-    must(&mut chosen, "SELECT 1").await;
-    must(&mut admin, "ALTER TENANT t_1 DEFAULT_UNIT 'uc_1'").await;
+    let mut chosen = cluster.try_session("ann", &[("enginehouse.unit", "uc_1")]).await.unwrap();
+    run(&mut chosen, "SELECT 1").await;
+    run(&mut admin, "ALTER TENANT t_1 DEFAULT_UNIT 'uc_1'").await;
     eventually("the default", async || {
-        let mut ann = house.session("ann").await;
-        say(&mut ann, "SELECT 1").await.ok()
+        let mut ann = cluster.session("ann").await;
+        try_run(&mut ann, "SELECT 1").await.ok()
     })
     .await;
-    let created = must(&mut admin, "SHOW CREATE TENANT t_1").await.rows[0][0].to_string();
+    let created = run(&mut admin, "SHOW CREATE TENANT t_1").await.rows[0][0].to_string();
     assert!(created.contains("DEFAULT_UNIT 'uc_1'"), "{created}");
-    let error = say(&mut admin, "ALTER TENANT t_1 DEFAULT_UNIT 'nothing'").await.unwrap_err();
+    let error = try_run(&mut admin, "ALTER TENANT t_1 DEFAULT_UNIT 'nothing'").await.unwrap_err();
     assert_eq!(error.sqlstate(), "42704");
-    must(&mut admin, "ALTER RESOURCE POOL rp_1 UNIT_LIST ('sp')").await;
-    let error = say(&mut admin, "DROP RESOURCE UNIT uc_1").await.unwrap_err();
+    run(&mut admin, "ALTER RESOURCE POOL rp_1 UNIT_LIST ('sp')").await;
+    let error = try_run(&mut admin, "DROP RESOURCE UNIT uc_1").await.unwrap_err();
     assert_eq!(error.sqlstate(), "2BP01");
     assert!(error.text().contains("DEFAULT_UNIT of tenant \"t_1\""), "{}", error.text());
     drop(settling);
@@ -53,52 +53,52 @@ async fn info(session: &mut Session, info_type: TGetInfoType) -> TGetInfoValue {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_product_is_the_configured_one_before_and_after_binding() {
     let product = Product { name: "Spark SQL".to_owned(), version: "3.5.9".to_owned() };
-    let house = House::with(1, |it| it.product = product).await;
-    let mut admin = house.objects().await;
-    let _engine = house.engine(&mut admin).await;
-    let mut ann = house.session("ann").await;
+    let cluster = Cluster::with(1, |it| it.product = product).await;
+    let mut admin = cluster.objects().await;
+    let _engine = cluster.engine(&mut admin).await;
+    let mut ann = cluster.session("ann").await;
     for _ in 0..2 {
         assert_eq!(
             info(&mut ann, TGetInfoType::CLI_DBMS_NAME).await,
             TGetInfoValue::StringValue("Spark SQL".to_owned())
         );
         assert_eq!(info(&mut ann, TGetInfoType::CLI_DBMS_VER).await, TGetInfoValue::StringValue("3.5.9".to_owned()));
-        must(&mut ann, "SELECT 1").await;
+        run(&mut ann, "SELECT 1").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_ready_engine_reports_its_settings_and_refuses_what_does_not_exist_at_once() {
-    let (house, _admin, engine) = House::furnished().await;
-    let mut ann = house.session("ann").await;
-    let listed = must(&mut ann, "SET -v").await;
+async fn a_ready_engine_answers_set_and_use_at_once() {
+    let (cluster, _admin, engine) = Cluster::with_engine().await;
+    let mut ann = cluster.session("ann").await;
+    let listed = run(&mut ann, "SET -v").await;
     assert!(listed.rows.len() > 10, "{} settings", listed.rows.len());
     assert_eq!(engine.datafusion.load().0, 1);
-    let mut bob = house.session("bob").await;
-    assert_eq!(must(&mut bob, "SET datafusion.execution.batch_size").await.rows[0][1].to_string(), "8192");
-    let mut eager = house.session("bob").await;
-    assert_eq!(say(&mut eager, "SET datafusion.no_such_thing=1").await.unwrap_err().sqlstate(), "22023");
-    assert!(say(&mut eager, "USE nowhere").await.is_err());
-    must(&mut eager, "SELECT 1").await;
-    let opened = house.try_session("bob", &[("use:database", "nowhere")]).await;
+    let mut bob = cluster.session("bob").await;
+    assert_eq!(run(&mut bob, "SET datafusion.execution.batch_size").await.rows[0][1].to_string(), "8192");
+    let mut eager = cluster.session("bob").await;
+    assert_eq!(try_run(&mut eager, "SET datafusion.no_such_thing=1").await.unwrap_err().sqlstate(), "22023");
+    assert!(try_run(&mut eager, "USE nowhere").await.is_err());
+    run(&mut eager, "SELECT 1").await;
+    let opened = cluster.try_session("bob", &[("use:database", "nowhere")]).await;
     assert!(matches!(opened, Err(ClientError::Refused(error)) if error.text().contains("nowhere")));
-    let idle = house.try_session("bob", &[("use:database", "default")]).await.unwrap();
+    let idle = cluster.try_session("bob", &[("use:database", "default")]).await.unwrap();
     assert_eq!(engine.datafusion.load().0, 3, "the default database needs no engine");
     drop(idle);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_an_engine_a_setting_of_engines_is_unknown_and_none_is_started() {
-    let house = House::new().await;
-    let mut admin = house.objects().await;
-    must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
-    let mut ann = house.session("ann").await;
+    let cluster = Cluster::new().await;
+    let mut admin = cluster.objects().await;
+    run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
+    let mut ann = cluster.session("ann").await;
     assert_eq!(
-        must(&mut ann, "SET datafusion.execution.batch_size").await.rows[0][1].to_string(),
+        run(&mut ann, "SET datafusion.execution.batch_size").await.rows[0][1].to_string(),
         "<unknown until the session has an engine>"
     );
-    must(&mut ann, "SET datafusion.execution.batch_size=17").await;
-    assert_eq!(must(&mut ann, "SET datafusion.execution.batch_size").await.rows[0][1].to_string(), "17");
-    assert_eq!(must(&mut ann, "SET").await.rows.len(), 1);
-    assert_eq!(must(&mut ann, "SET enginehouse.unit").await.rows[0][1].to_string(), "<undefined>");
+    run(&mut ann, "SET datafusion.execution.batch_size=17").await;
+    assert_eq!(run(&mut ann, "SET datafusion.execution.batch_size").await.rows[0][1].to_string(), "17");
+    assert_eq!(run(&mut ann, "SET").await.rows.len(), 1);
+    assert_eq!(run(&mut ann, "SET enginehouse.unit").await.rows[0][1].to_string(), "<undefined>");
 }

@@ -6,7 +6,7 @@ use model::failpoint::fail;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Mutex as Turn, MutexGuard};
 
-use crate::rig::{WAIT, eventually};
+use crate::fixture::{WAIT, eventually};
 
 static TURN: Turn<()> = Turn::const_new(());
 
@@ -55,7 +55,7 @@ impl Held {
         Self { point, gate }
     }
 
-    /// Waits until somebody is held.
+    /// Waits until a task is held.
     pub async fn reached(&self) {
         let arrived = async || self.gate.state.lock().arrived.then_some(());
         eventually(self.point, arrived).await;

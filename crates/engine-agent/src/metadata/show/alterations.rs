@@ -10,7 +10,7 @@ use model::snapshot::MasterRecord;
 use crate::metadata::answer::{Answer, maybe, text};
 use crate::metadata::context::Context;
 use crate::metadata::settings::DEFAULT_ALTERATIONS;
-use crate::metadata::show::freshness::{Freshness, tell};
+use crate::metadata::show::freshness::{Freshness, log_freshness};
 
 const COLUMNS: [(&str, SqlType); 9] = [
     ("id", SqlType::String),
@@ -30,8 +30,8 @@ pub(in crate::metadata) async fn show(context: &Context, limit: Option<u32>) -> 
     let limit = limit.unwrap_or(DEFAULT_ALTERATIONS);
     let records = store.alterations(limit).await.map_err(|error| error.user_error())?;
     let (master, now_ms) = store.master_now().await.map_err(|error| error.user_error())?;
-    let freshness = Freshness::of(&master, now_ms, context.agent.settings.tick_interval);
-    tell(context, &freshness, &master).await;
+    let freshness = Freshness::new(&master, now_ms, context.agent.settings.tick_interval);
+    log_freshness(context, &freshness, &master).await;
     let mut answer = Answer::new(&COLUMNS);
     if let Some(node) = undecided(context, &records).await {
         answer.row(undecided_row(&node, &master, &freshness));
@@ -90,7 +90,7 @@ fn undecided_row(node: &AlterNode, master: &MasterRecord, freshness: &Freshness)
             Value::Null,
             text(utc(node.ctime_ms)),
             text(waits),
-            text(format!("its node can't be read: {reason}")),
+            text(format!("its node could not be decoded: {reason}")),
         ],
     }
 }

@@ -9,7 +9,7 @@ use model::error::UserError;
 use model::labels;
 use model::name::PoolName;
 
-use super::freshness::{Freshness, tell};
+use super::freshness::{Freshness, log_freshness};
 use crate::metadata::answer::Answer;
 use crate::metadata::context::Context;
 
@@ -32,8 +32,8 @@ pub(in crate::metadata) async fn describe(
     if detail.record.slot.pool != *pool {
         return Err(user_error::engine_of_other_pool(name, pool, &detail.record.slot.pool));
     }
-    let freshness = Freshness::of(&detail.master, detail.now_ms, context.agent.settings.tick_interval);
-    tell(context, &freshness, &detail.master).await;
+    let freshness = Freshness::new(&detail.master, detail.now_ms, context.agent.settings.tick_interval);
+    log_freshness(context, &freshness, &detail.master).await;
     Ok(Answer::properties(properties(context, &detail, &freshness)))
 }
 

@@ -1,5 +1,5 @@
-//! SHOW ENGINES: desired and observed state together. An engine that is wished for and has no pod yet is *pending*
-//! with the reason why; one that is on its way out is listed as long as it lives.
+//! SHOW ENGINES: desired and observed state. A desired engine without an instance is *pending*, with a reason; one that
+//! terminates is listed until it has ended.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use model::name::TenantName;
 use model::slot::SlotKey;
 
 use super::foreign;
-use super::freshness::{Freshness, tell};
+use super::freshness::{Freshness, log_freshness};
 use crate::metadata::answer::{Answer, maybe, number, text};
 use crate::metadata::context::Context;
 use crate::metadata::starting;
@@ -63,8 +63,8 @@ pub(in crate::metadata) async fn show(context: &Context, scope: &EngineScope) ->
     for row in foreign::rows(context, scope, &overview.snapshot.catalog, &master.cluster_warnings) {
         answer.row(row);
     }
-    foreign::tell_missing(context, master);
-    tell(context, &freshness(context, &overview), &overview.snapshot.master).await;
+    foreign::log_missing(context, master);
+    log_freshness(context, &freshness(context, &overview), &overview.snapshot.master).await;
     Ok(answer)
 }
 
@@ -82,7 +82,7 @@ fn within(scope: &EngineScope, key: &SlotKey) -> bool {
     }
 }
 
-/// A name that does not exist is an error, not an empty answer.
+/// A name that does not exist is an error, not an empty result.
 fn refuse_unknown(context: &Context, overview: &Overview, scope: &EngineScope) -> Result<(), UserError> {
     let catalog = &overview.snapshot.catalog;
     let (tenant, pool, unit) = match scope {
@@ -105,10 +105,10 @@ fn refuse_unknown(context: &Context, overview: &Overview, scope: &EngineScope) -
 
 pub(in crate::metadata) fn freshness(context: &Context, overview: &Overview) -> Freshness {
     let snapshot = &overview.snapshot;
-    Freshness::of(&snapshot.master, snapshot.now_ms, context.agent.settings.tick_interval)
+    Freshness::new(&snapshot.master, snapshot.now_ms, context.agent.settings.tick_interval)
 }
 
-/// The engines, in the order of their slots, the present one of each first.
+/// The engines in the order of their slots, the current one of each first.
 pub(in crate::metadata) fn rows(
     context: &Context,
     overview: &Overview,

@@ -11,13 +11,13 @@ use model::table_catalog::DETAIL;
 use crate::metadata::answer::{Answer, number, text};
 use crate::metadata::context::Context;
 use crate::metadata::show::engines::freshness;
-use crate::metadata::show::freshness::tell;
+use crate::metadata::show::freshness::log_freshness;
 
 pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> Result<Answer, UserError> {
     context.require_admin()?;
     let overview = context.store().overview(None).await.map_err(|error| error.user_error())?;
     context.log.line("the plan starts from what the master saw last");
-    tell(context, &freshness(context, &overview), &overview.snapshot.master).await;
+    log_freshness(context, &freshness(context, &overview), &overview.snapshot.master).await;
     let seen: Vec<ObservedEngine> = overview.observed.iter().map(|it| it.engine.clone()).collect();
     let mut observed = planner::ObservedState::from_report(&seen, &overview.snapshot);
     let place = context.store().node_overview().await.map_err(|error| error.user_error())?;

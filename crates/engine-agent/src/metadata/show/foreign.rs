@@ -1,8 +1,8 @@
-//! What looks like an engine and was not made by this installation, and what the orchestrator may not do: for admins, who
-//! can look after it. The master saw both, and does nothing about either.
+//! Cluster warnings for admins: foreign objects that look like engines, and permissions that the orchestrator lacks. The
+//! master reports both and acts on neither.
 //!
-//! Whose it is follows from the namespace that it stands in. Its labels may say anything: whoever may make a pod there
-//! chose them.
+//! A foreign object is assigned to a pool by its namespace only. Its labels are not trusted: the creator of a pod chooses
+//! them.
 
 use ddl::EngineScope;
 use hs2::Value;
@@ -15,39 +15,39 @@ use model::snapshot::MasterRecord;
 use crate::metadata::answer::text;
 use crate::metadata::context::Context;
 
-/// The word of SHOW ENGINES for it.
+/// Its state in SHOW ENGINES.
 const STATE: &str = "foreign";
 
-/// The rows of what stands in the namespaces of the scope; a scope of one unit has none, because nothing says which unit
-/// it would belong to.
+/// The rows of foreign objects in the namespaces of the scope; none for a scope of one unit, because their unit is unknown.
 pub(super) fn rows(
     context: &Context,
     scope: &EngineScope,
     catalog: &Catalog,
-    around: &ClusterWarnings,
+    warnings: &ClusterWarnings,
 ) -> Vec<Vec<Value>> {
     if !context.agent.is_admin(&context.user) {
         return Vec::new();
     }
-    of_scope(scope, catalog, around).into_iter().map(|(pool, foreign)| row(scope, pool, foreign)).collect()
+    of_scope(scope, catalog, warnings).into_iter().map(|(pool, foreign)| row(scope, pool, foreign)).collect()
 }
 
 fn of_scope<'a>(
     scope: &EngineScope,
     catalog: &'a Catalog,
-    around: &'a ClusterWarnings,
+    warnings: &'a ClusterWarnings,
 ) -> Vec<(&'a PoolName, &'a ForeignEngine)> {
     let (tenant, only) = match scope {
         EngineScope::Tenant(tenant) => (tenant, None),
         EngineScope::Pool(tenant, pool) => (tenant, Some(pool)),
         EngineScope::Unit(..) => return Vec::new(),
     };
-    let pools = catalog.tenant(tenant).map(|it| it.pools.as_slice()).unwrap_or_default();
+    let pools = catalog.tenant(tenant).map(|spec| spec.pools.as_slice()).unwrap_or_default();
     let mut found = Vec::new();
     for name in pools.iter().filter(|pool| only.is_none_or(|only| only == *pool)) {
-        let template = catalog.pool(name).and_then(|it| it.namespace.as_deref()).unwrap_or(DEFAULT_NAMESPACE);
+        let template = catalog.pool(name).and_then(|spec| spec.namespace.as_deref()).unwrap_or(DEFAULT_NAMESPACE);
         let here = namespace(template, tenant, name);
-        found.extend(around.foreign.iter().filter(|it| it.namespace == here).map(|it| (name, it)));
+        found
+            .extend(warnings.foreign.iter().filter(|foreign| foreign.namespace == here).map(|foreign| (name, foreign)));
     }
     found
 }
@@ -75,29 +75,29 @@ fn describe(foreign: &ForeignEngine) -> String {
     format!("{namespace}/{name} (uid {uid}): {reason}; it is neither used nor touched")
 }
 
-/// Everything of it, in the log of the statement.
-pub(super) fn tell(context: &Context, master: &MasterRecord) {
+/// Logs all cluster warnings in the log of the statement.
+pub(super) fn log_warnings(context: &Context, master: &MasterRecord) {
     if !context.agent.is_admin(&context.user) {
         return;
     }
-    let around = &master.cluster_warnings;
-    for foreign in &around.foreign {
+    let warnings = &master.cluster_warnings;
+    for foreign in &warnings.foreign {
         context.log.line(format!("warning: foreign: {}", describe(foreign)));
     }
-    if around.foreign_count > around.foreign.len() {
-        context.log.line(format!("warning: {} foreign ones in all", around.foreign_count));
+    if warnings.foreign_count > warnings.foreign.len() {
+        context.log.line(format!("warning: {} foreign ones in all", warnings.foreign_count));
     }
-    tell_missing(context, master);
+    log_missing(context, master);
 }
 
-/// What the orchestrator may not do, in the log of the statement.
-pub(super) fn tell_missing(context: &Context, master: &MasterRecord) {
+/// Logs the permissions that the orchestrator lacks.
+pub(super) fn log_missing(context: &Context, master: &MasterRecord) {
     if let Some(missing) = missing(master).filter(|_| context.agent.is_admin(&context.user)) {
         context.log.line(format!("warning: {missing}"));
     }
 }
 
-/// What the orchestrator may not do, in one text.
+/// The permissions that the orchestrator lacks, as text.
 pub(super) fn missing(master: &MasterRecord) -> Option<String> {
     let missing = &master.cluster_warnings.denied_permissions;
     (!missing.is_empty()).then(|| format!("the orchestrator lacks rights: {}", missing.join(", ")))
@@ -110,7 +110,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn whose_it_is_follows_from_its_namespace_alone() {
+    fn a_foreign_object_is_assigned_by_its_namespace_alone() {
         let pool = |namespace: Option<&str>| {
             json!({"spec": {"units": [], "namespace": namespace, "nodes": null,
             "image": null, "comment": null}, "generation": 1})
@@ -126,9 +126,12 @@ mod tests {
             uid: "u".to_owned(),
             reason: "r".to_owned(),
         };
-        let around = ClusterWarnings::new(["shared", "rp-1--t-1", "elsewhere"].map(foreign).to_vec(), &[]);
+        let warnings = ClusterWarnings::new(["shared", "rp-1--t-1", "elsewhere"].map(foreign).to_vec(), &[]);
         let found = |scope: &EngineScope| -> Vec<String> {
-            of_scope(scope, &catalog, &around).iter().map(|(pool, it)| format!("{pool} {}", it.name)).collect()
+            of_scope(scope, &catalog, &warnings)
+                .iter()
+                .map(|(pool, foreign)| format!("{pool} {}", foreign.name))
+                .collect()
         };
         let name = |text: &str| model::TenantName::new(text).unwrap();
         let pool = |text: &str| PoolName::new(text).unwrap();

@@ -1,7 +1,7 @@
-//! How old what the master observed is, and whether it can be believed.
+//! The freshness of the master's observations.
 //!
-//! The master writes what changed, so the age of a row says nothing; the age of its last tick says how old everything
-//! that SHOW prints of engines is. Every such statement tells it in its log, which BeeLine prints.
+//! The master writes only changes, so the age of a row means nothing: the age of the last tick is the age of everything that
+//! SHOW prints of engines. Every such statement reports it in its log, which BeeLine prints.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use crate::metadata::settings::{STALE_AFTER_TICKS, WHO_DEADLINE};
 /// How fresh the master's observations are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::metadata) enum Freshness {
-    /// The master ticks; so long ago it did last, `None` for the first master ever before its first tick.
+    /// The master ticks; with the age of its last tick, `None` for the first master ever before its first tick.
     Fresh(Option<Duration>),
-    /// There was never a master.
+    /// No master was ever elected.
     NoMaster,
-    /// The first master ever was elected that long ago and has not finished a tick.
+    /// The first master ever has not finished a tick; with the time since its election.
     Silent(Duration),
-    /// The last tick, so long ago, was an earlier master's: the current one has not finished a tick.
+    /// The last tick was an earlier master's: the current one has not finished a tick.
     Inherited(Duration),
-    /// The last tick is too long ago.
+    /// The last tick was too long ago.
     Stale(Duration),
 }
 
 impl Freshness {
-    /// By the database's clock, which wrote the times of the master.
-    pub(in crate::metadata) fn of(master: &MasterRecord, now_ms: i64, tick_interval: Duration) -> Self {
+    /// `now_ms` is the time of the database, whose clock the times of the master are from.
+    pub(in crate::metadata) fn new(master: &MasterRecord, now_ms: i64, tick_interval: Duration) -> Self {
         if master.epoch.get() == 0 {
             return Self::NoMaster;
         }
@@ -50,7 +50,7 @@ impl Freshness {
         }
     }
 
-    /// How long ago the last tick ended, if there was one.
+    /// The age of the last tick, if there was one.
     pub(in crate::metadata) fn age(&self) -> Option<Duration> {
         match self {
             Self::Fresh(age) => *age,
@@ -59,17 +59,17 @@ impl Freshness {
         }
     }
 
-    /// Whether engines are still as they were observed, as far as a master knows.
+    /// Whether the observations are current.
     pub(in crate::metadata) fn is_current(&self) -> bool {
         matches!(self, Self::Fresh(_))
     }
 
-    /// The state of an engine as it is shown: one that was ready may have ended since it was observed.
+    /// The state to show: an engine that was ready may have ended since it was observed.
     pub(in crate::metadata) fn shown(&self, observed: EngineState) -> EngineState {
         if observed == EngineState::Ready && !self.is_current() { EngineState::Unknown } else { observed }
     }
 
-    /// What a reader has to know; `None` when all is fresh.
+    /// The warning for a reader; `None` if the observations are fresh.
     pub(in crate::metadata) fn remark(&self) -> Option<String> {
         match self {
             Self::Fresh(_) => None,
@@ -84,8 +84,8 @@ impl Freshness {
         }
     }
 
-    /// Adds the remark to an engine's reason, and what the proxy lacks that asks: its users don't reach an engine that it
-    /// has not seen, whatever state the master has observed.
+    /// Adds the remark to an engine's reason, and what the calling proxy cannot reach: its users cannot reach an engine that
+    /// it has not observed, whatever state the master has observed.
     pub(in crate::metadata) fn added_to(&self, reason: Option<String>, proxy_lacks: Option<&str>) -> Option<String> {
         let remarks = self.remark().into_iter().chain(proxy_lacks.map(str::to_owned));
         remarks.fold(reason, |reason, remark| {
@@ -96,15 +96,15 @@ impl Freshness {
         })
     }
 
-    /// The line of a statement's log; `who` is the master.
+    /// The line for a statement's log; `who` is the master.
     fn line(&self, who: &str, tick_interval: Duration) -> String {
         match self {
             Self::Fresh(Some(age)) => format!("observed {} ago by {who}", span::age(*age)),
             Self::Fresh(None) => format!("{who} was just elected and has not finished a tick"),
-            Self::NoMaster => "warning: no master has been elected yet, so nothing was ever observed".to_owned(),
+            Self::NoMaster => "warning: no master has been elected yet, so nothing has been observed".to_owned(),
             Self::Silent(age) => {
                 format!(
-                    "warning: nothing was ever observed: {who} was elected {} ago and has not ticked",
+                    "warning: nothing has been observed: {who} was elected {} ago and has not ticked",
                     span::age(*age)
                 )
             }
@@ -121,8 +121,8 @@ impl Freshness {
     }
 }
 
-/// Tells in the statement's log how old what it shows is, and who observed it.
-pub(in crate::metadata) async fn tell(context: &Context, freshness: &Freshness, master: &MasterRecord) {
+/// Logs the age of the observations and the master that made them.
+pub(in crate::metadata) async fn log_freshness(context: &Context, freshness: &Freshness, master: &MasterRecord) {
     let who = observer(context, master).await;
     context.log.line(freshness.line(&who, context.agent.settings.tick_interval));
 }
@@ -151,18 +151,18 @@ mod tests {
     use model::number::Epoch;
 
     #[test]
-    fn observations_are_stale_after_three_tick_intervals_and_a_missing_master_is_told() {
+    fn observations_are_stale_after_three_ticks_and_a_missing_master_is_reported() {
         let (tick, ms) = (Duration::from_secs(2), Duration::from_millis);
         let mut master = MasterRecord { last_tick_ms: 10_000, ..MasterRecord::default() };
-        assert_eq!(Freshness::of(&master, 10_000, tick), Freshness::NoMaster);
+        assert_eq!(Freshness::new(&master, 10_000, tick), Freshness::NoMaster);
         master.epoch = Epoch(1);
-        assert_eq!(Freshness::of(&master, 16_000, tick), Freshness::Fresh(Some(ms(6_000))));
-        assert_eq!(Freshness::of(&master, 16_001, tick), Freshness::Stale(ms(6_001)));
+        assert_eq!(Freshness::new(&master, 16_000, tick), Freshness::Fresh(Some(ms(6_000))));
+        assert_eq!(Freshness::new(&master, 16_001, tick), Freshness::Stale(ms(6_001)));
         let first = MasterRecord { epoch: Epoch(1), since_ms: 10_000, ..MasterRecord::default() };
-        assert_eq!(Freshness::of(&first, 16_000, tick), Freshness::Fresh(None), "a master that begins");
-        assert_eq!(Freshness::of(&first, 17_000, tick), Freshness::Silent(ms(7_000)));
+        assert_eq!(Freshness::new(&first, 16_000, tick), Freshness::Fresh(None), "a master that begins");
+        assert_eq!(Freshness::new(&first, 17_000, tick), Freshness::Silent(ms(7_000)));
         let next = MasterRecord { since_ms: 11_000, ..master.clone() };
-        assert_eq!(Freshness::of(&next, 12_000, tick), Freshness::Inherited(ms(2_000)), "it was just elected");
+        assert_eq!(Freshness::new(&next, 12_000, tick), Freshness::Inherited(ms(2_000)), "it was just elected");
         let stale = Freshness::Stale(ms(9_000));
         assert_eq!(
             stale.added_to(Some("image pull".to_owned()), Some("no ZooKeeper")).as_deref(),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_says_how_old_what_is_shown_is_and_warns_when_that_is_too_old() {
+    fn the_log_reports_the_age_and_warns_when_stale() {
         let tick = Duration::from_secs(2);
         let line = |freshness: Freshness| freshness.line("master proxy@a:7", tick);
         assert_eq!(line(Freshness::Fresh(Some(Duration::from_millis(400)))), "observed 400 ms ago by master proxy@a:7");

@@ -1,7 +1,7 @@
-//! SHOW MASTER: who, since when, epoch, last tick, what it waits for, and its lock.
+//! SHOW MASTER: name, start, epoch, last tick, what the master waits for, and its lock.
 //!
-//! The database knows the master by the path and the session of its lock; who that is for people stands in the lock's
-//! node, for as long as it is there.
+//! The database identifies the master by the path and session of its lock; host and process are in the lock's node while it
+//! exists.
 
 use hs2::SqlType;
 use model::clock::utc;
@@ -10,7 +10,7 @@ use model::snapshot::MasterRecord;
 use model::span;
 
 use super::foreign;
-use super::freshness::{Freshness, candidate, tell};
+use super::freshness::{Freshness, candidate, log_freshness};
 use crate::metadata::answer::{Answer, maybe, number, text};
 use crate::metadata::context::Context;
 use crate::metadata::settings::WHO_DEADLINE;
@@ -18,7 +18,7 @@ use crate::metadata::settings::WHO_DEADLINE;
 pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserError> {
     context.require_admin()?;
     let (master, now_ms) = context.store().master_now().await.map_err(|error| error.user_error())?;
-    let freshness = Freshness::of(&master, now_ms, context.agent.settings.tick_interval);
+    let freshness = Freshness::new(&master, now_ms, context.agent.settings.tick_interval);
     let mut answer = Answer::new(&[
         ("master", SqlType::String),
         ("state", SqlType::String),
@@ -29,8 +29,8 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
         ("waits_for", SqlType::String),
         ("lock", SqlType::String),
     ]);
-    tell(context, &freshness, &master).await;
-    foreign::tell(context, &master);
+    log_freshness(context, &freshness, &master).await;
+    foreign::log_warnings(context, &master);
     if freshness == Freshness::NoMaster {
         return Ok(answer);
     }
@@ -47,13 +47,13 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
     Ok(answer)
 }
 
-/// Whether it acts. One that was just elected does, whatever the one before it left.
+/// Whether it acts. A master that was just elected does.
 fn state(freshness: &Freshness) -> String {
     let remark = freshness.remark().filter(|_| !matches!(freshness, Freshness::Inherited(_)));
     remark.unwrap_or_else(|| "acting".to_owned())
 }
 
-/// What it waits for, and what somebody has to grant.
+/// What it waits for, and the permissions that it lacks.
 fn waits_for(master: &MasterRecord) -> Option<String> {
     match (master.waits_for.clone(), foreign::missing(master)) {
         (Some(waits_for), Some(missing)) => Some(format!("{waits_for}; {missing}")),
@@ -61,14 +61,14 @@ fn waits_for(master: &MasterRecord) -> Option<String> {
     }
 }
 
-/// The candidate that holds the lock; the lock itself where that can't be read.
+/// The candidate that holds the lock; the lock itself if the candidate cannot be read.
 async fn who(context: &Context, holder: &str) -> String {
     let reason = match tokio::time::timeout(WHO_DEADLINE, candidate(context, holder)).await {
         Ok(Ok(Some(who))) if !who.is_empty() => return who,
         Ok(Ok(_)) => return holder.to_owned(),
         Ok(Err(error)) => error.user("the master's lock").message,
-        Err(_) => format!("no answer of ZooKeeper within {}", span::print(WHO_DEADLINE)),
+        Err(_) => format!("no reply from ZooKeeper within {}", span::print(WHO_DEADLINE)),
     };
-    context.log.line(format!("who the master is can't be read: {reason}"));
+    context.log.line(format!("could not read the name of the master: {reason}"));
     holder.to_owned()
 }

@@ -13,7 +13,7 @@ use model::name::{PoolName, UnitName};
 use model::number::Generation;
 use model::observation::ObservedNode;
 
-use super::freshness::{Freshness, tell};
+use super::freshness::{Freshness, log_freshness};
 use super::objects::nodes;
 use crate::metadata::answer::{Answer, names, text};
 use crate::metadata::context::Context;
@@ -49,8 +49,8 @@ pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef)
         Object::ResourcePool { name, spec } => {
             let mut rows = pool(catalog, name, spec);
             if !place.nodes.is_empty() {
-                let freshness = Freshness::of(&place.master, place.now_ms, context.agent.settings.tick_interval);
-                tell(context, &freshness, &place.master).await;
+                let freshness = Freshness::new(&place.master, place.now_ms, context.agent.settings.tick_interval);
+                log_freshness(context, &freshness, &place.master).await;
                 rows.extend(capacity_rows(&PoolCapacity::new(catalog, name, spec, &place.nodes)));
             }
             rows
@@ -86,8 +86,7 @@ fn pool(catalog: &Catalog, name: &PoolName, spec: &PoolSpec) -> Rows {
     ]
 }
 
-/// Capacity of the pool's nodes, with warnings for the admin. The place where engines run tells of nodes
-/// or it doesn't: without that there are no such rows.
+/// Capacity of the pool's nodes, with warnings for the admin. No rows if the orchestrator reports no nodes.
 fn capacity_rows(capacity: &PoolCapacity<'_>) -> Rows {
     let open = capacity.nodes.iter().filter(|node| node.open).count();
     let named: Vec<&str> = capacity.nodes.iter().take(MAX_NODES_LISTED).map(|node| node.name.as_str()).collect();

@@ -1,5 +1,5 @@
-//! SHOW TENANTS, RESOURCE POOLS, RESOURCE UNITS, and the two reverse look-ups. A user sees what belongs to his own
-//! tenants; an admin sees all.
+//! SHOW TENANTS, RESOURCE POOLS, RESOURCE UNITS, and the two reverse look-ups. A user sees the objects of the
+//! own tenants, an admin all.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use model::name::{PoolName, TenantName, UnitName};
 use crate::metadata::answer::{Answer, maybe, names, number, text};
 use crate::metadata::context::Context;
 
-/// What the caller may see.
+/// The objects that the caller may see.
 struct Visible {
     tenants: BTreeSet<TenantName>,
     pools: BTreeSet<PoolName>,
@@ -97,7 +97,7 @@ fn pools<'a>(catalog: &Catalog, listed: impl Iterator<Item = &'a PoolName>) -> A
     answer
 }
 
-/// The nodes of a pool as people read them: `any`, `none`, `node-1, node-2`, `any with zone=a`.
+/// The nodes of a pool as text: `any`, `none`, `node-1, node-2`, `any with zone=a`.
 pub(super) fn nodes(spec: &PoolSpec) -> String {
     let listed = match spec.nodes.as_deref() {
         None => "any".to_owned(),

@@ -30,7 +30,7 @@ fn settings_are_refused_beyond_their_bytes_and_replaced_within_them() {
 }
 
 #[test]
-fn own_settings_count_in_the_budget_and_a_refused_one_changes_nothing() {
+fn own_settings_count_in_the_budget() {
     let limits = Limits::default();
     let budget = Budget::new(300);
     let mut settings = SessionSettings::read(&BTreeMap::new(), &limits, &budget).unwrap();

@@ -9,38 +9,38 @@ use metadata::Store;
 use model::slot::SlotKey;
 use proxy::{Limits, Product, Proxy, Settings};
 
-use crate::agents::{self, Hand, column, must, ready};
-use crate::engines::Running;
-use crate::rig::{Ground, WAIT, eventually, permit, registered, wire::Wire};
+use crate::agents::{self, ManualMaster, column, ready, run};
+use crate::engines::RunningEngine;
+use crate::fixture::{Fixture, WAIT, eventually, permit, registered, wire::Wire};
 
-pub struct House {
-    pub ground: Ground,
+pub struct Cluster {
+    pub fixture: Fixture,
     pub store: Store,
-    pub hand: Hand,
+    pub master: ManualMaster,
     pub proxy: Proxy,
     /// Each behind its wire.
     pub agents: Vec<(MetadataAgent, Wire)>,
 }
 
-impl House {
+impl Cluster {
     pub async fn new() -> Self {
         Self::with(1, |_| {}).await
     }
 
     pub async fn with(agents: usize, change: impl FnOnce(&mut Settings)) -> Self {
-        let ground = Ground::new().await;
-        let store = agents::store(&ground).await;
-        let lock = ground.master().await;
+        let fixture = Fixture::new().await;
+        let store = agents::store(&fixture).await;
+        let lock = fixture.master().await;
         let mut started = Vec::new();
         for _ in 0..agents {
-            started.push(agent(&ground, &lock, &store).await);
+            started.push(agent(&fixture, &lock, &store).await);
         }
         let mut settings = Settings {
             listen: "127.0.0.1:0".parse().unwrap(),
             discovery: None,
             hosts: Vec::new(),
-            zookeeper: ground.coordination(Identity::Proxy(ground.secret.clone())),
-            secret: ground.secret.clone(),
+            zookeeper: fixture.coordination(Identity::Proxy(fixture.secret.clone())),
+            secret: fixture.secret.clone(),
             admins: vec!["admin".to_owned()],
             snapshot_poll: Duration::from_millis(200),
             bind_deadline: Duration::from_secs(30),
@@ -50,9 +50,9 @@ impl House {
             limits: Limits { status_deadline: WAIT, ..Limits::default() },
         };
         change(&mut settings);
-        let proxy = Proxy::start(settings, ground.clock.clone()).await.unwrap();
-        let hand = Hand::of(lock, store.clone()).await;
-        Self { ground, store, hand, proxy, agents: started }
+        let proxy = Proxy::start(settings, fixture.clock.clone()).await.unwrap();
+        let master = ManualMaster::new(lock, store.clone()).await;
+        Self { fixture, store, master, proxy, agents: started }
     }
 
     pub async fn connect(&self, user: &str) -> Client {
@@ -71,60 +71,60 @@ impl House {
     /// Unit `uc_1` in pool `rp_1` in tenant `t_1` of ann and bob.
     pub async fn objects(&self) -> Session {
         let mut admin = self.session("admin").await;
-        let _settling = self.hand.keep_settling();
-        must(&mut admin, "CREATE RESOURCE UNIT uc_1").await;
-        must(&mut admin, "CREATE RESOURCE POOL rp_1 UNIT_LIST ('uc_1')").await;
-        must(&mut admin, "CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('ann', 'bob')").await;
+        let _settling = self.master.keep_settling();
+        run(&mut admin, "CREATE RESOURCE UNIT uc_1").await;
+        run(&mut admin, "CREATE RESOURCE POOL rp_1 UNIT_LIST ('uc_1')").await;
+        run(&mut admin, "CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('ann', 'bob')").await;
         admin
     }
 
     /// What a client and the master do until there is one more engine.
-    pub async fn engine(&self, admin: &mut Session) -> Running {
-        let name = column(&must(admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    pub async fn engine(&self, admin: &mut Session) -> RunningEngine {
+        let name = column(&run(admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
         let slots = self.store.snapshot().await.unwrap().slots;
         let slot = slots.into_iter().find(|slot| slot.engine().to_string() == name).unwrap();
         self.launch(&slot.key, slot.engine()).await
     }
 
     /// What the master does for an engine that is wished for.
-    pub async fn launch(&self, slot: &SlotKey, name: model::EngineName) -> Running {
-        let running = Running::start(&self.ground, name);
-        permit(&self.hand.lock, slot, &running.name, Some(&running.uid)).await;
+    pub async fn launch(&self, slot: &SlotKey, name: model::EngineName) -> RunningEngine {
+        let running = RunningEngine::start(&self.fixture, name);
+        permit(&self.master.lock, slot, &running.name, Some(&running.uid)).await;
         let address = self.address(&running).await;
-        self.hand.seen(ready(running.name.as_str(), &address)).await;
+        self.master.seen(ready(running.name.as_str(), &address)).await;
         running
     }
 
-    pub async fn address(&self, engine: &Running) -> String {
-        let node = registered(&self.hand.lock, &engine.name).await;
+    pub async fn address(&self, engine: &RunningEngine) -> String {
+        let node = registered(&self.master.lock, &engine.name).await;
         node.ready().unwrap().content.clone().unwrap().address
     }
 
     /// Objects and one engine, which the proxy has seen: a statement that comes before waits, and goes on when it is asked
     /// about.
-    pub async fn furnished() -> (Self, Session, Running) {
-        let house = Self::new().await;
-        let mut admin = house.objects().await;
-        let engine = house.engine(&mut admin).await;
-        let mut first = house.session("ann").await;
-        must(&mut first, "SELECT 1").await;
+    pub async fn with_engine() -> (Self, Session, RunningEngine) {
+        let cluster = Self::new().await;
+        let mut admin = cluster.objects().await;
+        let engine = cluster.engine(&mut admin).await;
+        let mut first = cluster.session("ann").await;
+        run(&mut first, "SELECT 1").await;
         first.close().await.unwrap();
         sessions_of(&engine, 0).await;
-        (house, admin, engine)
+        (cluster, admin, engine)
     }
 }
 
 /// A metadata agent behind a wire that can be cut.
-pub async fn agent(ground: &Ground, lock: &Lock, store: &Store) -> (MetadataAgent, Wire) {
+pub async fn agent(fixture: &Fixture, lock: &Lock, store: &Store) -> (MetadataAgent, Wire) {
     let (wire, listener) = Wire::listen().await;
-    let mut settings = agents::settings(ground);
+    let mut settings = agents::settings(fixture);
     settings.advertise = Some(wire.address().to_string());
-    let agent = agents::agent(ground, lock, store, settings).await;
+    let agent = agents::agent(fixture, lock, store, settings).await;
     wire.connect(listener, agent.addr());
     (agent, wire)
 }
 
 /// Until the proxy itself can say so: engines know their sessions.
-pub async fn sessions_of(engine: &Running, count: u32) {
+pub async fn sessions_of(engine: &RunningEngine, count: u32) {
     eventually("the engine's sessions", async || (engine.datafusion.load().0 == count).then_some(())).await;
 }

@@ -1,8 +1,8 @@
-//! The readings that statements which WAIT share: however many wait at this agent, the database is read once each
-//! [`WAIT_POLL`] for all of them, and no more than [`MAX_WAITERS`] wait, [`MAX_WAITERS_PER_USER`] of one user.
+//! The overview poller: reads the database once each [`WAIT_POLL`] for all statements that WAIT at this agent. At most
+//! [`MAX_WAITERS`] statements wait, [`MAX_WAITERS_PER_USER`] of one user.
 //!
-//! Who waits asks for a reading that began after it asked, so that it sees what it did before; who asks while one is
-//! being made, or between two, takes the next one. A waiter that is cancelled leaves the reading to the others.
+//! A waiter gets a reading that began after its request, so that it sees its own effects; requests during or between
+//! readings share the next one. A cancelled waiter does not disturb the others.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,21 +16,20 @@ use tokio::sync::Mutex;
 
 use super::settings::{MAX_WAITERS, MAX_WAITERS_PER_USER, WAIT_POLL};
 
-/// What a reading saw, or why it saw nothing.
-type Seen<T> = Result<Arc<T>, String>;
+type SharedReading<T> = Result<Arc<T>, String>;
 
-/// Readings of everything that SHOW ENGINES needs.
-pub(super) struct Looks {
+/// Polls everything that SHOW ENGINES needs.
+pub(super) struct OverviewPoller {
     store: Store,
-    turns: Turns<Overview>,
+    reads: SharedReads<Overview>,
     waiters: Arc<Waiters>,
 }
 
-/// How many statements wait, by user.
+/// The number of waiting statements by user.
 #[derive(Default)]
 struct Waiters(parking_lot::Mutex<HashMap<String, usize>>);
 
-/// One statement that waits, until it is dropped.
+/// A waiting statement; counted until this is dropped.
 pub(super) struct Waiter {
     user: String,
     of: Arc<Waiters>,
@@ -71,20 +70,19 @@ impl Drop for Waiter {
     }
 }
 
-impl Looks {
+impl OverviewPoller {
     pub(super) fn new(store: Store, clock: SharedClock) -> Self {
-        Self { store, turns: Turns::new(clock, WAIT_POLL), waiters: Arc::default() }
+        Self { store, reads: SharedReads::new(clock, WAIT_POLL), waiters: Arc::default() }
     }
 
-    /// Counts a statement of the user as one that waits, until the result is dropped. The statement itself stands
-    /// whether it may wait or not.
+    /// Counts a waiting statement of the user. The statement itself stands even if its wait is refused.
     pub(super) fn waiter(&self, user: &str) -> Result<Waiter, UserError> {
         self.waiters.add(user)
     }
 
     /// The next reading that begins now or later.
-    pub(super) async fn next(&self) -> Seen<Overview> {
-        self.turns
+    pub(super) async fn next(&self) -> SharedReading<Overview> {
+        self.reads
             .next(|| {
                 let store = self.store.clone();
                 async move { store.overview(None).await.map_err(|error| error.to_string()) }
@@ -93,8 +91,8 @@ impl Looks {
     }
 }
 
-/// One reading at a time, and so long between the beginnings of two.
-struct Turns<T> {
+/// Coalesces reads: one at a time, with a minimum interval between their beginnings.
+struct SharedReads<T> {
     clock: SharedClock,
     interval: Duration,
     last: Mutex<Option<Reading<T>>>,
@@ -103,35 +101,35 @@ struct Turns<T> {
 struct Reading<T> {
     /// By the clock that counts suspension.
     began: Duration,
-    seen: Seen<T>,
+    result: SharedReading<T>,
 }
 
-impl<T: Send + Sync + 'static> Turns<T> {
+impl<T: Send + Sync + 'static> SharedReads<T> {
     fn new(clock: SharedClock, interval: Duration) -> Self {
         Self { clock, interval, last: Mutex::default() }
     }
 
-    async fn next<F>(&self, read: impl FnOnce() -> F) -> Seen<T>
+    async fn next<F>(&self, read: impl FnOnce() -> F) -> SharedReading<T>
     where
         F: Future<Output = Result<T, String>> + Send + 'static,
     {
-        let asked = self.clock.boottime();
+        let requested = self.clock.boottime();
         let mut last = self.last.lock().await;
         if let Some(reading) = &*last {
-            if reading.began > asked {
-                return reading.seen.clone();
+            if reading.began > requested {
+                return reading.result.clone();
             }
             let passed = self.clock.boottime().saturating_sub(reading.began);
             tokio::time::sleep(self.interval.saturating_sub(passed)).await;
         }
         let began = self.clock.boottime();
-        // On a task of its own, so that whoever is cancelled leaves no transaction half way.
-        let seen = match tokio::spawn(read()).await {
+        // On a task of its own, so that a cancelled caller leaves no transaction unfinished.
+        let result = match tokio::spawn(read()).await {
             Ok(read) => read.map(Arc::new),
             Err(error) => Err(format!("the reading failed: {error}")),
         };
-        *last = Some(Reading { began, seen: seen.clone() });
-        seen
+        *last = Some(Reading { began, result: result.clone() });
+        result
     }
 }
 
@@ -147,17 +145,17 @@ mod tests {
     const INTERVAL: Duration = Duration::from_millis(20);
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn however_many_wait_one_reading_each_interval_serves_all_and_is_never_older_than_the_question() {
+    async fn one_reading_per_interval_serves_all_and_is_newer_than_each_request() {
         let clock = SystemClock::shared();
-        let turns = Arc::new(Turns::new(Arc::clone(&clock), INTERVAL));
+        let reads = Arc::new(SharedReads::new(Arc::clone(&clock), INTERVAL));
         let readings = Arc::new(AtomicU32::new(0));
         let begun = clock.boottime();
         let waiters = (0..50).map(|_| {
-            let (turns, readings, clock) = (Arc::clone(&turns), Arc::clone(&readings), Arc::clone(&clock));
+            let (reads, readings, clock) = (Arc::clone(&reads), Arc::clone(&readings), Arc::clone(&clock));
             tokio::spawn(async move {
                 for _ in 0..10 {
                     let (asked, now, counted) = (clock.boottime(), Arc::clone(&clock), Arc::clone(&readings));
-                    let seen = turns.next(|| async move {
+                    let seen = reads.next(|| async move {
                         counted.fetch_add(1, Ordering::SeqCst);
                         Ok(now.boottime())
                     });
@@ -188,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn all_waits_together_are_limited() {
+    fn the_number_of_all_waits_is_limited() {
         let waiters = Arc::new(Waiters::default());
         let all: Vec<Waiter> = (0..MAX_WAITERS).map(|at| waiters.add(&format!("user-{}", at / 10)).unwrap()).collect();
         assert_eq!(waiters.add("one more").map(drop).unwrap_err().sqlstate(), "54000");
@@ -196,13 +194,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_waiter_that_is_cancelled_is_nobodys_delay_and_an_error_is_everybodys() {
-        let turns = Turns::<u32>::new(SystemClock::shared(), INTERVAL);
-        let never = turns.next(std::future::pending);
+    async fn a_cancelled_waiter_delays_no_other_and_an_error_is_shared() {
+        let reads = SharedReads::<u32>::new(SystemClock::shared(), INTERVAL);
+        let never = reads.next(std::future::pending);
         assert!(tokio::time::timeout(INTERVAL, never).await.is_err());
-        assert_eq!(turns.next(|| async { Ok(1) }).await, Ok(Arc::new(1)));
+        assert_eq!(reads.next(|| async { Ok(1) }).await, Ok(Arc::new(1)));
         let failed = || async { Err("away".to_owned()) };
-        let (one, two) = tokio::join!(turns.next(failed), turns.next(failed));
+        let (one, two) = tokio::join!(reads.next(failed), reads.next(failed));
         assert_eq!((one, two), (Err("away".to_owned()), Err("away".to_owned())));
     }
 }
