@@ -59,7 +59,7 @@ def relayed(relay, own_cluster):
     assert masters.program_of(term) == CUT_OFF
     masters.wait_queued(2)
     at_rest(cluster)
-    cluster.logs.allow("can't stand for election")
+    cluster.logs.allow("could not stand for election")
     yield cluster, masters, relay, names
     relay.heal()
 

@@ -37,7 +37,7 @@ PAIRS = some(["postgres and one zookeeper", "mariadb and an ensemble"], "postgre
 EXPECTED = [
     "no metadata agent responds; using the last catalog",
     "decision failed .*failure=(the outcome is unknown|a metadata agent: |zookeeper is not available)",
-    "can't stand for election",
+    "could not stand for election",
 ]
 
 

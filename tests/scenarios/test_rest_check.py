@@ -24,7 +24,7 @@ def resting(own_cluster):
     for it in proxies:
         it.pause()
     # This ends two sessions and changes nothing else; a surviving candidate may log that it lost its place.
-    cluster.logs.allow("can't stand for election")
+    cluster.logs.allow("could not stand for election")
     wait_until(lambda: not cluster.nodes.children("lock/master"), 20, "the masters' sessions have ended")
     yield cluster, name
     for it in proxies:

@@ -52,7 +52,7 @@ def exchange(one, other):
 class NameIsAFile:
     settings = {}
     reason = r"could not be created, failure \d+: .*can't be read"
-    allowed = ['decision failed decision="create engine"', "an engine of the orchestrator can't be read"]
+    allowed = ['decision failed decision="create engine"', "could not read an engine of the orchestrator"]
 
     def __init__(self, cluster, name):
         self.place = cluster.state_dir / "engines" / name

@@ -39,7 +39,7 @@ def installed(own_cluster, ensemble):
     names = control.make("out", users="'alice'")
     control.start(*names)
     at_rest(cluster)
-    cluster.logs.allow("can't stand for election", "still waiting")
+    cluster.logs.allow("could not stand for election", "still waiting")
     return cluster, control, names
 
 

@@ -1,12 +1,10 @@
-//! Engines that could not be made, and when each is tried again.
+//! Exponential back-off of failed creates.
 //!
-//! A create that is refused is a failure of the engine, and the more there were in a row the later it is tried again: up to five
-//! minutes ([`planner::back_off_ms`]). A create that fails because the orchestrator is away, has too much to do or does not
-//! answer in time says nothing about the engine: it is no failure of it, and is tried again within seconds, a little later
-//! each time. What was counted before stays counted until the engine is there.
+//! A rejected create is a failure of the engine: the more in a row, the later it is tried again, up to five minutes
+//! ([`planner::back_off_ms`]). API-server errors, overload and timeouts do not count as engine failures; such a create is
+//! tried again within seconds, a little later each time. Counted failures stay counted until the engine exists.
 //!
-//! Calls are few at once, so a create that is waited for in vain keeps others from theirs: the longer it took, the longer is its
-//! longest pause.
+//! Concurrent calls are few, so a create that times out blocks others: the longer it took, the longer its longest pause.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -15,62 +13,69 @@ use model::engine_name::EngineName;
 use model::slot::Slot;
 use planner::{CreateFailure, back_off_ms};
 
-/// The longest pause after a create that failed because the orchestrator was away.
+/// The longest pause after a create that failed because the orchestrator was unavailable.
 const AWAY_PAUSE_MOST_MS: i64 = 12_000;
-/// How many times as long as the create took that pause may be, if that is more.
-const REST: i64 = 6;
+/// The longest pause as a multiple of the create's duration, if that is more.
+const PAUSE_FACTOR: i64 = 6;
 
-/// Whose failure a create was.
+/// The cause of a failed create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It was refused: the same create is refused again.
+    /// It was rejected: the same create is rejected again.
     Engine,
-    /// The orchestrator could not, for now.
+    /// The orchestrator failed transiently.
     Orchestrator,
 }
 
-/// A create that failed.
+/// A failed create.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failed {
-    /// Of which engine.
+pub(crate) struct FailedCreate {
     pub engine: EngineName,
-    /// What the orchestrator said.
+    /// The orchestrator's error.
     pub reason: String,
-    /// Whose failure it was.
     pub fault: Fault,
-    /// How long it was waited for.
+    /// How long the call took.
     pub took: Duration,
 }
 
-/// All of them.
+/// The back-off of each engine whose create failed.
 #[derive(Debug, Default)]
-pub(crate) struct CreateBackoff(BTreeMap<EngineName, Tried>);
+pub(crate) struct CreateBackoff(BTreeMap<EngineName, Attempts>);
 
 #[derive(Debug)]
-struct Tried {
+struct Attempts {
     reason: String,
     /// Failures of the engine, in a row.
     failures: u32,
-    /// How often the orchestrator was away since.
+    /// Transient failures of the orchestrator since then.
     away: u32,
-    /// When it last failed.
+    /// The last failure.
     last: Duration,
-    /// When it may be tried again.
+    /// The earliest next attempt.
     until: Duration,
 }
 
-impl Tried {
-    /// What a plan counts the back-off from.
+impl Attempts {
+    /// The failures that a plan computes the back-off from.
     fn counted(&self) -> u32 {
         self.failures.max(1)
     }
 }
 
 impl CreateBackoff {
-    /// A create failed.
-    pub fn failed(&mut self, failed: Failed, now: Duration) {
-        let Failed { engine, reason, fault, took } = failed;
-        let new = Tried { reason: String::new(), failures: 0, away: 0, last: now, until: now };
+    /// Takes the results of a tick's creates.
+    pub fn update(&mut self, now: Duration, created: &[EngineName], failed: Vec<FailedCreate>) {
+        for engine in created {
+            self.created(engine);
+        }
+        for failed in failed {
+            self.failed(failed, now);
+        }
+    }
+
+    fn failed(&mut self, failed: FailedCreate, now: Duration) {
+        let FailedCreate { engine, reason, fault, took } = failed;
+        let new = Attempts { reason: String::new(), failures: 0, away: 0, last: now, until: now };
         let tried = self.0.entry(engine).or_insert(new);
         tried.reason = reason;
         tried.last = now;
@@ -81,15 +86,14 @@ impl CreateBackoff {
             }
             Fault::Orchestrator => {
                 tried.away = tried.away.saturating_add(1);
-                let most_ms = ms(took).saturating_mul(REST).max(AWAY_PAUSE_MOST_MS);
+                let most_ms = ms(took).saturating_mul(PAUSE_FACTOR).max(AWAY_PAUSE_MOST_MS);
                 back_off_ms(tried.away - 1).min(most_ms)
             }
         };
         tried.until = now.saturating_add(Duration::from_millis(pause_ms.unsigned_abs()));
     }
 
-    /// A create succeeded.
-    pub fn made(&mut self, engine: &EngineName) {
+    fn created(&mut self, engine: &EngineName) {
         self.0.remove(engine);
     }
 
@@ -98,22 +102,22 @@ impl CreateBackoff {
         self.0.get(engine).map(|tried| tried.last)
     }
 
-    /// Forgets the engines that nobody wants any more.
-    pub fn only(&mut self, wanted: &[Slot]) {
+    /// Forgets engines that are no longer desired.
+    pub fn retain_desired(&mut self, slots: &[Slot]) {
         if !self.0.is_empty() {
-            let present: HashSet<EngineName> = wanted.iter().map(Slot::engine).collect();
-            self.0.retain(|engine, _| present.contains(engine));
+            let current: HashSet<EngineName> = slots.iter().map(Slot::engine).collect();
+            self.0.retain(|engine, _| current.contains(engine));
         }
     }
 
-    /// As a plan reads them: it waits for the back-off of that many failures, counted from the age.
-    pub fn troubles(&self, now: Duration) -> BTreeMap<EngineName, CreateFailure> {
-        let trouble = |tried: &Tried| {
+    /// The input of a plan, which waits for the back-off of these failures from this age on.
+    pub fn failures(&self, now: Duration) -> BTreeMap<EngineName, CreateFailure> {
+        let failure = |tried: &Attempts| {
             let left_ms = ms(tried.until.saturating_sub(now)) - ms(now.saturating_sub(tried.until));
             let age_ms = back_off_ms(tried.counted() - 1) - left_ms;
             CreateFailure { reason: tried.reason.clone(), failures: tried.counted(), age_ms }
         };
-        self.0.iter().map(|(engine, tried)| (engine.clone(), trouble(tried))).collect()
+        self.0.iter().map(|(engine, tried)| (engine.clone(), failure(tried))).collect()
     }
 }
 
@@ -126,7 +130,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// Fails again and again as soon as it may be tried: the pauses, in milliseconds.
+    /// The pauses of a create that fails on each attempt, in milliseconds.
     fn pauses(
         create_backoff: &mut CreateBackoff,
         now: &mut Duration,
@@ -137,11 +141,12 @@ mod tests {
         let engine = EngineName::new("e-1").unwrap();
         let fails = |_| {
             let took = Duration::from_secs(took_s);
-            create_backoff.failed(Failed { engine: engine.clone(), reason: "words".to_owned(), fault, took }, *now);
-            let trouble = create_backoff.troubles(*now).remove(&engine).unwrap();
-            let left_ms = back_off_ms(trouble.failures - 1) - trouble.age_ms;
+            create_backoff
+                .failed(FailedCreate { engine: engine.clone(), reason: "words".to_owned(), fault, took }, *now);
+            let failure = create_backoff.failures(*now).remove(&engine).unwrap();
+            let left_ms = back_off_ms(failure.failures - 1) - failure.age_ms;
             *now += Duration::from_millis(left_ms.unsigned_abs());
-            let due = create_backoff.troubles(*now).remove(&engine).unwrap();
+            let due = create_backoff.failures(*now).remove(&engine).unwrap();
             assert_eq!(due.age_ms, back_off_ms(due.failures - 1), "it is due exactly then");
             left_ms
         };
@@ -149,29 +154,29 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_counted_and_an_orchestrator_that_is_away_is_not() {
+    fn rejections_are_counted_and_transient_failures_are_not() {
         let (mut create_backoff, mut now) = (CreateBackoff::default(), Duration::from_mins(1));
         let mut pauses = |fault, took_s, times| pauses(&mut create_backoff, &mut now, fault, took_s, times);
         assert_eq!(pauses(Fault::Orchestrator, 0, 5), [3_000, 6_000, 12_000, 12_000, 12_000]);
         assert_eq!(pauses(Fault::Engine, 0, 4), [3_000, 6_000, 12_000, 24_000]);
-        // Ten times away makes the next try no later, and what was refused before stays counted.
+        // Transient failures do not extend the pause, and earlier rejections stay counted.
         assert_eq!(pauses(Fault::Orchestrator, 0, 10)[9], AWAY_PAUSE_MOST_MS);
         assert_eq!(pauses(Fault::Engine, 10, 1), [48_000]);
-        // Who is waited for in vain leaves the calls to others for longer.
+        // Timeouts leave the calls to others for longer.
         assert_eq!(pauses(Fault::Orchestrator, 10, 7), [3_000, 6_000, 12_000, 24_000, 48_000, 60_000, 60_000]);
-        create_backoff.made(&EngineName::new("e-1").unwrap());
-        assert!(create_backoff.troubles(now).is_empty());
+        create_backoff.created(&EngineName::new("e-1").unwrap());
+        assert!(create_backoff.failures(now).is_empty());
     }
 
     #[test]
-    fn the_age_goes_on_after_the_pause() {
+    fn the_age_grows_after_the_pause() {
         let (mut create_backoff, now) = (CreateBackoff::default(), Duration::from_mins(1));
         let engine = EngineName::new("e-1").unwrap();
         let (reason, took) = (String::new(), Duration::ZERO);
-        create_backoff.failed(Failed { engine: engine.clone(), reason, fault: Fault::Engine, took }, now);
-        assert_eq!(create_backoff.troubles(now)[&engine].age_ms, 0);
-        assert_eq!(create_backoff.troubles(now + Duration::from_secs(5))[&engine].age_ms, 5_000);
-        create_backoff.only(&[]);
-        assert!(create_backoff.troubles(now).is_empty());
+        create_backoff.failed(FailedCreate { engine: engine.clone(), reason, fault: Fault::Engine, took }, now);
+        assert_eq!(create_backoff.failures(now)[&engine].age_ms, 0);
+        assert_eq!(create_backoff.failures(now + Duration::from_secs(5))[&engine].age_ms, 5_000);
+        create_backoff.retain_desired(&[]);
+        assert!(create_backoff.failures(now).is_empty());
     }
 }

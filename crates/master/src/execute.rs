@@ -1,11 +1,11 @@
-//! Executing a plan: stage by stage, the chains of a stage beside each other, each effect guarded and bounded.
+//! The executor: runs a plan stage by stage, and the chains of a stage concurrently; each effect is guarded and bounded.
 //!
-//! A chain stops at its first failure and takes no other along. What is left is planned anew by the next tick: there
-//! is no retry here.
+//! A chain stops at its first failure, which affects no other chain. The next tick plans the rest again: there is no retry
+//! here.
 
 use std::time::Duration;
 
-use coordination::Observation as Coordinated;
+use coordination::Observation as Coordination;
 use futures::stream::{self, StreamExt};
 use model::alteration::{AlterationProgress, RequestId};
 use model::engine_name::EngineName;
@@ -17,80 +17,76 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::create_backoff::{Failed, Fault};
-use crate::ctx::{ControllerCtx, Effect, Expected, Failure, FailureKind};
+use crate::create_backoff::{FailedCreate, Fault};
+use crate::ctx::{Applied, ControllerCtx, Effect, Expected, Failure, FailureKind, GuardedDecision};
 use crate::failpoints;
-use crate::settings::Settings;
+use crate::settings::{Settings, bounded};
 use crate::turns::{LastTried, in_turns};
 
-/// How long the chains of one stage may be begun, in effect deadlines; what was not begun by then is left to the next
-/// tick, so that many hanging creates can't hold a drain for long.
+/// The time in which chains of one stage are started, in effect deadlines; the rest is left to the next tick, so that many
+/// hanging creates cannot delay a drain for long.
 const STAGE_DEADLINES: u32 = 2;
 
-/// Chains of one stage on their way for each call that may be at the orchestrator: while some of them are there, others are
-/// at ZooKeeper or the database, many of them in one request, and the orchestrator waits for nobody.
+/// Concurrent chains of one stage for each concurrent call to the orchestrator: while some chains wait for it, others write
+/// to ZooKeeper or the database in batches, so that the orchestrator is never idle.
 const CHAINS_PER_CALL: usize = 16;
 
-/// How often an effect on its way looks whether the lock may be lost.
-const LOCK_POLL: Duration = Duration::from_millis(50);
+/// How often the lease is checked during an effect.
+const LEASE_POLL: Duration = Duration::from_millis(50);
 
-/// What became of a plan.
+/// The result of a plan.
 #[derive(Debug, Default)]
 pub(crate) struct Executed {
-    /// How many decisions took effect.
+    /// The number of applied decisions.
     pub applied: usize,
-    /// Engines whose pods are there.
-    pub made: Vec<EngineName>,
-    /// Creates that failed.
-    pub create_backoff: Vec<Failed>,
+    /// Engines whose instances exist.
+    pub created: Vec<EngineName>,
+    pub failed_creates: Vec<FailedCreate>,
     /// Alterations that are no longer converging.
     pub finished: Vec<RequestId>,
-    /// Chains that were not begun, because their stage took too long.
+    /// Chains that were not started, because their stage took too long.
     pub left: usize,
-    /// Why the master has to stop acting, if it has to.
+    /// Why the master must stop acting, if it must.
     pub stop: Option<Failure>,
 }
 
 impl Executed {
     fn merge(&mut self, other: Self) {
         self.applied += other.applied;
-        self.made.extend(other.made);
-        self.create_backoff.extend(other.create_backoff);
+        self.created.extend(other.created);
+        self.failed_creates.extend(other.failed_creates);
         self.finished.extend(other.finished);
         self.left += other.left;
         self.stop = self.stop.take().or(other.stop);
     }
 }
 
-/// Decisions that fail, by what, which engine and which slot: each tick makes them anew.
-pub(crate) type Failing = Mutex<KeyedLogThrottle<(String, String, String)>>;
+/// The log throttles of failed decisions, by decision, engine and slot: each tick plans them again.
+pub(crate) type FailedDecisions = Mutex<KeyedLogThrottle<(String, String, String)>>;
 
-/// How effects are executed.
+/// The context of an execution.
 #[derive(Clone, Copy)]
 pub(crate) struct Execution<'a> {
-    /// What they are executed on.
     pub ctx: &'a dyn ControllerCtx,
-    /// Limits and parallelism.
     pub settings: &'a Settings,
-    /// When given, no further effect is begun.
-    pub halt: &'a CancellationToken,
-    /// What was told of decisions that failed.
-    pub failing: &'a Failing,
-    /// When creates were last tried: their turns.
+    /// Once cancelled, no further effect is started.
+    pub shutdown: &'a CancellationToken,
+    pub failed: &'a FailedDecisions,
+    /// When creates last failed: determines their turns.
     pub last_tried: LastTried<'a>,
 }
 
 /// Executes a plan.
-pub(crate) async fn execute(execution: Execution<'_>, epoch: Epoch, seen: &Coordinated, plan: &Plan) -> Executed {
+pub(crate) async fn execute(execution: Execution<'_>, epoch: Epoch, nodes: &Coordination, plan: &Plan) -> Executed {
     let Execution { ctx, settings, .. } = execution;
     let mut executed = Executed::default();
     let at_once = settings.parallelism.max(1);
     let calls = Semaphore::new(at_once);
     for stage in plan.chains.chunk_by(|one, other| one.stage == other.stage) {
-        let begun = ctx.now();
+        let begun = ctx.clock();
         let time = settings.effect_deadline() * STAGE_DEADLINES;
-        let expected = Expected { epoch, generation: plan.generation, seen, made: None };
-        // Collected first: a closure that borrows its argument makes a future that can't be sent between threads.
+        let expected = Expected { epoch, generation: plan.generation, nodes, created: None };
+        // Collected first: a future of a closure that borrows its argument is not `Send`.
         let chains: Vec<_> = in_turns(stage, execution.last_tried)
             .into_iter()
             .map(|chain| run(execution, &calls, expected, chain, begun + time))
@@ -118,51 +114,39 @@ async fn run(
     chain: &Chain,
     until: Duration,
 ) -> Executed {
-    let Execution { ctx, settings, halt, failing, .. } = execution;
+    let Execution { ctx, settings, shutdown, failed, .. } = execution;
     let limit = settings.effect_deadline();
     let mut executed = Executed::default();
-    let mut made: Option<String> = None;
-    if ctx.now() >= until {
+    let mut created: Option<String> = None;
+    if ctx.clock() >= until {
         executed.left = 1;
         return executed;
     }
     for decision in &chain.decisions {
-        let expected = Expected { made: made.as_deref(), ..expected };
-        let Ok(_call) = turn(decision, calls, until.saturating_sub(ctx.now())).await else {
+        let expected = Expected { created: created.as_deref(), ..expected };
+        let Ok(_call) = turn(decision, calls, until.saturating_sub(ctx.clock())).await else {
             executed.left = 1;
             break;
         };
-        if halt.is_cancelled() {
-            executed.stop = Some(Failure::Lost("it is shut down".to_owned()));
+        if shutdown.is_cancelled() {
+            executed.stop = Some(Failure::Lost("shutting down".to_owned()));
             break;
         }
-        let begun = ctx.now();
-        let result = if ctx.holds_lease() {
-            if let Some(point) = failpoints::before(&decision.action) {
-                model::failpoint!(point);
-            }
-            tokio::select! {
-                biased;
-                () = may_act_no_longer(ctx) => Err(lost()),
-                result = timeout(limit, ctx.apply(decision, &expected)) => result
-                    .unwrap_or_else(|_| Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs_f32())))),
-            }
-        } else {
-            Err(lost())
-        };
+        let begun = ctx.clock();
+        let result = apply(ctx, limit, GuardedDecision { decision, expected }).await;
         match result {
-            Ok(effect) => {
+            Ok(applied) => {
                 model::failpoint!(failpoints::after(&decision.action));
-                log_applied(failing, decision, expected);
+                log_applied(failed, decision, expected);
                 executed.applied += 1;
-                note(&mut executed, decision, &effect);
-                if let Effect::Made { uid, .. } = effect {
-                    made = Some(uid);
+                note(&mut executed, decision, &applied);
+                if let Applied::Created { uid } = applied {
+                    created = Some(uid);
                 }
             }
             Err(failure) => {
-                log_failed(failing, decision, &failure, ctx.now());
-                fail(&mut executed, decision, failure, ctx.now().saturating_sub(begun));
+                log_failed(failed, decision, &failure, ctx.clock());
+                fail(&mut executed, decision, failure, ctx.clock().saturating_sub(begun));
                 break;
             }
         }
@@ -170,19 +154,31 @@ async fn run(
     executed
 }
 
-/// Waits until another master may have taken over. An effect is several calls, and may take as long as its deadline: what it
-/// has not sent by then is not sent.
-async fn may_act_no_longer(ctx: &dyn ControllerCtx) {
-    while ctx.holds_lease() {
-        sleep(LOCK_POLL).await;
+/// Applies a decision under the lease. An effect is several calls and may take as long as its deadline; when the lease is no
+/// longer valid, the rest is not sent.
+async fn apply(ctx: &dyn ControllerCtx, limit: Duration, guarded: GuardedDecision<'_>) -> Result<Applied, Failure> {
+    ctx.lease().state().check()?;
+    if let Some(point) = failpoints::before(&guarded.decision.action) {
+        model::failpoint!(point);
+    }
+    tokio::select! {
+        biased;
+        lost = lease_lost(ctx) => Err(lost),
+        result = bounded(limit, ctx.apply(Effect::Decision(guarded))) => result,
     }
 }
 
-fn lost() -> Failure {
-    Failure::Lost("too long without an answer of ZooKeeper".to_owned())
+/// Waits until the lease is no longer valid.
+async fn lease_lost(ctx: &dyn ControllerCtx) -> Failure {
+    loop {
+        if let Err(lost) = ctx.lease().state().check() {
+            return lost;
+        }
+        sleep(LEASE_POLL).await;
+    }
 }
 
-/// Waits until the decision may go to the orchestrator, if it goes there; an error if that is not in time.
+/// Waits for a call slot if the decision needs the orchestrator; an error if none is free in time.
 async fn turn<'a>(
     decision: &Decision,
     calls: &'a Semaphore,
@@ -197,13 +193,13 @@ async fn turn<'a>(
     }
 }
 
-/// It is left to the next tick.
+/// The chain is left to the next tick.
 struct Left;
 
-fn note(executed: &mut Executed, decision: &Decision, effect: &Effect) {
-    match (effect, &decision.action, &decision.engine) {
-        (Effect::Made { .. }, _, Some(engine)) => executed.made.push(engine.clone()),
-        (Effect::Progress(progress), Action::Finish { id, .. }, _) if *progress != AlterationProgress::Converging => {
+fn note(executed: &mut Executed, decision: &Decision, applied: &Applied) {
+    match (applied, &decision.action, &decision.engine) {
+        (Applied::Created { .. }, _, Some(engine)) => executed.created.push(engine.clone()),
+        (Applied::Progress(progress), Action::Finish { id, .. }, _) if *progress != AlterationProgress::Converging => {
             executed.finished.push(id.clone());
         }
         _ => {}
@@ -220,12 +216,12 @@ fn fail(executed: &mut Executed, decision: &Decision, failure: Failure, took: Du
             FailureKind::Away => Fault::Orchestrator,
             _ => Fault::Engine,
         };
-        executed.create_backoff.push(Failed { engine: engine.clone(), reason: failure.to_string(), fault, took });
+        executed.failed_creates.push(FailedCreate { engine: engine.clone(), reason: failure.to_string(), fault, took });
     }
 }
 
 /// The throttle key of a decision: a rejection and a failure are logged separately.
-fn named(decision: &Decision, kind: FailureKind) -> (String, String, String) {
+fn throttle_key(decision: &Decision, kind: FailureKind) -> (String, String, String) {
     let row = decision.row(0);
     let how = match kind {
         FailureKind::Stale | FailureKind::NotMaster => "rejected",
@@ -234,13 +230,13 @@ fn named(decision: &Decision, kind: FailureKind) -> (String, String, String) {
     (format!("{} {how}", row.decision), row.engine, row.slot)
 }
 
-fn log_applied(failing: &Failing, decision: &Decision, expected: Expected<'_>) {
+fn log_applied(failed: &FailedDecisions, decision: &Decision, expected: Expected<'_>) {
     let row = decision.row(0);
-    let failed = {
-        let mut failing = failing.lock();
-        // That it was rejected before is not worth a word; when it is again, that is.
-        failing.clear(&named(decision, FailureKind::Stale));
-        failing.clear(&named(decision, FailureKind::Refused))
+    let failed_before = {
+        let mut failed = failed.lock();
+        // An earlier rejection needs no line; the next one does.
+        failed.clear(&throttle_key(decision, FailureKind::Stale));
+        failed.clear(&throttle_key(decision, FailureKind::Refused))
     };
     tracing::info!(
         epoch = expected.epoch.get(),
@@ -249,16 +245,15 @@ fn log_applied(failing: &Failing, decision: &Decision, expected: Expected<'_>) {
         engine = row.engine,
         slot = row.slot,
         because = row.because,
-        failed,
+        failed = failed_before,
         "decision applied"
     );
 }
 
-fn log_failed(failing: &Failing, decision: &Decision, failure: &Failure, now: Duration) {
+fn log_failed(failed: &FailedDecisions, decision: &Decision, failure: &Failure, now: Duration) {
     let row = decision.row(0);
-    let key = named(decision, failure.kind());
-    let told = failing.lock().hit(key, now);
-    let Some(times) = told else { return };
+    let key = throttle_key(decision, failure.kind());
+    let Some(times) = failed.lock().hit(key, now) else { return };
     let (decision, engine, slot) = (row.decision, row.engine, row.slot);
     match failure.kind() {
         FailureKind::Stale | FailureKind::NotMaster => {

@@ -1,25 +1,22 @@
-//! The master: the one candidate that holds the lock makes the running engines equal to what was said.
+//! The master: the reconciler of all engines, run by the one candidate that holds the lease.
 //!
-//! A tick observes (orchestrator, registry, drains, alter node), settles the alteration on its way, reads one
-//! snapshot, plans, executes the decisions under their guards, and finishes what has converged. It takes no input: a
-//! timer, a watch, a pod event and a won election all mean the same. What it decides is `planner`'s business; what an
-//! effect is, [`ControllerCtx`]'s; here is the order in which things happen and when to stop.
+//! Each tick ([`Reconciler`]) observes the orchestrator and ZooKeeper, settles the alteration in doubt, reads one snapshot of
+//! the database, plans, executes the decisions and publishes the rows for SHOW. [`planner`] makes the decisions;
+//! [`ControllerCtx`] is the boundary through which a tick reads and changes everything.
 //!
-//! Why a stale decision is harmless: each effect is checked where it takes effect. ZooKeeper refuses a multi whose
-//! lock node is gone, the database a transaction whose epoch is not the newest, an orchestrator a uid that is gone or
-//! an epoch that is lower. A master that was stopped for a while asks a clock that counts suspension before every
-//! effect, so it sends at most the one call that was being made; an engine that it created is one that the next tick
-//! removes, one that it deleted was condemned anyway.
+//! Why a stale decision is harmless: each effect is checked where it takes effect. ZooKeeper rejects a multi whose lock node
+//! is gone, the database a transaction whose epoch is not the newest, an orchestrator a uid that is gone or a lower epoch. A
+//! suspended master checks its lease before every effect, on a clock that includes suspension, so it sends at most the call
+//! in progress. An engine that this call creates is removed by the next tick; one that it deletes was condemned anyway.
 //!
-//! Invariants: the order of a tick is fixed and nothing is retried within it; every wait is bounded; one broken engine,
-//! tenant or engine agent holds up no other; nothing is remembered that a successor would miss.
+//! Invariants: the order of a tick is fixed and nothing is retried within it; every wait is bounded; a failing engine, tenant
+//! or engine agent delays no other; nothing is remembered that a successor would need.
 
 pub mod failpoints;
 
 mod create_backoff;
 mod ctx;
 mod execute;
-mod made_in;
 mod master;
 mod memory;
 mod node_reporter;
@@ -33,7 +30,10 @@ mod tick;
 mod turns;
 mod wait_log;
 
-pub use ctx::{ControllerCtx, Effect, Engines, Expected, Failure, FailureKind, Launch, Launcher};
+pub use ctx::{
+    Applied, ControllerCtx, Effect, Expected, Failure, FailureKind, GuardedDecision, InstanceList, Launch, Launcher,
+    Lease, LeaseState, Observation,
+};
 pub use master::{CandidateState, Master, Parts};
 pub use settings::Settings;
-pub use tick::{Loads, Reconciler, Ticked};
+pub use tick::{Reconciler, Ticked};

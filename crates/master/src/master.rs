@@ -1,4 +1,4 @@
-//! A candidate's life: stand for election, serve a term, stand again.
+//! A candidate: stands for election, serves a term, and stands again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,22 +19,19 @@ use crate::ctx::{ControllerCtx, Deps, Launcher, LiveCtx};
 use crate::settings::Settings;
 use crate::term;
 
-/// Between two tries to stand for election after one failed.
+/// The pause after a failed attempt to stand for election.
 const ELECTION_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a master acts with.
+/// The dependencies of a candidate.
 pub struct Parts {
-    /// How to reach ZooKeeper; the identity must be the master's.
+    /// The session settings; the identity must be the master's.
     pub coordination: coordination::SessionSettings,
     /// The cluster secret, for the keys of metadata agents and engine agents.
     pub secret: ClusterSecret,
-    /// Where engines run.
     pub orchestrator: Arc<dyn Orchestrator>,
-    /// How they are launched.
     pub launcher: Arc<dyn Launcher>,
-    /// What time it is.
     pub clock: SharedClock,
-    /// Who this candidate is, for people.
+    /// The candidate's name, for people.
     pub holder: String,
 }
 
@@ -61,7 +58,7 @@ pub enum CandidateState {
     },
 }
 
-/// A candidate. It works in the background until it is shut down or dropped.
+/// A candidate, which runs in the background until it is shut down or dropped.
 #[derive(Debug)]
 pub struct Master {
     state: watch::Receiver<CandidateState>,
@@ -76,17 +73,16 @@ impl Master {
         let (sender, state) = watch::channel(CandidateState::Idle);
         let stop = CancellationToken::new();
         let limit = settings.effect_deadline();
-        let task = settings.candidate.then(|| tokio::spawn(live(settings, parts, sender, stop.clone())));
+        let task = settings.candidate.then(|| tokio::spawn(run(settings, parts, sender, stop.clone())));
         Self { state, stop, task, limit }
     }
 
-    /// What it is just now.
     pub fn state(&self) -> watch::Receiver<CandidateState> {
         self.state.clone()
     }
 
-    /// Gives up the lock and ends. What was being done is broken off: another tick, here or elsewhere, sees how far it
-    /// came. Engines live on.
+    /// Gives up the lock and ends. The current call is cancelled; the next tick, here or elsewhere, observes its effect.
+    /// Engines keep running.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
         if let Some(mut task) = self.task.take()
@@ -106,12 +102,11 @@ impl Drop for Master {
     }
 }
 
-async fn live(settings: Settings, parts: Parts, state: watch::Sender<CandidateState>, stop: CancellationToken) {
+async fn run(settings: Settings, parts: Parts, state: watch::Sender<CandidateState>, stop: CancellationToken) {
     let election = Election::new(parts.coordination.clone(), Arc::clone(&parts.clock), parts.holder.clone());
     let clock = Arc::clone(&parts.clock);
     let deps = Arc::new(Deps::new(&settings, &parts));
-    // What repeats every second until an operator changes the configuration is logged once a minute.
-    let mut not_standing = LogThrottle::default();
+    let mut failed_attempts = LogThrottle::default();
     while !stop.is_cancelled() {
         let _ = state.send(CandidateState::Candidate);
         let won = tokio::select! {
@@ -120,21 +115,21 @@ async fn live(settings: Settings, parts: Parts, state: watch::Sender<CandidateSt
         };
         match won {
             Ok(lock) => {
-                if let Some(times) = not_standing.clear() {
+                if let Some(times) = failed_attempts.clear() {
                     tracing::info!(times, "stood for election again");
                 }
                 let ctx = Arc::new(LiveCtx::new(Arc::clone(&deps), lock));
-                let live: Arc<dyn ControllerCtx> = Arc::clone(&ctx) as Arc<dyn ControllerCtx>;
-                let reason = term::serve(live, &settings, &state, &stop).await;
+                let boundary = Arc::clone(&ctx) as Arc<dyn ControllerCtx>;
+                let reason = term::serve(boundary, &settings, &state, &stop).await;
                 tracing::info!(reason, "term ended");
                 ctx.give_up().await;
             }
             Err(error) => {
                 if error.kind() == ZkErrorKind::Lost {
-                    // Nothing is wrong with that: it takes another place.
-                    tracing::info!(%error, "the place in the queue for the lock is lost");
-                } else if let Some(times) = not_standing.hit(clock.boottime()) {
-                    tracing::warn!(%error, times, "can't stand for election");
+                    // Normal: the candidate joins the queue again.
+                    tracing::info!(%error, "lost the position in the queue for the lock");
+                } else if let Some(times) = failed_attempts.hit(clock.boottime()) {
+                    tracing::warn!(%error, times, "could not stand for election");
                 }
                 tokio::select! {
                     () = sleep(ELECTION_PAUSE) => {}

@@ -1,8 +1,8 @@
-//! What SHOW was told of nodes, and what it is to be told next.
+//! The node reporter: publishes the rows of nodes when they change, usage at most every ten seconds.
 //!
-//! A report names all nodes or none, and whoever writes it compares them with what is stored: there may be thousands. That a node
-//! is there, takes engines and has these labels and this room is told at once. How much of it is used changes with every engine
-//! that comes or goes, and is told some seconds later at most, together with what else has changed until then.
+//! A publication has all nodes or none, and the writer compares them with the stored rows: there may be thousands. Existence,
+//! labels, capacity and openness are published immediately. Usage changes with every engine and is published some seconds
+//! later, with all other changes until then.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,41 +11,40 @@ use std::time::Duration;
 use model::catalog::Catalog;
 use model::observation::{MAX_NODES, ObservedNode};
 
-/// The most bytes of labels that the nodes of a report have: a quarter of what a request to an agent may be.
+/// The most bytes of labels in one publication: a quarter of the largest request to an agent.
 const MAX_LABEL_BYTES: usize = 4 << 20;
-/// How long after the last time nothing is told if only what is used has changed.
-const USE_PAUSE: Duration = Duration::from_secs(10);
+/// The minimum time between publications if only usage has changed.
+const USAGE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What was told last.
+/// The nodes of the last publication.
 #[derive(Debug, Default)]
 pub(crate) struct NodeReporter {
-    /// The nodes as they were reported, and when; kept when they could not be read.
+    /// With the time; kept while the nodes cannot be read.
     last: Option<(Vec<ObservedNode>, Duration)>,
 }
 
 impl NodeReporter {
-    /// The nodes that are to be reported now: all of them, if they are not as they were. Where their labels are more than a
-    /// report should have, only those that some pool chooses by are told.
+    /// The nodes to publish now: all, if any has changed. If the labels are too long, only those that a pool selects by.
     pub fn due(&self, catalog: &Catalog, nodes: Option<&[ObservedNode]>, now: Duration) -> Option<Vec<ObservedNode>> {
         let mut nodes = nodes.map(|nodes| Cow::Borrowed(&nodes[..nodes.len().min(MAX_NODES)]))?;
         let labels = nodes.iter().flat_map(|node| &node.labels);
         if labels.map(|(label, value)| label.len() + value.len()).sum::<usize>() > MAX_LABEL_BYTES {
             let selectors = catalog.pools.values().map(|pool| &pool.spec.node_selector);
-            let chosen_by: BTreeSet<&String> = selectors.flat_map(BTreeMap::keys).collect();
+            let selected_by: BTreeSet<&String> = selectors.flat_map(BTreeMap::keys).collect();
             for node in nodes.to_mut() {
-                node.labels.retain(|label, _| chosen_by.contains(label));
+                node.labels.retain(|label, _| selected_by.contains(label));
             }
         }
-        let is_due = self.last.as_ref().is_none_or(|(told, at)| match change(told, &nodes) {
+        let is_due = self.last.as_ref().is_none_or(|(published, at)| match change(published, &nodes) {
             Change::Nothing => false,
-            Change::Use => now.saturating_sub(*at) >= USE_PAUSE,
-            Change::More => true,
+            Change::Usage => now.saturating_sub(*at) >= USAGE_INTERVAL,
+            Change::Other => true,
         });
         is_due.then(|| nodes.into_owned())
     }
 
-    /// A report with these nodes was written; if it may not have been, the next one names them again.
-    pub fn told(&mut self, written: bool, nodes: Option<Vec<ObservedNode>>, now: Duration) {
+    /// A publication with these nodes was written; if it may not have been, the next one has them again.
+    pub fn published(&mut self, written: bool, nodes: Option<Vec<ObservedNode>>, now: Duration) {
         match (written, nodes) {
             (false, _) => self.last = None,
             (true, Some(nodes)) => self.last = Some((nodes, now)),
@@ -54,30 +53,29 @@ impl NodeReporter {
     }
 }
 
-/// How nodes differ from what was told of them.
+/// How nodes differ from the published ones.
 enum Change {
     Nothing,
-    /// In what is used of them, and in nothing else.
-    Use,
-    More,
+    Usage,
+    Other,
 }
 
-fn change(told: &[ObservedNode], nodes: &[ObservedNode]) -> Change {
-    if told.len() != nodes.len() {
-        return Change::More;
+fn change(published: &[ObservedNode], nodes: &[ObservedNode]) -> Change {
+    if published.len() != nodes.len() {
+        return Change::Other;
     }
     let mut change = Change::Nothing;
-    for (told, node) in told.iter().zip(nodes) {
-        // Named one by one, so that a field that is added is thought of here.
+    for (published, node) in published.iter().zip(nodes) {
+        // Destructured, so that a new field does not compile without a decision here.
         let ObservedNode { name, labels, cpu_millis, memory_bytes, cpu_used_millis, memory_used_bytes, open } = node;
-        let is_same = *name == told.name
-            && *labels == told.labels
-            && (*cpu_millis, *memory_bytes, *open) == (told.cpu_millis, told.memory_bytes, told.open);
+        let is_same = *name == published.name
+            && *labels == published.labels
+            && (*cpu_millis, *memory_bytes, *open) == (published.cpu_millis, published.memory_bytes, published.open);
         if !is_same {
-            return Change::More;
+            return Change::Other;
         }
-        if (*cpu_used_millis, *memory_used_bytes) != (told.cpu_used_millis, told.memory_used_bytes) {
-            change = Change::Use;
+        if (*cpu_used_millis, *memory_used_bytes) != (published.cpu_used_millis, published.memory_used_bytes) {
+            change = Change::Usage;
         }
     }
     change
@@ -99,49 +97,49 @@ mod tests {
         ObservedNode { name: name.to_owned(), labels, ..ObservedNode::default() }
     }
 
-    fn due(told: &NodeReporter, nodes: Option<&[ObservedNode]>, now: Duration) -> Option<Vec<ObservedNode>> {
-        told.due(&Catalog::default(), nodes, now)
+    fn due(reporter: &NodeReporter, nodes: Option<&[ObservedNode]>, now: Duration) -> Option<Vec<ObservedNode>> {
+        reporter.due(&Catalog::default(), nodes, now)
     }
 
     #[test]
-    fn nodes_are_reported_when_they_changed_and_again_when_it_is_not_known_whether_they_were() {
-        let mut told = NodeReporter::default();
+    fn nodes_are_published_once_per_change_and_again_after_a_failure() {
+        let mut reporter = NodeReporter::default();
         let nodes = [node("node-1")];
-        assert_eq!(due(&told, None, NOW), None);
-        let report = due(&told, Some(&nodes), NOW);
-        assert_eq!(report.as_deref(), Some(&nodes[..]), "a new master tells, if only that there are none");
-        told.told(true, report, NOW);
-        assert_eq!(due(&told, Some(&nodes), NOW), None);
-        told.told(true, None, NOW);
-        assert_eq!(due(&told, Some(&nodes), NOW), None, "a report without nodes says nothing of them");
-        assert_eq!(due(&told, Some(&[]), NOW), Some(Vec::new()));
-        told.told(false, None, NOW);
-        assert_eq!(due(&told, Some(&nodes), NOW), Some(nodes.to_vec()));
+        assert_eq!(due(&reporter, None, NOW), None);
+        let report = due(&reporter, Some(&nodes), NOW);
+        assert_eq!(report.as_deref(), Some(&nodes[..]), "the first publication of a term has them");
+        reporter.published(true, report, NOW);
+        assert_eq!(due(&reporter, Some(&nodes), NOW), None);
+        reporter.published(true, None, NOW);
+        assert_eq!(due(&reporter, Some(&nodes), NOW), None, "a publication without nodes changes nothing");
+        assert_eq!(due(&reporter, Some(&[]), NOW), Some(Vec::new()));
+        reporter.published(false, None, NOW);
+        assert_eq!(due(&reporter, Some(&nodes), NOW), Some(nodes.to_vec()));
     }
 
     #[test]
-    fn what_is_used_is_told_after_a_while_and_everything_else_at_once() {
-        let mut told = NodeReporter::default();
-        told.told(true, Some(vec![node("node-1"), node("node-2")]), NOW);
+    fn usage_is_published_later_and_everything_else_at_once() {
+        let mut reporter = NodeReporter::default();
+        reporter.published(true, Some(vec![node("node-1"), node("node-2")]), NOW);
         let used = [ObservedNode { cpu_used_millis: 500, ..node("node-1") }, node("node-2")];
         let soon = NOW + Duration::from_secs(9);
-        assert_eq!(due(&told, Some(&used), soon), None);
-        assert_eq!(due(&told, Some(&used), NOW + USE_PAUSE).unwrap(), used);
+        assert_eq!(due(&reporter, Some(&used), soon), None);
+        assert_eq!(due(&reporter, Some(&used), NOW + USAGE_INTERVAL).unwrap(), used);
         let closed = [used[0].clone(), ObservedNode { open: true, ..node("node-2") }];
-        assert_eq!(due(&told, Some(&closed), soon).unwrap(), closed, "with what is used");
+        assert_eq!(due(&reporter, Some(&closed), soon).unwrap(), closed, "with the usage");
         let other = [node("node-1"), node("node-3")];
-        assert_eq!(due(&told, Some(&other), soon).unwrap(), other);
+        assert_eq!(due(&reporter, Some(&other), soon).unwrap(), other);
     }
 
     #[test]
-    fn of_very_many_labels_only_those_that_a_pool_chooses_by_are_reported() {
+    fn too_many_labels_are_reduced_to_those_that_pools_select_by() {
         let mut catalog = Catalog::default();
         let node_selector = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
         let spec = PoolSpec { node_selector, ..PoolSpec::default() };
         catalog.pools.insert(PoolName::new("rp_1").unwrap(), Versioned { spec, generation: Generation(1) });
         let mut large = node("node-1");
         large.labels.insert("feature".to_owned(), "x".repeat(MAX_LABEL_BYTES));
-        let told = NodeReporter::default().due(&catalog, Some(&[large, node("node-2")]), NOW).unwrap();
-        assert_eq!(told, [node("node-1"), node("node-2")]);
+        let published = NodeReporter::default().due(&catalog, Some(&[large, node("node-2")]), NOW).unwrap();
+        assert_eq!(published, [node("node-1"), node("node-2")]);
     }
 }

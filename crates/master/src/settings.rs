@@ -1,36 +1,38 @@
-//! What the installation's configuration says about masters.
+//! The settings of masters.
 
 use std::time::Duration;
 
 use model::configuration::Defaults;
 use planner::Limits;
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use crate::ctx::Failure;
 
 /// The settings of a master. All candidates of an installation must have the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Whether this process stands for election at all.
+    /// Whether this process stands for election.
     pub candidate: bool,
     /// The installation's name: label `enginehouse.io/cluster`.
     pub cluster: String,
-    /// What holds where the catalog says nothing.
+    /// Values for what the catalog does not set.
     pub defaults: Defaults,
-    /// The limits of plans.
     pub limits: Limits,
-    /// How often it ticks when nothing wakes it, in milliseconds.
+    /// The interval of ticks without a wake-up, in milliseconds.
     pub tick_ms: u64,
-    /// How long an alteration may be undecided while its agent lives, in milliseconds.
+    /// How long an alteration may be in doubt while its agent is registered, in milliseconds.
     pub alter_grace_ms: u64,
-    /// How often engine agents are asked for their load, in milliseconds.
+    /// How often engine agents are polled for their load, in milliseconds.
     pub status_poll_ms: u64,
     /// How long an engine agent may take to answer, in milliseconds.
     pub status_deadline_ms: u64,
-    /// How long one effect or one reading may take, in milliseconds.
+    /// How long one effect or one read may take, in milliseconds.
     pub effect_deadline_ms: u64,
-    /// How many calls of one stage are at the orchestrator at once. Other effects, which are short, are more at once.
+    /// The concurrent calls of one stage to the orchestrator. Other effects are short, and more run at once.
     pub parallelism: usize,
-    /// How many engines one transaction of a report may tell of; where there are more, it is written in parts.
+    /// The most rows of one publication; more are published in parts.
     pub report_rows: usize,
 }
 
@@ -68,4 +70,10 @@ impl Settings {
     pub(crate) fn session_timeout(&self) -> Duration {
         Duration::from_millis(self.limits.session_timeout_ms)
     }
+}
+
+/// Ends a call at its deadline: its outcome is unknown.
+pub(crate) async fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let late = |_| Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs_f32())));
+    timeout(limit, call).await.unwrap_or_else(late)
 }

@@ -1,68 +1,109 @@
-//! Settling: seeing to it that every alteration on its way has an outcome, and that a node stands no longer than one tick
-//! after it.
+//! Settling: obtains the outcome of every alteration in doubt, and deletes its node at most one tick later.
 //!
-//! The outcome is asked for and written, never inferred. That an agent is gone, or that time has passed, only chooses
-//! the moment to try: a commit that came first stands. A node is deleted here when the database has its
-//! alteration as aborted, or committed and no longer converging, or when it never had one (debris); the node of one that
-//! converges is deleted by the tick that acted on it.
+//! The outcome is read and written, never inferred. A lost agent or an elapsed time only determine when to try: a commit
+//! that came first stands. A node is deleted here if the database has its alteration as aborted, or as committed and no
+//! longer converging, or if it never had one (debris). The node of a converging alteration is deleted by the tick that acted
+//! on it.
 
 use std::time::Duration;
 
-use coordination::{AlterChild, AlterNode, Observation as Coordinated};
+use coordination::{AlterChild, AlterNode, Observation as Coordination};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, Outcome, RequestId};
 use model::number::{Epoch, Generation};
+use model::snapshot::Snapshot;
 
-use crate::ctx::{ControllerCtx, Failure};
+use crate::ctx::{ControllerCtx, Effect, Failure, FailureKind};
 use crate::failpoints;
 use crate::memory::TickMemory;
 use crate::settings::Settings;
 
-/// What became of the alter node.
+/// The state of the alter node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Settled {
-    /// There is none, or none any more.
+    /// There is none, or it was deleted.
     Free,
-    /// It stands: what it waits for, if that is not the engines.
-    Stands(Option<String>),
+    /// Its alteration converges.
+    Converging,
+    /// It could not be deleted in time; the next tick settles it.
+    Moved,
+    /// Its alteration is in doubt: what it waits for.
+    InDoubt(String),
 }
 
-/// Settles the alteration that was seen.
+impl Settled {
+    pub fn is_in_doubt(&self) -> bool {
+        matches!(self, Self::InDoubt(_))
+    }
+
+    /// What the master waits for because of it.
+    pub fn waits_for(self) -> Option<String> {
+        match self {
+            Self::InDoubt(what) => Some(what),
+            Self::Free | Self::Converging | Self::Moved => None,
+        }
+    }
+
+    /// A failure to settle leaves the alteration in doubt, unless this process is no longer master.
+    pub fn from_failure(failure: Failure) -> Result<Self, Failure> {
+        match failure.kind() {
+            FailureKind::NotMaster => Err(failure),
+            FailureKind::Stale => Ok(Self::Moved),
+            FailureKind::Refused | FailureKind::Away => Ok(Self::InDoubt(failure.to_string())),
+        }
+    }
+}
+
+/// Settles the observed alteration.
 pub(crate) async fn settle(
     ctx: &dyn ControllerCtx,
     settings: &Settings,
     epoch: Epoch,
     memory: &mut TickMemory,
-    seen: &Coordinated,
+    coordination: &Coordination,
 ) -> Result<Settled, Failure> {
-    let Some(node) = &seen.alter else { return Ok(Settled::Free) };
+    let Some(node) = &coordination.alter else { return Ok(Settled::Free) };
     let ids: Vec<RequestId> = node.children.iter().map(|child| child.id.clone()).collect();
-    let now = ctx.now();
+    let now = ctx.clock();
     let age = now.saturating_sub(memory.first_seen(&ids, now));
     for child in &node.children {
-        let record = match ctx.outcome(&child.id).await? {
+        let record = match ctx.settle(&child.id, None).await? {
             Some(record) => record,
-            None => match abort_reason(seen, child, age, settings.alter_grace()) {
+            None => match abort_reason(coordination, child, age, settings.alter_grace()) {
                 Some(reason) => abort(ctx, epoch, node, child, reason).await?,
-                None => return Ok(Settled::Stands(Some(format!("the outcome of alteration {}", child.id)))),
+                None => return Ok(Settled::InDoubt(format!("the outcome of alteration {}", child.id))),
             },
         };
         if !is_finished(&record) {
-            return Ok(Settled::Stands(None));
+            return Ok(Settled::Converging);
         }
     }
     delete_node(ctx, node).await?;
     Ok(Settled::Free)
 }
 
-/// Whether the node of the alteration may go.
+/// The alter node, if a tick has acted on all its alterations.
+pub(crate) fn releasable_node<'a>(
+    coordination: &'a Coordination,
+    snapshot: &Snapshot,
+    finished: &[RequestId],
+) -> Option<&'a AlterNode> {
+    let acted_on = |id: &RequestId| {
+        let known = snapshot.alterations.iter().find(|record| record.id == *id);
+        known.is_some_and(|record| record.generation <= snapshot.catalog.generation) || finished.contains(id)
+    };
+    let node = coordination.alter.as_ref()?;
+    (!node.is_debris() && node.children.iter().all(|child| acted_on(&child.id))).then_some(node)
+}
+
+/// Whether the node of the alteration can be deleted.
 fn is_finished(record: &AlterationRecord) -> bool {
     record.outcome == Outcome::Aborted || record.progress != Some(AlterationProgress::Converging)
 }
 
-/// Why the moment to abort has come, if it has.
-fn abort_reason(seen: &Coordinated, child: &AlterChild, age: Duration, grace: Duration) -> Option<String> {
+/// Why to abort now, if there is a reason.
+fn abort_reason(coordination: &Coordination, child: &AlterChild, age: Duration, grace: Duration) -> Option<String> {
     let agent = child.agent.as_deref().unwrap_or("unknown");
-    let is_gone = |session| seen.agents.iter().all(|it| it.session != session);
+    let is_gone = |session| coordination.agents.iter().all(|it| it.session != session);
     if child.session.is_some_and(is_gone) {
         return Some(format!("metadata agent {agent} is gone"));
     }
@@ -76,12 +117,10 @@ async fn abort(
     child: &AlterChild,
     reason: String,
 ) -> Result<AlterationRecord, Failure> {
-    // A master that stood still counts that for time in which nobody decided.
-    if !ctx.holds_lease() {
-        return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
-    }
+    // A suspended master has counted its suspension as the agent's delay.
+    ctx.lease().state().check()?;
     model::failpoint!(failpoints::ABORT_BEFORE);
-    // The node's content is another one's if it was written for another id.
+    // The content may belong to another alteration.
     let content = node.content.as_ref().ok().filter(|it| it.id == child.id);
     let abort = Abort {
         id: child.id.clone(),
@@ -93,26 +132,25 @@ async fn abort(
         decided_by: format!("master {epoch}"),
         reason: reason.clone(),
     };
-    let record = match ctx.abort(&abort).await {
-        // The content cannot be stored. The node must go all the same, or every later alteration waits for it.
+    let record = match ctx.settle(&child.id, Some(&abort)).await {
+        // The content cannot be stored. The node must be deleted all the same, or every later alteration waits for it.
         Err(Failure::Refused(refusal)) => {
             tracing::warn!(alteration = %child.id, refusal, "abort refused; repeated without statement and object");
             let bare = Abort { object: None, statement: String::new(), requested_by: String::new(), ..abort };
-            ctx.abort(&bare).await?
+            ctx.settle(&child.id, Some(&bare)).await?
         }
         other => other?,
     };
-    tracing::info!(alteration = %child.id, outcome = record.outcome.as_str(), reason, "undecided alteration settled");
+    let record = record.ok_or_else(|| Failure::Unknown("an abort returned no outcome".to_owned()))?;
+    tracing::info!(alteration = %child.id, outcome = record.outcome.as_str(), reason, "alteration in doubt settled");
     Ok(record)
 }
 
-/// Deletes the node as it was seen.
+/// Deletes the node as it was observed.
 pub(crate) async fn delete_node(ctx: &dyn ControllerCtx, node: &AlterNode) -> Result<(), Failure> {
-    if !ctx.holds_lease() {
-        return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
-    }
+    ctx.lease().state().check()?;
     model::failpoint!(failpoints::NODE_BEFORE);
-    ctx.delete_alter_node(node).await?;
+    ctx.apply(Effect::DeleteAlterNode(node)).await?;
     model::failpoint!(failpoints::NODE_DELETED);
     tracing::info!(alterations = ?node.children.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), "alter node deleted");
     Ok(())

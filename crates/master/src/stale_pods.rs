@@ -8,100 +8,204 @@
 //! Being a suspect never ends an engine; only the direct lookup does. While the registry may be incomplete, nothing is
 //! suspected because of it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt};
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use planner::{Instance, ObservedState, Probe};
+use model::log_throttle::KeyedLogThrottle;
+use model::snapshot::EngineRecord;
+use planner::{DesiredState, Instance, ObservedState, Probe};
+use tokio::time::sleep;
 
-/// The least time before the first question about a pod, and between two.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Questions of one tick, about the pods that have waited longest: whatever loses all registrations makes every engine
-/// doubtful at once.
-const MAX_QUESTIONS: usize = 32;
+use crate::ctx::ControllerCtx;
+use crate::settings::{Settings, bounded};
 
-/// How long a pod that is to start may look the same before it is asked for, and between two questions: most starts are over
-/// by then, and a pod that no node takes may wait for hours.
-const UNHEARD: Duration = Duration::from_mins(1);
-/// Questions about such pods in one tick: thousands may wait.
-const MAX_UNHEARD: usize = 4;
-/// The least time between two ticks with questions about such pods.
-const UNHEARD_APART: Duration = Duration::from_secs(1);
+/// The deadline of all lookups of one tick, in effect deadlines.
+const PROBE_DEADLINES: u32 = 2;
+/// The minimum time before the first probe of an instance, and between two.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+/// The most suspects of one tick, oldest first: an event that deletes all registrations makes every engine a suspect.
+const MAX_SUSPECTS: usize = 32;
+/// How long a starting instance may remain unchanged before it is probed, and the time between two probes: most starts are
+/// over by then, and an instance that fits on no node may wait for hours.
+const UNCHANGED: Duration = Duration::from_mins(1);
+/// The most starting instances probed in one tick: thousands may wait.
+const MAX_UNCHANGED: usize = 4;
+/// The minimum time between two ticks that probe starting instances.
+const UNCHANGED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pods that are doubtful, each since when, or since it was last asked for.
+/// The suspects, each with the time since when or of its last probe.
 #[derive(Debug, Default)]
 pub(crate) struct StalePodProbe {
     since: BTreeMap<(EngineName, String), Duration>,
-    /// By uid, pods that are to start: how each looks, and since when, or since it was last asked for.
+    /// Starting instances by uid: a hash of their state, and since when or the time of the last probe.
     starting: HashMap<String, (u64, Duration)>,
-    /// When one of these was asked for last.
-    starting_asked: Duration,
+    /// The last probe of a starting instance.
+    starting_probed: Duration,
+    throttle: KeyedLogThrottle<EngineName>,
+}
+
+/// The answers to probes; lookups that failed have none.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    found: BTreeMap<String, Instance>,
+    vanished: BTreeSet<(EngineName, String)>,
+}
+
+impl Answers {
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty() && self.vanished.is_empty()
+    }
+
+    /// Replaces what the list has of these instances: it is older than the answers.
+    pub fn update(self, observed: &mut ObservedState) {
+        let Self { found, vanished } = self;
+        let is_older = |instance: &Instance| {
+            found.contains_key(&instance.uid) || vanished.contains(&(instance.name.clone(), instance.uid.clone()))
+        };
+        observed.instances.retain(|instance| !is_older(instance));
+        observed.instances.extend(found.into_values());
+        observed.vanished = vanished;
+    }
 }
 
 impl StalePodProbe {
-    /// What is to be asked for now.
-    pub fn probes(&mut self, now: Duration, session_timeout: Duration, observed: &ObservedState) -> Vec<Probe> {
+    /// Looks instances up by name. What is not answered in time has not vanished.
+    pub async fn probe(
+        &mut self,
+        ctx: &dyn ControllerCtx,
+        settings: &Settings,
+        desired: &DesiredState,
+        probes: Vec<Probe>,
+    ) -> Answers {
+        if probes.is_empty() {
+            return Answers::default();
+        }
+        let limit = settings.effect_deadline();
+        let namespaces = EngineNamespaces::new(desired);
+        let lookups: Vec<_> = probes
+            .into_iter()
+            .map(|probe| {
+                let namespace = probe.namespace.clone().or_else(|| namespaces.get(&probe.engine));
+                let probe = Probe { namespace, ..probe };
+                async move {
+                    let answer = bounded(limit, ctx.probe(&probe)).await;
+                    (probe, answer)
+                }
+            })
+            .collect();
+        let lookups = stream::iter(lookups).buffer_unordered(settings.parallelism.max(1));
+        let results: Vec<_> = lookups.take_until(sleep(limit * PROBE_DEADLINES)).collect().await;
+        let mut answers = Answers::default();
+        for (probe, answer) in results {
+            match answer {
+                Ok(answer) => {
+                    if let Some(times) = self.throttle.clear(&probe.engine) {
+                        tracing::info!(engine = %probe.engine, times, "an engine can be looked up again");
+                    }
+                    match answer.filter(|instance| instance.uid == probe.uid) {
+                        Some(instance) => drop(answers.found.insert(probe.uid, instance)),
+                        None => drop(answers.vanished.insert((probe.engine, probe.uid))),
+                    }
+                }
+                Err(failure) => {
+                    if let Some(times) = self.throttle.hit(probe.engine.clone(), ctx.clock()) {
+                        tracing::info!(engine = %probe.engine, %failure, times, "could not look up an engine");
+                    }
+                }
+            }
+        }
+        answers
+    }
+
+    /// The listed instances to probe now.
+    pub fn suspects(&mut self, now: Duration, session_timeout: Duration, observed: &ObservedState) -> Vec<Probe> {
         let known = std::mem::take(&mut self.since);
         if !observed.registry_complete {
             self.starting.clear();
             return Vec::new();
         }
-        let registered: HashSet<&str> = observed.registrations.iter().filter_map(|live| live.uid.as_deref()).collect();
-        let unheard = self.unheard(now, observed, &registered);
-        for key in doubtful(observed, &registered) {
+        let registered: HashSet<&str> =
+            observed.registrations.iter().filter_map(|registration| registration.uid.as_deref()).collect();
+        let unchanged = self.unchanged(now, observed, &registered);
+        for key in suspects(observed, &registered) {
             let at = known.get(&key).copied().unwrap_or(now);
             self.since.insert(key, at);
         }
-        let patience = session_timeout.max(PATIENCE);
-        let mut due: Vec<_> = self.since.iter_mut().filter(|(_, at)| now.saturating_sub(**at) >= patience).collect();
+        let interval = session_timeout.max(PROBE_INTERVAL);
+        let mut due: Vec<_> = self.since.iter_mut().filter(|(_, at)| now.saturating_sub(**at) >= interval).collect();
         due.sort_by_key(|(_, at)| **at);
-        due.truncate(MAX_QUESTIONS);
-        let asked = due.into_iter().map(|((engine, uid), at)| {
+        due.truncate(MAX_SUSPECTS);
+        let probes = due.into_iter().map(|((engine, uid), at)| {
             *at = now;
             Probe { engine: engine.clone(), uid: uid.clone(), namespace: None }
         });
-        asked.chain(unheard).collect()
+        probes.chain(unchanged).collect()
     }
 
-    /// Which pods that are to start are to be asked for now.
-    fn unheard(&mut self, now: Duration, observed: &ObservedState, registered: &HashSet<&str>) -> Vec<Probe> {
+    /// The starting instances to probe now.
+    fn unchanged(&mut self, now: Duration, observed: &ObservedState, registered: &HashSet<&str>) -> Vec<Probe> {
         let mut known = std::mem::take(&mut self.starting);
         let mut due: Vec<(Duration, &Instance)> = Vec::new();
         for instance in starting(observed, registered) {
-            let looks = looks(instance);
-            let before = known.remove_entry(instance.uid.as_str()).filter(|(_, (looked, _))| *looked == looks);
-            let (uid, (_, since)) = before.unwrap_or_else(|| (instance.uid.clone(), (looks, now)));
-            if now.saturating_sub(since) >= UNHEARD {
+            let state = state_hash(instance);
+            let before = known.remove_entry(instance.uid.as_str()).filter(|(_, (before, _))| *before == state);
+            let (uid, (_, since)) = before.unwrap_or_else(|| (instance.uid.clone(), (state, now)));
+            if now.saturating_sub(since) >= UNCHANGED {
                 due.push((since, instance));
             }
-            self.starting.insert(uid, (looks, since));
+            self.starting.insert(uid, (state, since));
         }
-        if now.saturating_sub(self.starting_asked) < UNHEARD_APART {
+        if now.saturating_sub(self.starting_probed) < UNCHANGED_INTERVAL {
             return Vec::new();
         }
         due.sort_by_key(|(since, _)| *since);
-        due.truncate(MAX_UNHEARD);
+        due.truncate(MAX_UNCHANGED);
         if !due.is_empty() {
-            self.starting_asked = now;
+            self.starting_probed = now;
         }
-        let asked = due.into_iter().map(|(_, instance)| {
-            self.starting.insert(instance.uid.clone(), (looks(instance), now));
+        let probes = due.into_iter().map(|(_, instance)| {
+            self.starting.insert(instance.uid.clone(), (state_hash(instance), now));
             Probe { engine: instance.name.clone(), uid: instance.uid.clone(), namespace: None }
         });
-        asked.collect()
+        probes.collect()
     }
 }
 
-/// What is heard of a pod, in one number: news is when it is another one.
-fn looks(instance: &Instance) -> u64 {
+/// The namespaces in which engines were created, derived from the database.
+///
+/// The row of an engine has the hash of its configuration, which includes the namespace. While the slot's configuration has
+/// this hash, its namespace is the engine's. After a change of the pool or the unit the namespace is unknown, and the
+/// orchestrator searches all namespaces.
+#[derive(Debug)]
+struct EngineNamespaces<'a> {
+    desired: &'a DesiredState,
+    records: HashMap<&'a EngineName, &'a EngineRecord>,
+}
+
+impl<'a> EngineNamespaces<'a> {
+    fn new(desired: &'a DesiredState) -> Self {
+        Self { desired, records: desired.snapshot.engines.iter().map(|record| (&record.name, record)).collect() }
+    }
+
+    fn get(&self, engine: &EngineName) -> Option<String> {
+        let record = self.records.get(engine)?;
+        let configuration = self.desired.configuration(&record.slot)?;
+        configuration.has_hash(&record.config).then_some(configuration.namespace)
+    }
+}
+
+/// A hash of the reported state: it changes with each event.
+fn state_hash(instance: &Instance) -> u64 {
     let mut hasher = DefaultHasher::new();
     (instance.phase, &instance.reason, &instance.node, instance.started_at_ms).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Pods that should register some time and never have.
+/// Instances that should register and never have.
 fn starting<'a>(observed: &'a ObservedState, registered: &HashSet<&str>) -> Vec<&'a Instance> {
     let mut instances: Vec<&Instance> = observed
         .instances
@@ -116,23 +220,22 @@ fn starting<'a>(observed: &'a ObservedState, registered: &HashSet<&str>) -> Vec<
     instances
 }
 
-/// Pods of which something should be registered, or soon be over, and is not. Where nothing is lost this costs a look at
-/// each registration, permit and pod.
-fn doubtful(observed: &ObservedState, registered: &HashSet<&str>) -> impl Iterator<Item = (EngineName, String)> {
+/// Instances that should be registered, or should be gone soon. Without any this costs one pass over registrations, permits
+/// and instances.
+fn suspects(observed: &ObservedState, registered: &HashSet<&str>) -> impl Iterator<Item = (EngineName, String)> {
     let answered = observed.permits.iter().filter(|permit| permit.answered).filter_map(|permit| permit.uid.as_deref());
     let lost: HashSet<&str> = answered.filter(|uid| !registered.contains(uid)).collect();
-    let is_doubtful = move |instance: &&Instance| match instance.phase {
+    let is_suspect = move |instance: &&Instance| match instance.phase {
         Phase::Ended => false,
         Phase::Terminating => !registered.contains(instance.uid.as_str()),
         _ => !lost.is_empty() && lost.contains(instance.uid.as_str()),
     };
-    observed.instances.iter().filter(is_doubtful).map(|instance| (instance.name.clone(), instance.uid.clone()))
+    observed.instances.iter().filter(is_suspect).map(|instance| (instance.name.clone(), instance.uid.clone()))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::collections::BTreeSet;
     use std::sync::Arc;
 
     use planner::{Permit, Registration};
@@ -166,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_registered_or_is_on_its_way_out_is_asked_for_after_a_while_and_not_all_the_time() {
+    fn unregistered_and_terminating_instances_are_probed_after_a_while() {
         let instances = ["lost", "ended", "new", "going", "serves"];
         let phases = [Phase::Running, Phase::Ended, Phase::Starting, Phase::Terminating, Phase::Running];
         let instances: Vec<Instance> =
@@ -193,24 +296,24 @@ mod tests {
             ..ObservedState::default()
         };
         let mut probe = StalePodProbe::default();
-        let mut asked = |seconds: u64, observed: &ObservedState| {
-            names(&probe.probes(Duration::from_secs(seconds), SESSION, observed)).join(" ")
+        let mut probed = |seconds: u64, observed: &ObservedState| {
+            names(&probe.suspects(Duration::from_secs(seconds), SESSION, observed)).join(" ")
         };
-        assert_eq!(asked(100, &observed), "");
-        assert_eq!(asked(107, &observed), "");
-        assert_eq!(asked(108, &observed), "going lost");
-        assert_eq!(asked(109, &observed), "", "it was asked for a moment ago");
-        assert_eq!(asked(116, &observed), "going lost");
-        // What is said of registrations is not believed, and what was doubted before is doubted anew.
+        assert_eq!(probed(100, &observed), "");
+        assert_eq!(probed(107, &observed), "");
+        assert_eq!(probed(108, &observed), "going lost");
+        assert_eq!(probed(109, &observed), "", "it was just probed");
+        assert_eq!(probed(116, &observed), "going lost");
+        // While the registry may be incomplete nothing is suspected, and the time starts again.
         observed.registry_complete = false;
-        assert_eq!(asked(200, &observed), "");
+        assert_eq!(probed(200, &observed), "");
         observed.registry_complete = true;
-        assert_eq!(asked(201, &observed), "");
-        assert_eq!(asked(209, &observed), "going lost");
+        assert_eq!(probed(201, &observed), "");
+        assert_eq!(probed(209, &observed), "going lost");
     }
 
     #[test]
-    fn a_pod_that_is_to_start_is_asked_for_when_nothing_new_is_heard_of_it_for_a_while() {
+    fn an_unchanged_starting_instance_is_probed_after_a_while() {
         let phases = [Phase::Pending, Phase::Starting, Phase::Running, Phase::Ended];
         let instances: Vec<Instance> = ["pending", "starting", "running", "ended"]
             .iter()
@@ -220,60 +323,60 @@ mod tests {
         let permits = instances.iter().map(|instance| permit(instance, false)).collect();
         let mut observed = ObservedState { instances, permits, registry_complete: true, ..ObservedState::default() };
         let mut probe = StalePodProbe::default();
-        let mut asked = |seconds: u64, observed: &ObservedState| {
-            let mut probes = probe.probes(Duration::from_secs(seconds), SESSION, observed);
+        let mut probed = |seconds: u64, observed: &ObservedState| {
+            let mut probes = probe.suspects(Duration::from_secs(seconds), SESSION, observed);
             probes.sort_by(|one, other| one.engine.cmp(&other.engine));
             names(&probes).join(" ")
         };
-        assert_eq!(asked(100, &observed), "");
-        assert_eq!(asked(159, &observed), "");
+        assert_eq!(probed(100, &observed), "");
+        assert_eq!(probed(159, &observed), "");
         observed.instances[1].reason = Some("the image is being pulled".to_owned());
-        assert_eq!(asked(160, &observed), "pending running");
-        assert_eq!(asked(219, &observed), "", "the news of one was at 160, and the others were asked for then");
-        assert_eq!(asked(220, &observed), "pending running starting");
-        // Who has registered once is another matter, and so is what is not believed.
+        assert_eq!(probed(160, &observed), "pending running");
+        assert_eq!(probed(219, &observed), "", "one changed at 160, and the others were probed then");
+        assert_eq!(probed(220, &observed), "pending running starting");
+        // Registered instances, and an incomplete registry.
         observed.permits[0].answered = true;
         observed.permits[2].answered = true;
         observed.registry_complete = false;
-        assert_eq!(asked(300, &observed), "");
+        assert_eq!(probed(300, &observed), "");
         observed.registry_complete = true;
-        assert_eq!(asked(301, &observed), "");
-        assert_eq!(asked(309, &observed), "pending running", "they have lost their registration");
-        assert_eq!(asked(361, &observed), "pending running starting");
+        assert_eq!(probed(301, &observed), "");
+        assert_eq!(probed(309, &observed), "pending running", "they have lost their registration");
+        assert_eq!(probed(361, &observed), "pending running starting");
     }
 
     #[test]
-    fn of_very_many_pods_that_wait_few_are_asked_for_at_once_and_each_in_its_turn() {
+    fn of_many_waiting_instances_a_few_are_probed_at_a_time_in_turns() {
         let instances: Vec<Instance> =
             (0..100).map(|at| instance(&format!("engine-{at:03}"), Phase::Pending)).collect();
         let observed = ObservedState { instances, registry_complete: true, ..ObservedState::default() };
         let mut probe = StalePodProbe::default();
-        let mut ask = |ms: u64| probe.probes(Duration::from_millis(ms), SESSION, &observed);
+        let mut ask = |ms: u64| probe.suspects(Duration::from_millis(ms), SESSION, &observed);
         assert!(ask(1_000).is_empty());
-        let mut asked = BTreeSet::new();
+        let mut probed = BTreeSet::new();
         for second in 0..25 {
             let probes = ask(61_000 + second * 1_000);
-            assert_eq!(probes.len(), MAX_UNHEARD);
-            asked.extend(probes.into_iter().map(|it| it.engine));
+            assert_eq!(probes.len(), MAX_UNCHANGED);
+            probed.extend(probes.into_iter().map(|it| it.engine));
             assert!(ask(61_500 + second * 1_000).is_empty(), "not twice within a second");
         }
-        assert_eq!(asked.len(), 100, "each once");
+        assert_eq!(probed.len(), 100, "each once");
     }
 
     #[test]
-    fn when_all_are_doubtful_they_are_asked_for_in_turns() {
+    fn when_all_are_suspects_they_are_probed_in_turns() {
         let instances: Vec<Instance> =
             (0..100).map(|at| instance(&format!("engine-{at:03}"), Phase::Running)).collect();
         let permits = instances.iter().map(|instance| permit(instance, true)).collect();
         let observed = ObservedState { instances, permits, registry_complete: true, ..ObservedState::default() };
         let mut probe = StalePodProbe::default();
-        assert!(probe.probes(Duration::ZERO, SESSION, &observed).is_empty());
-        let mut asked = BTreeSet::new();
+        assert!(probe.suspects(Duration::ZERO, SESSION, &observed).is_empty());
+        let mut probed = BTreeSet::new();
         for _ in 0..4 {
-            let probes = probe.probes(SESSION, SESSION, &observed);
-            assert!(probes.len() <= MAX_QUESTIONS);
-            asked.extend(probes.into_iter().map(|it| it.engine));
+            let probes = probe.suspects(SESSION, SESSION, &observed);
+            assert!(probes.len() <= MAX_SUSPECTS);
+            probed.extend(probes.into_iter().map(|it| it.engine));
         }
-        assert_eq!(asked.len(), 100, "each once");
+        assert_eq!(probed.len(), 100, "each once");
     }
 }

@@ -4,14 +4,17 @@
 //! Real are the database (SQLite in a file), the agent with its wire, the orchestrator and the master's driver. ZooKeeper is
 //! left out: what a tick would read there is given to it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use agent_api::{AgentApi as _, AgentClient, Role};
 use async_trait::async_trait;
-use coordination::{AlterNode, Observation, Permit, PermitNode, Registration, RegistrationNode};
-use master::{ControllerCtx, Effect, Engines, Expected, Failure, Loads, Reconciler, Settings, Ticked};
+use coordination::{Observation as Coordination, Permit, PermitNode, Registration, RegistrationNode};
+use master::{
+    Applied, ControllerCtx, Effect, Failure, InstanceList, Lease, LeaseState, Observation, Reconciler, Settings, Ticked,
+};
 use model::alteration::{Abort, AlterationRecord, RequestId};
 use model::change::{Change, ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
 use model::clock::{Clock as _, SystemClock};
@@ -25,7 +28,7 @@ use model::snapshot::{MasterRecord, Snapshot};
 use model::{PoolName, TenantName, UnitName};
 use orchestrator::{InstanceOptions, LogPolicy, Orchestrator, Spec, SpecFile};
 use parking_lot::Mutex;
-use planner::{Decision, EngineLoad, Instance};
+use planner::{Instance, Probe};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{self, Agent};
@@ -107,8 +110,7 @@ impl Installation {
     /// The master's driver, with a ctx in which the engines of that orchestrator are registered.
     pub async fn reconciler(&self, orchestrator: Arc<dyn Orchestrator>) -> (Reconciler, Still) {
         let still = Still::new(self, orchestrator).await;
-        let reconciler =
-            Reconciler::new(self.settings.clone(), self.epoch, still.now(), Loads::default(), CancellationToken::new());
+        let reconciler = Reconciler::new(self.settings.clone(), self.epoch, still.clock(), CancellationToken::new());
         (reconciler, still)
     }
 }
@@ -148,7 +150,7 @@ pub struct Spent {
 pub struct Still {
     orchestrator: Arc<dyn Orchestrator>,
     client: AgentClient,
-    coordinated: Observation,
+    coordination: Coordination,
     selector: LabelMap,
     spent: Mutex<Spent>,
     reports: AtomicUsize,
@@ -184,7 +186,7 @@ impl Still {
         Self {
             orchestrator,
             client: installation.agent.client(Role::Master),
-            coordinated: Observation { permits, ..Observation::default() },
+            coordination: Coordination { permits, ..Coordination::default() },
             selector: selector(&installation.settings.cluster),
             spent: Mutex::default(),
             reports: AtomicUsize::new(0),
@@ -216,62 +218,41 @@ impl Still {
 }
 
 #[async_trait]
+impl Lease for Still {
+    fn state(&self) -> LeaseState {
+        LeaseState::Valid
+    }
+
+    async fn raise_epoch(&self) -> Result<MasterRecord, Failure> {
+        self.client.master().await.map_err(away)
+    }
+}
+
+#[async_trait]
 impl ControllerCtx for Still {
-    fn now(&self) -> Duration {
+    fn clock(&self) -> Duration {
         SystemClock.boottime()
     }
 
-    fn holds_lease(&self) -> bool {
-        true
+    fn lease(&self) -> &dyn Lease {
+        self
     }
 
-    fn session_expired(&self) -> bool {
-        false
-    }
-
-    async fn woken(&self) {
+    async fn wait(&self) {
         std::future::pending::<()>().await;
     }
 
-    async fn still_held(&self) -> Result<bool, Failure> {
-        Ok(true)
-    }
-
-    async fn master(&self) -> Result<MasterRecord, Failure> {
-        self.client.master().await.map_err(away)
-    }
-
-    async fn raise_epoch(&self, _: Epoch) -> Result<MasterRecord, Failure> {
-        self.master().await
-    }
-
-    async fn coordinated(&self) -> Result<Observation, Failure> {
-        Ok(self.coordinated.clone())
-    }
-
-    async fn engines(&self) -> Result<Engines, Failure> {
+    async fn observe(&self) -> Result<Observation, Failure> {
         let begin = Instant::now();
         let listing = self.orchestrator.list(&self.selector).await.map_err(away)?;
         let nodes = self.orchestrator.nodes().await.ok();
-        let engines = Engines::of(listing, nodes);
+        let instances = Ok(InstanceList::new(listing, nodes));
         self.spent.lock().list = begin.elapsed();
-        Ok(engines)
+        Ok(Observation { coordination: self.coordination.clone(), instances, loads: BTreeMap::new() })
     }
 
-    async fn engine(&self, _: &EngineName, _: Option<&str>) -> Result<Option<Instance>, Failure> {
-        Err(away("nobody is asked for by name"))
-    }
-
-    async fn outcome(&self, _: &RequestId) -> Result<Option<AlterationRecord>, Failure> {
-        Ok(None)
-    }
-
-    async fn abort(&self, _: &Abort) -> Result<AlterationRecord, Failure> {
-        Err(away("nothing is aborted"))
-    }
-
-    async fn delete_alter_node(&self, _: &AlterNode) -> Result<(), Failure> {
-        Ok(())
+    async fn probe(&self, _: &Probe) -> Result<Option<Instance>, Failure> {
+        Err(away("no probe is answered"))
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
@@ -281,22 +262,22 @@ impl ControllerCtx for Still {
         snapshot
     }
 
-    async fn apply(&self, decision: &Decision, _: &Expected<'_>) -> Result<Effect, Failure> {
+    async fn settle(&self, _: &RequestId, _: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {
+        Err(away("no alteration is in doubt"))
+    }
+
+    async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure> {
         self.decisions.fetch_add(1, Ordering::SeqCst);
-        Err(away(format!("{} {:?}", decision.verb(), decision.engine)))
+        Err(away(format!("{effect:?}")))
     }
 
-    async fn publish(&self, epoch: Epoch, report: &Publication) -> Result<(), Failure> {
+    async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure> {
         let begin = Instant::now();
-        self.client.publish(epoch, report).await.map_err(away)?;
+        self.client.publish(epoch, publication).await.map_err(away)?;
         self.spent.lock().report += begin.elapsed();
-        // Parts come before it.
-        self.reports.fetch_add(usize::from(!report.part), Ordering::SeqCst);
+        // Parts precede it.
+        self.reports.fetch_add(usize::from(!publication.part), Ordering::SeqCst);
         Ok(())
-    }
-
-    async fn status(&self, _: &EngineName, _: &str) -> Result<EngineLoad, Failure> {
-        Err(away("no engine is asked for its load"))
     }
 }
 

@@ -1,10 +1,10 @@
-//! What each decision does, and what guards it.
+//! The effects of decisions on the live context, and what guards each.
 //!
 //! | decision | where | guard |
 //! | --- | --- | --- |
-//! | permits, drains, facts | ZooKeeper | a multi with the check of the lock, and of the nodes as they were seen |
-//! | create engine | orchestrator | the name, which is never used twice; the epoch where it is kept |
-//! | delete engine | orchestrator | the uid; the epoch where it is kept |
+//! | permits, drain orders | ZooKeeper | a multi that checks the lock and the nodes as they were observed |
+//! | create engine | orchestrator | the name, which is never used twice; the epoch, if the orchestrator keeps one |
+//! | delete engine | orchestrator | the uid; the epoch, if the orchestrator keeps one |
 //! | uids, ends, incarnations, progress | database | the epoch's row, locked in the same transaction |
 
 use std::time::Duration;
@@ -20,10 +20,14 @@ use planner::{Action, Decision, Transition};
 
 use super::launch::{self, Launch};
 use super::live::{LiveCtx, coordination, orchestration};
-use super::{Effect, Expected, Failure};
+use super::{Applied, Expected, Failure};
 
 impl LiveCtx {
-    pub(super) async fn take_effect(&self, decision: &Decision, expected: &Expected<'_>) -> Result<Effect, Failure> {
+    pub(super) async fn apply_decision(
+        &self,
+        decision: &Decision,
+        expected: &Expected<'_>,
+    ) -> Result<Applied, Failure> {
         if let Action::Finish { id, transition } = &decision.action {
             return self.finish(id, *transition, &decision.reason, expected).await;
         }
@@ -50,28 +54,28 @@ impl LiveCtx {
                     let count = ended.len();
                     vec![self.record(epoch, &EngineFacts { ended, ..EngineFacts::default() }).await.map(drop); count]
                 };
-                self.writing.ends.write(ended, epoch, write).await?;
-                Ok(Effect::Done)
+                self.batchers.ends.write(ended, epoch, write).await?;
+                Ok(Applied::Done)
             }
             Action::Drain { uid, grace_ms, withdraw, successor, namespace } => {
                 let (uid, reason, namespace) = (Some(uid.clone()), decision.reason.clone(), namespace.clone());
-                let fact = DrainOrder { uid, grace_ms: *grace_ms, reason, namespace };
+                let order = DrainOrder { uid, grace_ms: *grace_ms, reason, namespace };
                 let seen = permit(expected, engine).filter(|_| *withdraw);
-                done(drains::drain(&*self.lock()?, engine, seen, successor.as_ref(), &fact).await)
+                done(drains::drain(&*self.lock()?, engine, seen, successor.as_ref(), &order).await)
             }
             Action::DeleteEngine { uid, grace_ms } => self.delete_engine(engine, uid, *grace_ms, expected).await,
             Action::DeletePermit => {
                 let lock = self.lock()?;
                 match permit(expected, engine) {
                     Some(seen) => done(permits::delete(&lock, seen).await),
-                    None if expected.seen.unread.permits.contains(engine) => {
+                    None if expected.nodes.unread.permits.contains(engine) => {
                         delete_unread(&lock, engine, expected).await
                     }
                     None => Err(unfit("no permit")),
                 }
             }
             Action::RemoveDrainOrder => done(drains::remove(&*self.lock()?, engine).await),
-            Action::Finish { .. } => Ok(Effect::Done),
+            Action::Finish { .. } => Ok(Applied::Done),
         }
     }
 
@@ -81,7 +85,7 @@ impl LiveCtx {
         slot: Option<&SlotKey>,
         uid: Option<String>,
         expected: &Expected<'_>,
-    ) -> Result<Effect, Failure> {
+    ) -> Result<Applied, Failure> {
         let permit = permit_of(slot.ok_or_else(|| unfit("no slot"))?, uid);
         let create = |wanted: Vec<(EngineName, Permit)>| async move {
             match self.lock() {
@@ -89,18 +93,18 @@ impl LiveCtx {
                 Err(failure) => vec![Err(failure); wanted.len()],
             }
         };
-        self.writing.permits.write((engine.clone(), permit), expected.epoch, create).await?;
-        Ok(Effect::Done)
+        self.batchers.permits.write((engine.clone(), permit), expected.epoch, create).await?;
+        Ok(Applied::Done)
     }
 
-    /// A permit that was not seen is one that this chain has made: nobody else makes any under this lock.
+    /// An unobserved permit was created by this chain: no other writer creates any under this lock.
     async fn write_permit_uid(
         &self,
         engine: &EngineName,
         slot: Option<&SlotKey>,
         uid: &str,
         expected: &Expected<'_>,
-    ) -> Result<Effect, Failure> {
+    ) -> Result<Applied, Failure> {
         let (permit, version) = match (permit(expected, engine), slot) {
             (None, Some(slot)) => (permit_of(slot, Some(uid.to_owned())), 0),
             (Some(PermitNode { content: Ok(permit), version, .. }), _) if permit.uid.as_deref() != Some(uid) => {
@@ -115,8 +119,8 @@ impl LiveCtx {
             }
         };
         let known = UidUpdate { engine: engine.clone(), permit, version };
-        self.writing.uids_of_permits.write(known, expected.epoch, write).await?;
-        Ok(Effect::Done)
+        self.batchers.permit_uids.write(known, expected.epoch, write).await?;
+        Ok(Applied::Done)
     }
 
     async fn create_engine(
@@ -124,7 +128,7 @@ impl LiveCtx {
         engine: &EngineName,
         plan: &planner::DesiredEngine,
         expected: &Expected<'_>,
-    ) -> Result<Effect, Failure> {
+    ) -> Result<Applied, Failure> {
         let launch = Launch {
             engine,
             slot: &plan.labels.slot,
@@ -139,35 +143,35 @@ impl LiveCtx {
         let spec = launch::complete(&*self.deps.launcher, &launch).map_err(|error| Failure::Refused(error.text()))?;
         let ensured =
             self.deps.orchestrator.ensure(&spec, expected.epoch).await.map_err(|error| orchestration(&error))?;
-        Ok(Effect::Made { uid: ensured.uid })
+        Ok(Applied::Created { uid: ensured.uid })
     }
 
-    /// The uid is recorded once: if another one is, the pod that was just made is not the engine.
+    /// The uid is recorded once: if another one is, the new instance is not the engine.
     async fn record_uid(
         &self,
         engine: &EngineName,
         uid: &str,
         config: &str,
         expected: &Expected<'_>,
-    ) -> Result<Effect, Failure> {
-        let made = CreatedEngine { name: engine.clone(), uid: uid.to_owned(), config: config.to_owned() };
+    ) -> Result<Applied, Failure> {
+        let created = CreatedEngine { name: engine.clone(), uid: uid.to_owned(), config: config.to_owned() };
         let epoch = expected.epoch;
-        let write = |made: Vec<CreatedEngine>| async move {
-            let count = made.len();
-            vec![self.record(epoch, &EngineFacts { created: made, ..EngineFacts::default() }).await; count]
+        let write = |created: Vec<CreatedEngine>| async move {
+            let count = created.len();
+            vec![self.record(epoch, &EngineFacts { created, ..EngineFacts::default() }).await; count]
         };
-        let recorded = self.writing.uids.write(made, epoch, write).await?;
+        let recorded = self.batchers.uids.write(created, epoch, write).await?;
         if let Some((_, other)) = recorded.other_uid.iter().find(|(name, _)| name == engine) {
             return Err(Failure::Moved(format!("uid {other} is recorded for engine {engine}")));
         }
         if recorded.unknown.contains(engine) {
             return Err(Failure::Moved(format!("the name {engine} was never issued")));
         }
-        Ok(Effect::Done)
+        Ok(Applied::Done)
     }
 
-    /// A changed default renews thousands of slots in one tick: each transaction would read the whole catalog for one.
-    async fn draw_incarnation(&self, renewal: Renewal, expected: &Expected<'_>) -> Result<Effect, Failure> {
+    /// Batched, because a changed default renews thousands of slots in one tick and each transaction reads the whole catalog.
+    async fn draw_incarnation(&self, renewal: Renewal, expected: &Expected<'_>) -> Result<Applied, Failure> {
         let epoch = expected.epoch;
         let write = |renewals: Vec<Renewal>| async move {
             let all = &renewals;
@@ -176,8 +180,8 @@ impl LiveCtx {
                 Err(failure) => vec![Err(failure); renewals.len()],
             }
         };
-        self.writing.incarnations.write(renewal, epoch, write).await?;
-        Ok(Effect::Done)
+        self.batchers.incarnations.write(renewal, epoch, write).await?;
+        Ok(Applied::Done)
     }
 
     async fn delete_engine(
@@ -186,10 +190,10 @@ impl LiveCtx {
         uid: &str,
         grace_ms: i64,
         expected: &Expected<'_>,
-    ) -> Result<Effect, Failure> {
+    ) -> Result<Applied, Failure> {
         let grace = Duration::from_millis(grace_ms.max(0).unsigned_abs());
         match self.deps.orchestrator.delete(engine, uid, grace, expected.epoch).await {
-            Ok(_) | Err(orchestrator::Error::Gone { .. }) => Ok(Effect::Done),
+            Ok(_) | Err(orchestrator::Error::Gone { .. }) => Ok(Applied::Done),
             Err(error) => Err(orchestration(&error)),
         }
     }
@@ -200,9 +204,9 @@ impl LiveCtx {
         transition: Transition,
         reason: &str,
         expected: &Expected<'_>,
-    ) -> Result<Effect, Failure> {
+    ) -> Result<Applied, Failure> {
         let (epoch, generation) = (expected.epoch, expected.generation);
-        let after = Duration::from_millis(self.deps.limits.alter_deadline_ms.max(0).unsigned_abs());
+        let after = self.deps.alter_deadline();
         let agents = &self.deps.agents;
         let progress = match transition {
             Transition::Converged => {
@@ -213,28 +217,28 @@ impl LiveCtx {
             }
             Transition::Superseded => agents.call(|agent| async move { agent.superseded(epoch, id).await }).await?,
         };
-        Ok(Effect::Progress(progress))
+        Ok(Applied::Progress(progress))
     }
 }
 
-/// The uid that the decision names, or the one that the create before it has answered.
+/// The uid of the decision, or the one that the create before it returned.
 fn known<'a>(uid: Option<&'a str>, expected: &Expected<'a>) -> Result<&'a str, Failure> {
-    uid.or(expected.made).ok_or_else(|| unfit("no uid"))
+    uid.or(expected.created).ok_or_else(|| unfit("no uid"))
 }
 
 fn permit<'a>(expected: &Expected<'a>, engine: &EngineName) -> Option<&'a PermitNode> {
-    // They are read in the order of names, and there may be thousands, each with a decision about it.
-    let at = expected.seen.permits.binary_search_by(|permit| permit.engine.cmp(engine)).ok()?;
-    expected.seen.permits.get(at)
+    // Sorted by name; there may be thousands, each with a decision.
+    let at = expected.nodes.permits.binary_search_by(|permit| permit.engine.cmp(engine)).ok()?;
+    expected.nodes.permits.get(at)
 }
 
-/// Deletes a permit of which only the name was known. The plan took it for unregistered; if an engine is registered below it,
-/// it stays, unless that engine has an order to drain.
-async fn delete_unread(lock: &Lock, engine: &EngineName, expected: &Expected<'_>) -> Result<Effect, Failure> {
+/// Deletes a permit of which only the name was read. The plan assumed that it is unregistered; if an engine is registered
+/// below it, it stays, unless that engine has a drain order.
+async fn delete_unread(lock: &Lock, engine: &EngineName, expected: &Expected<'_>) -> Result<Applied, Failure> {
     let seen = permits::read(lock.session(), engine).await.map_err(|error| coordination(&error))?;
-    let Some(seen) = seen else { return Ok(Effect::Done) };
+    let Some(seen) = seen else { return Ok(Applied::Done) };
     let drains =
-        expected.seen.unread.drains.contains(engine) || expected.seen.drains.iter().any(|it| it.engine == *engine);
+        expected.nodes.unread.drains.contains(engine) || expected.nodes.drains.iter().any(|it| it.engine == *engine);
     if seen.registration.is_some() && !drains {
         return Err(Failure::Moved(format!("engine {engine} is registered")));
     }
@@ -249,11 +253,11 @@ fn answers(results: Vec<Result<(), coordination::Error>>) -> Vec<Result<(), Fail
     results.into_iter().map(|result| result.map_err(|error| coordination(&error))).collect()
 }
 
-fn done(result: Result<(), coordination::Error>) -> Result<Effect, Failure> {
-    result.map(|()| Effect::Done).map_err(|error| coordination(&error))
+fn done(result: Result<(), coordination::Error>) -> Result<Applied, Failure> {
+    result.map(|()| Applied::Done).map_err(|error| coordination(&error))
 }
 
-/// A decision that lacks what its effect needs: the next plan is another.
+/// A decision without what its effect needs: the next plan corrects it.
 fn unfit(what: &str) -> Failure {
     Failure::Moved(format!("the decision has {what}"))
 }

@@ -1,11 +1,13 @@
-//! Writing together: one request for all that wait when it begins.
+//! A batcher: group commit for the writes of concurrent chains.
 //!
-//! What is written for each engine that is made (its permit, its uid in the database, its uid in the permit) has a price for
-//! the request and a small one for the engine: each transaction of a master holds its row and waits for the disk, each multi
-//! waits for ZooKeeper's. A thousand creates that wrote one by one would wait for each other there and not at the orchestrator.
-//! What is dear may say how far apart its requests begin at least: the first is made at once, the next one takes along what
-//! came meanwhile. There wait at most as many as a stage has chains. Each has an answer of its own; that the request fails as
-//! a whole is the same for all in it. Who is broken off while he waits is not written; the next tick sees what is missing.
+//! A write for each created engine (its permit, its uid in the database, its uid in the permit) costs much per request and
+//! little per engine: each transaction of a master locks its row and waits for the disk, each multi waits for ZooKeeper's. A
+//! thousand creates that write one by one would wait for each other there, not at the orchestrator.
+//!
+//! All writes that wait when a request begins are sent with it. An expensive write may set a minimum interval between
+//! requests: the first is sent immediately, the next carries everything queued in the meantime. The queue is bounded by the
+//! number of chains in a stage. Each write has its own result, except that a failure of the request fails all of them. A
+//! cancelled waiter is dropped from the batch; the next tick notices the missing write.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,72 +21,72 @@ use super::Failure;
 
 type Answer<A> = Result<A, Failure>;
 
-/// Those that wait to write a `T` and to be answered an `A`.
+/// Batches writes of `T` with results of `A`.
 #[derive(Debug)]
 pub(super) struct Batcher<T, A> {
-    waiting: Mutex<Vec<Entry<T, A>>>,
-    /// Held while a request is on its way; when the next may begin.
+    queue: Mutex<Vec<Entry<T, A>>>,
+    /// Held during a request; the earliest time of the next one.
     turn: tokio::sync::Mutex<Instant>,
-    apart: Duration,
+    interval: Duration,
 }
 
 #[derive(Debug)]
 struct Entry<T, A> {
-    what: T,
+    item: T,
     epoch: Epoch,
-    told: oneshot::Sender<Answer<A>>,
+    reply: oneshot::Sender<Answer<A>>,
 }
 
 impl<T, A> Batcher<T, A> {
-    /// Nobody waits; from the beginning of one request to the next one's there lies at least that time.
-    pub(super) fn new(apart: Duration) -> Self {
-        Self { waiting: Mutex::default(), turn: tokio::sync::Mutex::new(Instant::now()), apart }
+    /// `interval`: the minimum time between the beginnings of two requests.
+    pub(super) fn new(interval: Duration) -> Self {
+        Self { queue: Mutex::default(), turn: tokio::sync::Mutex::new(Instant::now()), interval }
     }
 
-    /// Writes it, in a request of its own or in another's. `write` answers each, in their order.
-    pub(super) async fn write<F>(&self, what: T, epoch: Epoch, write: impl FnOnce(Vec<T>) -> F) -> Answer<A>
+    /// Writes an item, in its own request or in another's. `write` returns one result for each item, in order.
+    pub(super) async fn write<F>(&self, item: T, epoch: Epoch, write: impl FnOnce(Vec<T>) -> F) -> Answer<A>
     where
         F: Future<Output = Vec<Answer<A>>>,
     {
-        let (told, mut answer) = oneshot::channel();
-        self.lock().push(Entry { what, epoch, told });
+        let (reply, mut answer) = oneshot::channel();
+        self.lock().push(Entry { item, epoch, reply });
         let mut next_at = self.turn.lock().await;
-        if let Some(answer) = told_already(&mut answer) {
+        if let Some(answer) = take_answer(&mut answer) {
             return answer;
         }
         if *next_at > Instant::now() {
             sleep_until(*next_at).await;
         }
-        // Chains that have come this far at the same moment as this one come along.
+        // Lets the chains that are ready at the same moment join.
         tokio::task::yield_now().await;
-        *next_at = Instant::now() + self.apart;
+        *next_at = Instant::now() + self.interval;
         let mut batch = std::mem::take(&mut *self.lock());
-        batch.retain(|it| it.epoch == epoch && !it.told.is_closed());
-        let (all, waiting): (Vec<T>, Vec<_>) = batch.into_iter().map(|it| (it.what, it.told)).unzip();
-        let answers = write(all).await;
-        for (waiting, answer) in waiting.into_iter().zip(answers) {
-            // Who has gone meanwhile needs no answer.
-            drop(waiting.send(answer));
+        batch.retain(|entry| entry.epoch == epoch && !entry.reply.is_closed());
+        let (items, replies): (Vec<T>, Vec<_>) = batch.into_iter().map(|entry| (entry.item, entry.reply)).unzip();
+        let answers = write(items).await;
+        for (reply, answer) in replies.into_iter().zip(answers) {
+            // A cancelled waiter needs no answer.
+            drop(reply.send(answer));
         }
-        told_already(&mut answer).unwrap_or_else(broken_off)
+        take_answer(&mut answer).unwrap_or_else(cancelled)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Entry<T, A>>> {
-        self.waiting.lock()
+        self.queue.lock()
     }
 }
 
-/// The answer, if somebody else's request had this in it.
-fn told_already<A>(answer: &mut oneshot::Receiver<Answer<A>>) -> Option<Answer<A>> {
+/// The answer, if another request contained the item.
+fn take_answer<A>(answer: &mut oneshot::Receiver<Answer<A>>) -> Option<Answer<A>> {
     match answer.try_recv() {
         Ok(answer) => Some(answer),
-        Err(TryRecvError::Closed) => Some(broken_off()),
+        Err(TryRecvError::Closed) => Some(cancelled()),
         Err(TryRecvError::Empty) => None,
     }
 }
 
-fn broken_off<A>() -> Answer<A> {
-    Err(Failure::Unknown("what wrote it was broken off".to_owned()))
+fn cancelled<A>() -> Answer<A> {
+    Err(Failure::Unknown("its batch was cancelled".to_owned()))
 }
 
 #[cfg(test)]
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_waits_while_one_is_written_is_written_together_and_each_has_its_own_answer() {
+    async fn queued_writes_share_a_request_and_have_their_own_results() {
         let (batch, gate) = (Arc::new(Batcher::new(Duration::ZERO)), Arc::new(Semaphore::new(0)));
         let written: Arc<Mutex<Vec<Vec<&str>>>> = Arc::default();
         let write = |what: &'static str| {
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_a_request_that_is_broken_off_is_told_so() {
+    async fn a_waiter_of_a_cancelled_request_fails_as_unknown() {
         let batch = Arc::new(Batcher::<&str, ()>::new(Duration::ZERO));
         let hanging = {
             let batch = Arc::clone(&batch);
@@ -143,9 +145,9 @@ mod tests {
         while batch.turn.try_lock().is_ok() || !batch.lock().is_empty() {
             tokio::task::yield_now().await;
         }
-        let (told, mut answer) = oneshot::channel::<Answer<()>>();
-        drop(told);
-        assert!(matches!(told_already(&mut answer), Some(Err(Failure::Unknown(_)))));
+        let (reply, mut answer) = oneshot::channel::<Answer<()>>();
+        drop(reply);
+        assert!(matches!(take_answer(&mut answer), Some(Err(Failure::Unknown(_)))));
         hanging.abort();
         assert!(hanging.await.unwrap_err().is_cancelled());
         let after = batch.write("b", Epoch(1), |all| async move { all.into_iter().map(|_| Ok(())).collect() });

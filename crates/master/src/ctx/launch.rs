@@ -1,4 +1,4 @@
-//! How engines are launched: told by whoever composes the process.
+//! The launcher: how the process that runs the master starts engines.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,17 @@ use model::number::{Epoch, Generation, Incarnation};
 use model::slot::SlotKey;
 use orchestrator::Spec;
 
-/// What is to be launched.
+/// The engine to launch.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
-    /// The engine's name.
     pub engine: &'a EngineName,
-    /// Its slot.
     pub slot: &'a SlotKey,
-    /// Which of the slot's engines.
     pub incarnation: Incarnation,
-    /// Its labels.
     pub labels: &'a EngineLabels,
-    /// Its configuration.
     pub configuration: &'a Configuration,
-    /// The nodes that it may run on; `None` is any.
+    /// The nodes that it may run on; `None` means any.
     pub nodes: Option<&'a [String]>,
-    /// Labels that its node must have besides.
+    /// Labels that its node must also have.
     pub node_selector: &'a BTreeMap<String, String>,
     /// The generation of the plan.
     pub generation: Generation,
@@ -33,14 +28,14 @@ pub struct Launch<'a> {
     pub epoch: Epoch,
 }
 
-/// Makes specs: command line, files, environment, grace and log of an engine agent with its engine.
+/// Creates specs: command line, files, environment, grace and log of an engine agent with its engine.
 pub trait Launcher: Send + Sync + 'static {
-    /// The spec of one engine. Name, labels, generation, nodes with their labels, requests with their overcommit,
-    /// namespace and image are the plan's: the master writes them over whatever stands there.
+    /// The spec of one engine. The master overwrites what the plan determines: name, labels, generation, nodes with their
+    /// labels, requests with their overcommit, namespace and image.
     fn spec(&self, launch: &Launch<'_>) -> Result<Spec, UserError>;
 }
 
-/// The spec with everything in it that is the plan's.
+/// The launcher's spec, with what the plan determines.
 pub(super) fn complete(launcher: &dyn Launcher, launch: &Launch<'_>) -> Result<Spec, UserError> {
     let configuration = launch.configuration;
     let mut spec = launcher.spec(launch)?;

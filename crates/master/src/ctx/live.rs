@@ -1,4 +1,4 @@
-//! The ctx of a master that holds the lock.
+//! The live context: ZooKeeper under one lease, metadata agents, the orchestrator and engine agents.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,48 +7,46 @@ use std::time::Duration;
 use agent_api::AgentApi;
 use async_trait::async_trait;
 use coordination::permit_batch::UidUpdate;
-use coordination::{
-    AlterNode, Lock, Observation as Coordinated, Permit, SessionState, Wakeups, ZkErrorKind, alter_node, observe,
-};
+use coordination::{Lock, Permit, SessionState, Wakeups, ZkErrorKind, alter_node, observe};
 use model::alteration::{Abort, AlterationRecord, RequestId};
 use model::clock::SharedClock;
 use model::credential::Purpose;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
+use model::log_throttle::LogThrottle;
 use model::number::Epoch;
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator;
 use parking_lot::Mutex;
-use planner::{Decision, EngineLoad, Instance};
+use planner::{Instance, Probe};
 use tokio::time::timeout;
 
 use super::agents::Agents;
 use super::batch::Batcher;
 use super::launch::Launcher;
-use super::loads::Statuses;
-use super::{ControllerCtx, Effect, Engines, Expected, Failure, instance};
+use super::loads::{LoadPoller, Loads, StatusClient};
+use super::observation::instance;
+use super::{Applied, ControllerCtx, Effect, Failure, InstanceList, Lease, LeaseState, Observation};
 use crate::failpoints;
 use crate::master::Parts;
-use crate::settings::Settings;
+use crate::settings::{Settings, bounded};
 
-/// A call to a metadata agent gets this part of an effect's time, so that there is time for another agent.
+/// A call to a metadata agent has this part of an effect's deadline, so that there is time for another agent.
 const PART_OF_EFFECT: u32 = 3;
 
-/// The least time between the beginnings of two batches in the database: each holds the master's row, and waits for the disk.
+/// The least time between two batches to the database: each locks the master's row and waits for the disk.
 const BATCH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a candidate has for all its terms.
+/// The dependencies of a candidate in all its terms.
 pub(crate) struct Deps {
     pub(super) orchestrator: Arc<dyn Orchestrator>,
     pub(super) launcher: Arc<dyn Launcher>,
     pub(super) agents: Agents,
-    pub(super) limits: planner::Limits,
+    settings: Settings,
     clock: SharedClock,
-    /// How long the orchestrator may take to tell of its nodes.
-    nodes_deadline: Duration,
-    statuses: Statuses,
+    statuses: Arc<StatusClient>,
     selector: LabelMap,
 }
 
@@ -60,52 +58,70 @@ impl Deps {
             orchestrator: Arc::clone(&parts.orchestrator),
             launcher: Arc::clone(&parts.launcher),
             agents: Agents::new(key, settings.effect_deadline() / PART_OF_EFFECT),
-            limits: settings.limits,
+            settings: settings.clone(),
             clock: Arc::clone(&parts.clock),
-            nodes_deadline: settings.effect_deadline() / PART_OF_EFFECT,
-            statuses: Statuses::new(parts.secret.clone(), status_deadline),
+            statuses: Arc::new(StatusClient::new(parts.secret.clone(), status_deadline)),
             selector: selector(&settings.cluster),
         }
     }
+
+    pub(super) fn alter_deadline(&self) -> Duration {
+        Duration::from_millis(self.settings.limits.alter_deadline_ms.max(0).unsigned_abs())
+    }
 }
 
-/// What is written for each engine that is made, by those that write it at the same time together.
-pub(super) struct Writing {
+/// One batcher for each kind of write that is made for every engine.
+pub(super) struct Batchers {
     pub(super) permits: Batcher<(EngineName, Permit), ()>,
+    pub(super) permit_uids: Batcher<UidUpdate, ()>,
     pub(super) uids: Batcher<CreatedEngine, Recorded>,
     pub(super) ends: Batcher<EndedEngine, ()>,
     pub(super) incarnations: Batcher<Renewal, ()>,
-    pub(super) uids_of_permits: Batcher<UidUpdate, ()>,
 }
 
-impl Writing {
+impl Batchers {
     fn new() -> Self {
-        let at_once = Duration::ZERO;
         Self {
-            permits: Batcher::new(at_once),
+            permits: Batcher::new(Duration::ZERO),
+            permit_uids: Batcher::new(Duration::ZERO),
             uids: Batcher::new(BATCH_INTERVAL),
             ends: Batcher::new(BATCH_INTERVAL),
             incarnations: Batcher::new(BATCH_INTERVAL),
-            uids_of_permits: Batcher::new(at_once),
         }
     }
 }
 
-/// The ctx under one lock.
+/// The context under one lock.
 pub(crate) struct LiveCtx {
     pub(super) deps: Arc<Deps>,
     /// `None` once it was given up.
     lock: Mutex<Option<Arc<Lock>>>,
+    unchecked: Mutex<LogThrottle>,
     wakeups: Wakeups,
-    instances: tokio::sync::Mutex<orchestrator::WakeUps>,
-    pub(super) writing: Writing,
+    events: tokio::sync::Mutex<orchestrator::WakeUps>,
+    pub(super) batchers: Batchers,
+    poller: LoadPoller,
 }
 
 impl LiveCtx {
     pub fn new(deps: Arc<Deps>, lock: Lock) -> Self {
+        let statuses = Arc::clone(&deps.statuses);
+        let ask = move |engine: EngineName, address: String| {
+            let statuses = Arc::clone(&statuses);
+            async move { statuses.ask(&engine, &address).await }
+        };
         let wakeups = Wakeups::start(lock.session());
-        let instances = tokio::sync::Mutex::new(deps.orchestrator.watch());
-        Self { deps, lock: Mutex::new(Some(Arc::new(lock))), wakeups, instances, writing: Writing::new() }
+        let events = tokio::sync::Mutex::new(deps.orchestrator.watch());
+        let poller = LoadPoller::start(&deps.settings, Loads::default(), ask);
+        Self {
+            deps,
+            lock: Mutex::new(Some(Arc::new(lock))),
+            unchecked: Mutex::default(),
+            wakeups,
+            events,
+            batchers: Batchers::new(),
+            poller,
+        }
     }
 
     pub(super) fn lock(&self) -> Result<Arc<Lock>, Failure> {
@@ -113,12 +129,12 @@ impl LiveCtx {
         lock.ok_or_else(|| Failure::Lost("it was given up".to_owned()))
     }
 
-    /// Gives the lock up. Whoever is still waiting for something in this ctx finds it lost.
+    /// Gives the lock up. Later calls on this context fail as lost.
     pub async fn give_up(&self) {
         let lock = self.lock.lock().take();
         match lock.map(Arc::try_unwrap) {
             Some(Ok(lock)) => lock.resign().await,
-            // A call that is still on its way holds it; the session is closed all the same.
+            // A call in progress holds the lock; the session is closed all the same.
             Some(Err(lock)) => lock.session().close().await,
             None => {}
         }
@@ -129,111 +145,136 @@ impl LiveCtx {
         model::failpoint!(failpoints::WRITE_SENDING);
         self.deps.agents.call(|agent| async move { agent.record(epoch, facts).await }).await
     }
+
+    async fn observe_coordination(&self) -> Result<coordination::Observation, Failure> {
+        let lock = self.lock()?;
+        let seen = observe(lock.session()).await.map_err(|error| coordination(&error))?;
+        self.deps.agents.registered(&seen.agents);
+        let permitted = seen.permits.iter().map(|permit| &permit.engine);
+        let known: HashSet<&EngineName> = permitted.chain(seen.drains.iter().map(|drain| &drain.engine)).collect();
+        self.deps.statuses.retain(|engine| known.contains(engine));
+        Ok(seen)
+    }
+
+    async fn observe_instances(&self) -> Result<InstanceList, Failure> {
+        let listing = self.deps.orchestrator.list(&self.deps.selector);
+        let listing = bounded(self.deps.settings.effect_deadline(), async {
+            listing.await.map_err(|error| orchestration(&error))
+        });
+        let listing = listing.await?;
+        // No effect depends on the nodes.
+        let nodes_deadline = self.deps.settings.effect_deadline() / PART_OF_EFFECT;
+        let nodes = match timeout(nodes_deadline, self.deps.orchestrator.nodes()).await {
+            Ok(Ok(nodes)) => Some(nodes),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "could not read the nodes");
+                None
+            }
+            Err(_) => {
+                tracing::debug!("could not read the nodes in time");
+                None
+            }
+        };
+        Ok(InstanceList::new(listing, nodes))
+    }
+
+    /// Logs that the lock could not be checked; the epoch is raised all the same, because the database arbitrates.
+    fn log_unchecked(&self, failure: &Failure) {
+        if let Some(times) = self.unchecked.lock().hit(self.clock()) {
+            tracing::info!(%failure, times, "could not check the lock");
+        }
+    }
+}
+
+#[async_trait]
+impl Lease for LiveCtx {
+    fn state(&self) -> LeaseState {
+        match self.lock() {
+            Ok(lock) if lock.session().state() == SessionState::Expired => LeaseState::Expired,
+            Ok(lock) if lock.lease_valid() => LeaseState::Valid,
+            Ok(_) => LeaseState::InDoubt,
+            Err(_) => LeaseState::Expired,
+        }
+    }
+
+    async fn raise_epoch(&self) -> Result<MasterRecord, Failure> {
+        let lock = self.lock()?;
+        match lock.still_held().await {
+            Ok(true) => drop(self.unchecked.lock().clear()),
+            Ok(false) => return Err(Failure::Lost("another candidate has it".to_owned())),
+            Err(error) => self.log_unchecked(&coordination(&error)),
+        }
+        // A master that has just won knows no agent yet.
+        let agents = coordination::agents::list(lock.session()).await.map_err(|error| coordination(&error))?;
+        self.deps.agents.registered(&agents);
+        let read = self.deps.agents.read(|agent| async move { agent.master().await }).await?.epoch;
+        let holder = lock.holder();
+        let holder = holder.as_str();
+        self.deps.agents.call(|agent| async move { agent.raise_epoch(read, holder).await }).await
+    }
 }
 
 #[async_trait]
 impl ControllerCtx for LiveCtx {
-    fn now(&self) -> Duration {
+    fn clock(&self) -> Duration {
         self.deps.clock.boottime()
     }
 
-    fn holds_lease(&self) -> bool {
-        self.lock().is_ok_and(|lock| lock.lease_valid())
+    fn lease(&self) -> &dyn Lease {
+        self
     }
 
-    fn session_expired(&self) -> bool {
-        self.lock().map_or(true, |lock| lock.session().state() == SessionState::Expired)
-    }
-
-    async fn woken(&self) {
-        let mut instances = self.instances.lock().await;
+    async fn wait(&self) {
+        let mut events = self.events.lock().await;
         tokio::select! {
             () = self.wakeups.next() => {}
-            () = instances.wait() => {}
+            () = events.wait() => {}
+            () = self.poller.changed() => {}
         }
     }
 
-    async fn still_held(&self) -> Result<bool, Failure> {
-        self.lock()?.still_held().await.map_err(|error| coordination(&error))
+    async fn observe(&self) -> Result<Observation, Failure> {
+        let (coordination, instances) = tokio::join!(self.observe_coordination(), self.observe_instances());
+        let coordination = coordination?;
+        if let Ok(list) = &instances {
+            self.poller.retarget(&coordination, &list.instances);
+        }
+        Ok(Observation { coordination, instances, loads: self.poller.loads() })
     }
 
-    async fn master(&self) -> Result<MasterRecord, Failure> {
-        // A master that has just won knows no agent yet.
-        let lock = self.lock()?;
-        let agents = coordination::agents::list(lock.session()).await.map_err(|error| coordination(&error))?;
-        self.deps.agents.registered(&agents);
-        self.deps.agents.read(|agent| async move { agent.master().await }).await
-    }
-
-    async fn raise_epoch(&self, read: Epoch) -> Result<MasterRecord, Failure> {
-        let holder = self.lock()?.holder();
-        let holder = holder.as_str();
-        self.deps.agents.call(|agent| async move { agent.raise_epoch(read, holder).await }).await
-    }
-
-    async fn coordinated(&self) -> Result<Coordinated, Failure> {
-        let lock = self.lock()?;
-        let seen = observe(lock.session()).await.map_err(|error| coordination(&error))?;
-        self.deps.agents.registered(&seen.agents);
-        let permitted = seen.permits.iter().map(|it| &it.engine);
-        let there: HashSet<&EngineName> = permitted.chain(seen.drains.iter().map(|it| &it.engine)).collect();
-        self.deps.statuses.only(|engine| there.contains(engine));
-        Ok(seen)
-    }
-
-    async fn engines(&self) -> Result<Engines, Failure> {
-        let listing = self.deps.orchestrator.list(&self.deps.selector).await.map_err(|error| orchestration(&error))?;
-        // Nothing waits for what is known of nodes.
-        let nodes = match timeout(self.deps.nodes_deadline, self.deps.orchestrator.nodes()).await {
-            Ok(Ok(nodes)) => Some(nodes),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "the nodes can't be read");
-                None
-            }
-            Err(_) => {
-                tracing::debug!("the nodes were not told in time");
-                None
-            }
-        };
-        Ok(Engines::of(listing, nodes))
-    }
-
-    async fn engine(&self, name: &EngineName, namespace: Option<&str>) -> Result<Option<Instance>, Failure> {
-        let found = self.deps.orchestrator.get(name, namespace).await;
+    async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
+        let found = self.deps.orchestrator.get(&probe.engine, probe.namespace.as_deref()).await;
         Ok(found.map_err(|error| orchestration(&error))?.map(instance))
-    }
-
-    async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, Failure> {
-        self.deps.agents.read(|agent| async move { agent.outcome(id).await }).await
-    }
-
-    async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Failure> {
-        self.deps.agents.call(|agent| async move { agent.abort(abort).await }).await
-    }
-
-    async fn delete_alter_node(&self, seen: &AlterNode) -> Result<(), Failure> {
-        let lock = self.lock()?;
-        alter_node::delete(&lock, seen).await.map_err(|error| coordination(&error))
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
         self.deps.agents.read(|agent| async move { agent.snapshot().await }).await
     }
 
-    async fn apply(&self, decision: &Decision, expected: &Expected<'_>) -> Result<Effect, Failure> {
-        self.take_effect(decision, expected).await
+    async fn settle(&self, id: &RequestId, abort: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {
+        match abort {
+            None => self.deps.agents.read(|agent| async move { agent.outcome(id).await }).await,
+            Some(abort) => self.deps.agents.call(|agent| async move { agent.abort(abort).await }).await.map(Some),
+        }
+    }
+
+    async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure> {
+        match effect {
+            Effect::Decision(guarded) => self.apply_decision(guarded.decision, &guarded.expected).await,
+            Effect::DeleteAlterNode(node) => {
+                let lock = self.lock()?;
+                alter_node::delete(&lock, node).await.map_err(|error| coordination(&error))?;
+                Ok(Applied::Done)
+            }
+        }
     }
 
     async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure> {
         self.deps.agents.call(|agent| async move { agent.publish(epoch, publication).await }).await
     }
-
-    async fn status(&self, engine: &EngineName, address: &str) -> Result<EngineLoad, Failure> {
-        self.deps.statuses.ask(engine, address).await
-    }
 }
 
-/// What a failed request to ZooKeeper means to the driver.
+/// Classifies an error of ZooKeeper.
 pub(super) fn coordination(error: &coordination::Error) -> Failure {
     let text = error.to_string();
     match error.kind() {
@@ -245,7 +286,7 @@ pub(super) fn coordination(error: &coordination::Error) -> Failure {
     }
 }
 
-/// What a failed verb of the orchestrator means to the driver.
+/// Classifies an error of the orchestrator.
 pub(super) fn orchestration(error: &orchestrator::Error) -> Failure {
     use orchestrator::Error;
     let text = error.to_string();

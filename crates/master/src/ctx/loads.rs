@@ -1,33 +1,198 @@
-//! Asking engine agents for their load, over connections that are kept.
+//! The load poller: polls registered engines for their load, over cached connections.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::{SERVICE_MASTER, engine_status};
+use coordination::Observation as Coordination;
+use futures::stream::{self, Stream, StreamExt};
 use hs2::{Auth, Client, ClientOptions};
 use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
 use parking_lot::Mutex;
-use planner::EngineLoad;
+use planner::{EngineLoad, Instance};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::Failure;
+use crate::settings::Settings;
 
-/// How many connections are kept at most.
+/// The most engines polled in one round; the others follow in the next ones.
+const MAX_POLLED: usize = 2_000;
+/// Engines polled at the same time: one that does not answer occupies a slot for a status deadline.
+const POLLED_AT_ONCE: usize = 64;
+/// How long answers are collected before they are published, so that many cause one wake-up of the master.
+const COLLECTED: Duration = Duration::from_millis(250);
+/// The pause between two rounds: many engines may register one after the other.
+const ROUND_PAUSE: Duration = Duration::from_millis(250);
+
+/// The last known loads, shared by poller and context.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Loads {
+    known: Arc<Mutex<BTreeMap<EngineName, EngineLoad>>>,
+    changed: Arc<Notify>,
+}
+
+impl Loads {
+    /// The known loads; engines that did not answer are missing.
+    pub fn get(&self) -> BTreeMap<EngineName, EngineLoad> {
+        self.known.lock().clone()
+    }
+
+    /// Replaces the known loads, and notifies if they differ.
+    fn set(&self, loads: BTreeMap<EngineName, EngineLoad>) {
+        let mut known = self.known.lock();
+        if *known != loads {
+            *known = loads;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until the loads have changed.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+/// Polls in the background until it is dropped.
+pub(crate) struct LoadPoller {
+    loads: Loads,
+    targets: watch::Sender<BTreeMap<EngineName, String>>,
+    /// By uid, where an engine was registered: a draining one is no longer registered and can still be polled.
+    addresses: Mutex<HashMap<String, String>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl LoadPoller {
+    pub fn start<A, F>(settings: &Settings, loads: Loads, ask: A) -> Self
+    where
+        A: Fn(EngineName, String) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<EngineLoad, Failure>> + Send + 'static,
+    {
+        let (targets, watched) = watch::channel(BTreeMap::new());
+        let task = tokio::spawn(poll(ask, settings.clone(), watched, loads.clone()));
+        Self { loads, targets, addresses: Mutex::default(), _task: AbortOnDropHandle::new(task) }
+    }
+
+    pub fn loads(&self) -> BTreeMap<EngineName, EngineLoad> {
+        self.loads.get()
+    }
+
+    pub async fn changed(&self) {
+        self.loads.changed().await;
+    }
+
+    /// Polls the running engines whose address is known.
+    pub fn retarget(&self, coordination: &Coordination, instances: &[Instance]) {
+        let mut addresses = self.addresses.lock();
+        let registrations = coordination.permits.iter().filter_map(|permit| permit.registration.as_ref());
+        for registration in registrations.filter_map(|node| node.content.as_ref().ok()) {
+            if !registration.address.is_empty() && addresses.get(&registration.uid) != Some(&registration.address) {
+                addresses.insert(registration.uid.clone(), registration.address.clone());
+            }
+        }
+        let alive = || instances.iter().filter(|instance| instance.is_alive());
+        let uids: HashSet<&str> = alive().map(|instance| instance.uid.as_str()).collect();
+        addresses.retain(|uid, _| uids.contains(uid.as_str()));
+        let targets: BTreeMap<EngineName, String> = alive()
+            .filter_map(|instance| Some((instance.name.clone(), addresses.get(&instance.uid)?.clone())))
+            .collect();
+        self.set_targets(targets);
+    }
+
+    pub fn set_targets(&self, targets: BTreeMap<EngineName, String>) {
+        self.targets.send_if_modified(|known| {
+            let changed = *known != targets;
+            *known = targets;
+            changed
+        });
+    }
+}
+
+/// Polls all engines every `status_poll_ms`, and one that is new or has another address at once. Publishes answers while
+/// others are awaited; the load of an engine that does not answer in time is unknown.
+async fn poll<A, F>(
+    ask: A,
+    settings: Settings,
+    mut targets: watch::Receiver<BTreeMap<EngineName, String>>,
+    loads: Loads,
+) where
+    A: Fn(EngineName, String) -> F,
+    F: Future<Output = Result<EngineLoad, Failure>>,
+{
+    let limit = Duration::from_millis(settings.status_deadline_ms.max(1));
+    let every = Duration::from_millis(settings.status_poll_ms.max(1));
+    let (mut first, mut next_round) = (0_usize, Instant::now());
+    let mut polled: BTreeMap<EngineName, String> = BTreeMap::new();
+    loop {
+        let addresses = targets.borrow_and_update().clone();
+        let mut known = loads.get();
+        known.retain(|engine, _| addresses.contains_key(engine));
+        loads.set(known);
+        let is_new = |(engine, address): &(&EngineName, &String)| polled.get(*engine) != Some(*address);
+        let round: Vec<(&EngineName, &String)> = if Instant::now() >= next_round {
+            next_round = Instant::now() + every;
+            let turn = addresses.iter().cycle().skip(first).take(addresses.len().min(MAX_POLLED)).collect();
+            first = if addresses.is_empty() { 0 } else { (first + MAX_POLLED) % addresses.len() };
+            turn
+        } else {
+            addresses.iter().filter(is_new).take(MAX_POLLED).collect()
+        };
+        let polling = round.into_iter().map(|(engine, address)| {
+            let (engine, answer) = (engine.clone(), ask(engine.clone(), address.clone()));
+            async move { (engine, timeout(limit, answer).await.ok().and_then(Result::ok)) }
+        });
+        let polling: Vec<_> = polling.collect();
+        publish(stream::iter(polling).buffer_unordered(POLLED_AT_ONCE), &loads).await;
+        polled = addresses;
+        sleep(ROUND_PAUSE).await;
+        if let Ok(Err(_)) = timeout_at(next_round, targets.changed()).await {
+            return;
+        }
+    }
+}
+
+/// Publishes answers in groups, as they arrive.
+async fn publish(answers: impl Stream<Item = (EngineName, Option<EngineLoad>)>, loads: &Loads) {
+    let mut answers = std::pin::pin!(answers);
+    let mut over = false;
+    while !over {
+        let mut group = Vec::new();
+        let collecting = async {
+            while let Some(answer) = answers.next().await {
+                group.push(answer);
+            }
+        };
+        over = timeout(COLLECTED, collecting).await.is_ok();
+        let mut known = loads.get();
+        for (engine, answer) in group {
+            match answer {
+                Some(load) => drop(known.insert(engine, load)),
+                None => drop(known.remove(&engine)),
+            }
+        }
+        loads.set(known);
+    }
+}
+
+/// The maximum number of cached connections.
 const MAX_KEPT: usize = 2_000;
 
-/// The connections.
-pub(super) struct Statuses {
+/// A client of engine agents with cached connections.
+pub(super) struct StatusClient {
     secret: ClusterSecret,
     deadline: Duration,
     kept: Mutex<BTreeMap<EngineName, (String, Client)>>,
 }
 
-impl Statuses {
+impl StatusClient {
     pub(super) fn new(secret: ClusterSecret, deadline: Duration) -> Self {
         Self { secret, deadline, kept: Mutex::default() }
     }
 
-    /// Asks one engine agent. A connection that failed once is not used again.
+    /// Polls one engine agent. A connection that failed once is not used again.
     pub(super) async fn ask(&self, engine: &EngineName, address: &str) -> Result<EngineLoad, Failure> {
         let away = |error: String| Failure::Unavailable(format!("engine agent {engine}: {error}"));
         let kept = self.take(engine).filter(|(at, client)| at == address && !client.is_broken());
@@ -59,8 +224,39 @@ impl Statuses {
         }
     }
 
-    /// Closes the connections to engines that are no longer asked.
-    pub(super) fn only(&self, engines: impl Fn(&EngineName) -> bool) {
+    /// Closes the connections to other engines.
+    pub(super) fn retain(&self, engines: impl Fn(&EngineName) -> bool) {
         self.kept.lock().retain(|engine, _| engines(engine));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn silent_engines_do_not_delay_the_load_of_others() {
+        let engine = |number: usize| EngineName::new(format!("e-{number:03}")).unwrap();
+        let answering = engine(999);
+        let address = "127.0.0.1:1".to_owned();
+        let mut targets: BTreeMap<EngineName, String> = (0..60).map(|at| (engine(at), address.clone())).collect();
+        targets.insert(answering.clone(), address);
+        // The silent ones are awaited until the end of the test.
+        let settings = Settings { status_deadline_ms: 5_000, ..Settings::default() };
+        let answers = answering.clone();
+        let ask = move |engine: EngineName, _: String| {
+            let answers = engine == answers;
+            async move {
+                if !answers {
+                    std::future::pending::<()>().await;
+                }
+                Ok(EngineLoad { sessions: 3, running: 1 })
+            }
+        };
+        let poller = LoadPoller::start(&settings, Loads::default(), ask);
+        poller.set_targets(targets);
+        timeout(Duration::from_secs(4), poller.changed()).await.unwrap();
+        assert_eq!(poller.loads().keys().collect::<Vec<_>>(), [&answering]);
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, memory, settings};
-use crate::ctx::ControllerCtx;
+use crate::ctx::{ControllerCtx, LeaseState};
 use crate::master::CandidateState;
 use crate::settings::Settings;
 use crate::term;
@@ -52,7 +52,7 @@ async fn a_master_that_stood_still_after_it_asked_for_an_outcome_aborts_nothing(
     let fake = Fake::new();
     // The agent's session is gone: the alteration is to be aborted at once.
     fake.make_node("a-1", 99);
-    fake.state().stands_still = true;
+    fake.state().suspends = true;
     assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
     assert!(fake.state().aborts.is_empty() && fake.state().alter.is_some());
 }
@@ -60,7 +60,7 @@ async fn a_master_that_stood_still_after_it_asked_for_an_outcome_aborts_nothing(
 #[tokio::test]
 async fn after_two_thirds_of_the_session_timeout_without_an_answer_nothing_is_sent() {
     let fake = Fake::with_engines_wanted(1);
-    fake.state().holds_lease = false;
+    fake.state().lease = LeaseState::InDoubt;
     assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
     assert!(fake.state().effects.is_empty());
 }
@@ -107,7 +107,6 @@ async fn a_master_whose_epoch_was_raised_by_another_hand_and_that_holds_the_lock
 #[tokio::test]
 async fn a_master_that_does_not_hold_the_lock_any_more_steps_down() {
     let fake = Fake::with_engines_wanted(1);
-    fake.state().held = false;
     let (sender, _state) = watch::channel(CandidateState::Candidate);
     let ctx: Arc<dyn ControllerCtx> = Arc::clone(&fake) as Arc<dyn ControllerCtx>;
     let deposing = Arc::clone(&fake);
@@ -117,7 +116,8 @@ async fn a_master_that_does_not_hold_the_lock_any_more_steps_down() {
         while deposing.state().reports.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        deposing.state().master.epoch = Epoch(9);
+        let mut state = deposing.state();
+        (state.held, state.master.epoch) = (false, Epoch(9));
     };
     let (reason, ()) =
         tokio::time::timeout(Duration::from_secs(10), futures::future::join(term, deposed)).await.unwrap();

@@ -50,15 +50,15 @@ async fn a_fact_of_a_gone_pod_costs_one_question_in_its_namespace() {
     reconciler.tick(&*fake).await;
     assert!(fake.state().simulation.observed.instances.is_empty(), "its pod is cleared away");
     reconciler = fake.reconciler(1);
-    fake.state().asked = 0;
-    fake.state().asked_in.clear();
+    fake.state().probed.clear();
+
     let timeout = settings().session_timeout();
     for _ in 0..2 {
         reconciler.tick(&*fake).await;
-        assert_eq!(fake.state().asked, 0, "the answer would not count yet");
+        assert_eq!(fake.state().probed.len(), 0, "the answer would not count yet");
         fake.pass(timeout / 2);
     }
     reconciler.tick(&*fake).await;
-    assert_eq!(fake.state().asked_in, [Some("rp-1--t-1".to_owned())], "no list of all pods");
+    assert_eq!(fake.state().probed, [Some("rp-1--t-1".to_owned())], "no list of all pods");
     assert!(fake.state().simulation.observed.drains.is_empty());
 }

@@ -1,6 +1,6 @@
 //! A simulation in memory: the planner's own simulation with an alter node, a database row of the master, and faults.
 
-mod ctx;
+mod boundary;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use planner::{Action, Decision, DesiredState, ObservedState};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::ctx::{Effect, Failure};
+use crate::ctx::{self, Failure, LeaseState};
 use crate::settings::Settings;
-use crate::tick::{Loads, Reconciler, Ticked};
+use crate::tick::{Reconciler, Ticked};
 
 /// Something that happens in between, about the engine of an effect.
 pub type Happening = fn(&mut State, &EngineName);
@@ -47,8 +47,7 @@ pub struct State {
     pub now: Duration,
     /// Since when the master's clock goes on by itself; otherwise it only moves with [`Fake::pass`].
     pub running_since: Option<Instant>,
-    pub holds_lease: bool,
-    pub over: bool,
+    pub lease: LeaseState,
     pub held: bool,
     /// Every effect that was asked for: the words of the decision and the engine.
     pub effects: Vec<String>,
@@ -81,13 +80,12 @@ pub struct State {
     pub ghosts: Vec<planner::Instance>,
     /// Whether questions for single names never end, and how many were asked.
     pub endless: bool,
-    pub asked: usize,
-    /// In which namespaces.
-    pub asked_in: Vec<Option<String>>,
+    /// The namespaces of all probes.
+    pub probed: Vec<Option<String>>,
     /// Whether the master stands still, for long, right after it has asked for an outcome.
-    pub stands_still: bool,
-    /// What engine agents answer about their load; of the others, those in `silent` never answer.
-    pub statuses: BTreeMap<EngineName, planner::EngineLoad>,
+    pub suspends: bool,
+    /// The polled loads.
+    pub loads: BTreeMap<EngineName, planner::EngineLoad>,
     /// How long reading from ZooKeeper takes.
     pub slow: Duration,
     /// What was not read because there is too much.
@@ -123,8 +121,7 @@ impl Fake {
             master: MasterRecord { epoch: Epoch(1), holder: "me".to_owned(), ..MasterRecord::default() },
             now: Duration::from_secs(1_000),
             running_since: None,
-            holds_lease: true,
-            over: false,
+            lease: LeaseState::Valid,
             held: true,
             effects: Vec::new(),
             reports: Vec::new(),
@@ -143,10 +140,9 @@ impl Fake {
             silent: BTreeSet::new(),
             ghosts: Vec::new(),
             endless: false,
-            asked: 0,
-            asked_in: Vec::new(),
-            stands_still: false,
-            statuses: BTreeMap::new(),
+            probed: Vec::new(),
+            suspends: false,
+            loads: BTreeMap::new(),
             slow: Duration::ZERO,
             unread: coordination::Unread::default(),
             nodes: Vec::new(),
@@ -217,7 +213,7 @@ impl Fake {
     }
 
     pub fn reconciler(&self, epoch: i64) -> Reconciler {
-        Reconciler::new(settings(), Epoch(epoch), self.state().now, Loads::default(), CancellationToken::new())
+        Reconciler::new(settings(), Epoch(epoch), self.state().now, CancellationToken::new())
     }
 
     /// Time passes for everybody.
@@ -371,7 +367,7 @@ impl State {
         self.simulation.observed.drains.iter().map(node).collect()
     }
 
-    fn finish(&mut self, decision: &Decision, alteration: &RequestId, progress: planner::Transition) -> Effect {
+    fn finish(&mut self, decision: &Decision, alteration: &RequestId, progress: planner::Transition) -> ctx::Applied {
         let progress = match progress {
             planner::Transition::Converged => AlterationProgress::Converged,
             planner::Transition::Stalled => AlterationProgress::Stalled,
@@ -379,6 +375,6 @@ impl State {
         };
         self.records.get_mut(alteration).unwrap().progress = Some(progress);
         self.simulation.apply_one(decision, &mut None);
-        Effect::Progress(progress)
+        ctx::Applied::Progress(progress)
     }
 }

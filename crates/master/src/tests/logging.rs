@@ -117,7 +117,7 @@ async fn a_wait_that_lasts_is_told_loudly_once_a_minute_and_when_it_is_over() {
         reconciler.tick(&*fake).await;
         fake.pass(TICK);
     }
-    assert_eq!(lines.with("is not settled yet").len(), SAID);
+    assert_eq!(lines.with("could not settle the alteration yet").len(), SAID);
     fake.state().database = false;
     for _ in 0..TICKS {
         reconciler.tick(&*fake).await;
@@ -158,7 +158,7 @@ async fn an_epoch_that_is_raised_until_it_is_taken_is_told_once_and_at_the_end()
         "{raised:#?}"
     );
     assert_eq!(lines.with("tick stopped").len(), 1);
-    let over = lines.with("ticks end again");
+    let over = lines.with("ticks complete again");
     assert!(over.len() == 1 && over[0].contains("times="), "{over:#?}");
     let epoch = fake.state().master.epoch;
     assert!(epoch >= Epoch(6) && over[0].contains(&format!("epoch={epoch} ")), "{epoch}: {over:#?}");

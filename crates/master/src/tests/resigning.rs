@@ -39,7 +39,7 @@ async fn an_effect_that_never_answers_does_not_keep_the_lock() {
     fake.state().hanging = vec!["create engine".to_owned()];
     let begun = |fake: &Fake| fake.state().effects.iter().any(|it| it.contains("create permit"));
     let reason = resigned(&fake, begun).await;
-    assert!(reason.contains("broken off"), "{reason}");
+    assert!(reason.contains("cancelled"), "{reason}");
 }
 
 #[tokio::test]

@@ -1,21 +1,16 @@
 //! Engines, agents and ZooKeeper that are slow or give no answer.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use model::engine_name::EngineName;
 use model::number::Epoch;
 use planner::EngineLoad;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, settings};
-use crate::ctx::ControllerCtx;
+use crate::ctx::LeaseState;
 use crate::settings::Settings;
-use crate::term;
-use crate::tick::{Loads, Reconciler, Ticked};
+use crate::tick::{Reconciler, Ticked};
 
 #[tokio::test]
 async fn a_silent_engine_without_its_registration_is_replaced_first_and_then_drained() {
@@ -55,10 +50,9 @@ async fn an_engine_that_answers_is_not_replaced_for_its_lost_registration() {
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
     let old = fake.present(0);
-    let loads = Loads::default();
-    loads.say([(old.clone(), EngineLoad { sessions: 1, running: 0 })].into());
+    fake.state().loads = [(old.clone(), EngineLoad { sessions: 1, running: 0 })].into();
     let now = fake.state().now;
-    let mut reconciler = Reconciler::new(settings(), Epoch(1), now, loads, CancellationToken::new());
+    let mut reconciler = Reconciler::new(settings(), Epoch(1), now, CancellationToken::new());
     fake.state().simulation.observed.registrations.clear();
     for _ in 0..20 {
         reconciler.tick(&*fake).await;
@@ -82,33 +76,13 @@ async fn an_effect_on_its_way_ends_when_the_lock_may_be_lost() {
     let settings = Settings { effect_deadline_ms: 10_000, ..settings() };
     let now = fake.state().now;
     let stop = CancellationToken::new();
-    let mut reconciler = Reconciler::new(settings, Epoch(1), now, Loads::default(), stop);
+    let mut reconciler = Reconciler::new(settings, Epoch(1), now, stop);
     let begun = Instant::now();
     let loses = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        fake.state().holds_lease = false;
+        fake.state().lease = LeaseState::InDoubt;
     };
     let (ticked, ()) = tokio::join!(reconciler.tick(&*fake), loses);
     assert!(matches!(ticked, Ticked::Stopped(_)), "{ticked:?}");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-}
-
-#[tokio::test]
-async fn engines_that_do_not_answer_delay_no_other_engines_load() {
-    let fake = Fake::new();
-    let engine = |number: usize| EngineName::new(format!("e-{number:03}")).unwrap();
-    let answering = engine(999);
-    fake.state().statuses.insert(answering.clone(), EngineLoad { sessions: 3, running: 1 });
-    fake.state().silent.extend((0..60).map(engine));
-    let address = "127.0.0.1:1".to_owned();
-    let mut addresses: BTreeMap<EngineName, String> = (0..60).map(|it| (engine(it), address.clone())).collect();
-    addresses.insert(answering.clone(), address);
-    let (_known, asked) = watch::channel(addresses);
-    let loads = Loads::default();
-    // The silent ones are waited for until the end of the test.
-    let settings = Settings { status_deadline_ms: 5_000, ..settings() };
-    let polling = tokio::spawn(term::poll(Arc::clone(&fake) as Arc<dyn ControllerCtx>, settings, asked, loads.clone()));
-    tokio::time::timeout(Duration::from_secs(4), loads.changed()).await.unwrap();
-    assert_eq!(loads.said().keys().collect::<Vec<_>>(), [&answering]);
-    polling.abort();
 }

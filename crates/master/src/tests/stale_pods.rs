@@ -24,7 +24,7 @@ async fn at_rest() -> (Arc<Fake>, Reconciler, EngineName) {
     fake.settle(&mut reconciler).await;
     fake.pass(Duration::from_mins(1));
     fake.state().effects.clear();
-    fake.state().asked = 0;
+    fake.state().probed.clear();
     let engine = fake.present(0);
     (fake, reconciler, engine)
 }
@@ -38,10 +38,10 @@ async fn an_engine_that_is_gone_without_any_news_of_it_is_asked_for_and_replaced
         state.simulation.observed.registrations.clear();
     }
     assert!(!done(&reconciler.tick(&*fake).await));
-    assert_eq!(fake.state().asked, 0, "a moment without a registration is nothing");
+    assert_eq!(fake.state().probed.len(), 0, "a moment without a registration is nothing");
     fake.pass(Duration::from_mins(1));
     assert!(done(&reconciler.tick(&*fake).await));
-    assert_eq!(fake.state().asked, 1);
+    assert_eq!(fake.state().probed.len(), 1);
     assert_eq!(fake.state().effects[0], format!("record end {engine}"));
     fake.settle(&mut reconciler).await;
     assert_ne!(fake.present(0), engine);
@@ -59,7 +59,7 @@ async fn an_engine_that_only_lost_its_registration_is_asked_for_and_stays() {
     }
     let state = fake.state();
     assert!(state.effects.is_empty(), "{:?}", state.effects);
-    assert_eq!(state.asked, 2);
+    assert_eq!(state.probed.len(), 2);
     drop(state);
     assert_eq!(fake.present(0), engine);
 }
@@ -89,12 +89,12 @@ async fn an_engine_is_asked_for_where_it_was_made_unless_its_configuration_has_c
     fake.state().silent.insert(engine);
     fake.state().simulation.observed.instances.clear();
     assert!(!done(&reconciler.tick(&*fake).await));
-    assert_eq!(std::mem::take(&mut fake.state().asked_in), [Some("rp-1--t-1".to_owned())]);
+    assert_eq!(std::mem::take(&mut fake.state().probed), [Some("rp-1--t-1".to_owned())]);
     let elsewhere = PoolPatch { namespace: Setting::Set("elsewhere".to_owned()), ..PoolPatch::default() };
     let pool = ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), elsewhere);
     fake.commit("moved", &Change::Alter { if_exists: false, object: pool });
     let _ = reconciler.tick(&*fake).await;
-    assert_eq!(fake.state().asked_in, [None]);
+    assert_eq!(fake.state().probed, [None]);
 }
 
 #[tokio::test]
@@ -107,15 +107,15 @@ async fn a_pod_that_failed_before_it_could_register_is_missed_though_nobody_told
     {
         let mut state = fake.state();
         state.ghosts = std::mem::take(&mut state.simulation.observed.instances);
-        state.asked = 0;
+        state.probed.clear();
     }
     let _ = reconciler.tick(&*fake).await;
     fake.pass(Duration::from_secs(50));
     let _ = reconciler.tick(&*fake).await;
-    assert_eq!(fake.state().asked, 0, "it may still be on its way");
+    assert_eq!(fake.state().probed.len(), 0, "it may still be on its way");
     fake.pass(Duration::from_secs(10));
     let _ = reconciler.tick(&*fake).await;
-    assert_eq!(fake.state().asked, 1);
+    assert_eq!(fake.state().probed.len(), 1);
     assert!(fake.state().ghosts.is_empty());
     fake.settle(&mut reconciler).await;
     assert_ne!(fake.present(0), engine);

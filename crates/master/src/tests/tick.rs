@@ -6,8 +6,8 @@ use model::alteration::AlterationProgress;
 use model::observation::ClusterWarnings;
 
 use super::fake::{Fake, create, id, memory};
-use crate::ctx::Failure;
-use crate::tick::{Loads, Ticked};
+use crate::ctx::{Failure, LeaseState};
+use crate::tick::Ticked;
 
 fn done(ticked: &Ticked) -> bool {
     match ticked {
@@ -80,7 +80,7 @@ async fn a_master_that_dies_after_any_effect_is_followed_by_one_that_ends_the_wo
             fake.state().simulation.observed.instances.iter().map(|instance| instance.uid.clone()).collect();
         fake.state().stop_after = Some(stop_after);
         let mut dying = fake.reconciler(1);
-        while fake.state().holds_lease {
+        while fake.state().lease.is_valid() {
             let _ = dying.tick(&*fake).await;
             let mut state = fake.state();
             for engine in state.simulation.about_to_register() {
@@ -90,7 +90,7 @@ async fn a_master_that_dies_after_any_effect_is_followed_by_one_that_ends_the_wo
             drop(state);
             fake.pass(Duration::from_secs(10));
         }
-        fake.state().holds_lease = true;
+        fake.state().lease = LeaseState::Valid;
         fake.state().master.epoch = model::Epoch(2);
         fake.settle(&mut fake.reconciler(2)).await;
         let state = fake.state();
@@ -257,16 +257,16 @@ async fn an_orchestrator_that_hangs_on_every_name_holds_a_tick_up_for_a_limited_
     fake.settle(&mut fake.reconciler(1)).await;
     let settings = crate::settings::Settings { parallelism: 1, ..super::fake::settings() };
     let (now, halt) = (fake.state().now, tokio_util::sync::CancellationToken::new());
-    let mut reconciler = crate::tick::Reconciler::new(settings, model::Epoch(1), now, Loads::default(), halt);
+    let mut reconciler = crate::tick::Reconciler::new(settings, model::Epoch(1), now, halt);
     fake.state().simulation.observed.instances.clear();
     fake.state().effects.clear();
-    fake.state().asked = 0;
+    fake.state().probed.clear();
     fake.state().endless = true;
     assert!(!done(&reconciler.tick(&*fake).await));
     let state = fake.state();
     assert!(state.effects.is_empty(), "who was not asked about has not vanished: {:?}", state.effects);
     // Each question may take one effect deadline, all of them two.
-    assert!((1..6).contains(&state.asked), "{} of {ENGINES} were asked for", state.asked);
+    assert!((1..6).contains(&state.probed.len()), "{} of {ENGINES} were asked for", state.probed.len());
 }
 
 #[tokio::test]
@@ -347,8 +347,7 @@ async fn a_master_that_is_shut_down_begins_no_further_effect() {
     let fake = Fake::with_engines_wanted(3);
     let stop = tokio_util::sync::CancellationToken::new();
     let now = fake.state().now;
-    let mut reconciler =
-        crate::tick::Reconciler::new(super::fake::settings(), model::Epoch(1), now, Loads::default(), stop.clone());
+    let mut reconciler = crate::tick::Reconciler::new(super::fake::settings(), model::Epoch(1), now, stop.clone());
     stop.cancel();
     assert!(matches!(reconciler.tick(&*fake).await, Ticked::Stopped(_)));
     assert!(fake.state().effects.is_empty());
@@ -390,7 +389,7 @@ async fn many_rows_are_reported_in_parts_and_all_of_them_again_after_a_part_that
     fake.state().reports.clear();
     let settings = crate::settings::Settings { report_rows: 2, ..super::fake::settings() };
     let (now, halt) = (fake.state().now, tokio_util::sync::CancellationToken::new());
-    let mut reconciler = crate::tick::Reconciler::new(settings, model::Epoch(1), now, Loads::default(), halt);
+    let mut reconciler = crate::tick::Reconciler::new(settings, model::Epoch(1), now, halt);
     assert!(!done(&reconciler.tick(&*fake).await));
     let reports = std::mem::take(&mut fake.state().reports);
     assert_eq!(

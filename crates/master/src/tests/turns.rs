@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, create, settings};
 use crate::settings::Settings;
-use crate::tick::{Loads, Reconciler};
+use crate::tick::Reconciler;
 
 /// Tenant `t_1` wants `many` engines, tenant `t_2` one. Slots of `t_1` come first in the catalog's order.
 fn two_tenants(many: u32) -> std::sync::Arc<Fake> {
@@ -29,8 +29,7 @@ fn two_tenants(many: u32) -> std::sync::Arc<Fake> {
 async fn hanging_creates_of_one_tenant_do_not_delay_another() {
     let fake = two_tenants(70);
     let settings = Settings { effect_deadline_ms: 20, ..settings() };
-    let mut reconciler =
-        Reconciler::new(settings, Epoch(1), fake.state().now, Loads::default(), CancellationToken::new());
+    let mut reconciler = Reconciler::new(settings, Epoch(1), fake.state().now, CancellationToken::new());
     fake.state().running_since = Some(Instant::now());
     fake.state().hanging.push("create engine t-1-".to_owned());
     for _ in 0..2 {

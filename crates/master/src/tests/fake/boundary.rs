@@ -1,0 +1,214 @@
+//! The fake as a context.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use coordination::{AlterNode, Observation as Coordination};
+use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
+use model::engine_name::EngineName;
+use model::number::Epoch;
+use model::observation::Publication;
+use model::snapshot::{MasterRecord, Snapshot};
+use planner::{Action, Instance, Probe};
+
+use super::{Fake, record};
+use crate::ctx::{
+    Applied, ControllerCtx, Effect, Failure, GuardedDecision, InstanceList, Lease, LeaseState, Observation,
+};
+
+#[async_trait]
+impl Lease for Fake {
+    fn state(&self) -> LeaseState {
+        self.state().lease
+    }
+
+    async fn raise_epoch(&self) -> Result<MasterRecord, Failure> {
+        let mut state = self.state();
+        state.reachable()?;
+        if !state.held {
+            return Err(Failure::Lost("another candidate has it".to_owned()));
+        }
+        state.master.epoch = state.master.epoch.next();
+        Ok(state.master.clone())
+    }
+}
+
+#[async_trait]
+impl ControllerCtx for Fake {
+    fn clock(&self) -> Duration {
+        let state = self.state();
+        state.now + state.running_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn lease(&self) -> &dyn Lease {
+        self
+    }
+
+    async fn wait(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    async fn observe(&self) -> Result<Observation, Failure> {
+        let slow = self.state().slow;
+        if !slow.is_zero() {
+            tokio::time::sleep(slow).await;
+        }
+        let state = self.state();
+        let coordination = Coordination {
+            alter: state.alter.clone(),
+            agents: state.agents.clone(),
+            permits: state.permits(),
+            drains: state.drains(),
+            unread: state.unread.clone(),
+        };
+        let instances = if state.orchestrator {
+            Ok(InstanceList {
+                instances: state.simulation.observed.instances.iter().chain(&state.ghosts).cloned().collect(),
+                warnings: state.cluster_warnings.clone(),
+                nodes: Some(state.nodes.clone()),
+                ..InstanceList::default()
+            })
+        } else {
+            Err(Failure::Unknown("it does not answer".to_owned()))
+        };
+        Ok(Observation { coordination, instances, loads: state.loads.clone() })
+    }
+
+    async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
+        self.state().probed.push(probe.namespace.clone());
+        let endless = self.state().endless;
+        if endless {
+            std::future::pending::<()>().await;
+        }
+        let mut state = self.state();
+        if state.silent.contains(&probe.engine) {
+            return Err(Failure::Unknown("it does not answer".to_owned()));
+        }
+        state.ghosts.retain(|instance| instance.name != probe.engine);
+        Ok(state.simulation.observed.instances.iter().find(|instance| instance.name == probe.engine).cloned())
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Failure> {
+        let state = self.state();
+        state.reachable()?;
+        Ok(Snapshot { master: state.master.clone(), ..state.simulation.desired.snapshot.clone() })
+    }
+
+    async fn settle(&self, id: &RequestId, abort: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {
+        let mut state = self.state();
+        state.reachable()?;
+        if let Some(abort) = abort {
+            return state.abort(abort).map(Some);
+        }
+        let known = state.records.get(id).cloned();
+        if let Some(late) = state.late.take() {
+            state.records.insert(late.id.clone(), late);
+        }
+        if state.suspends {
+            state.lease = LeaseState::InDoubt;
+        }
+        Ok(known)
+    }
+
+    async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure> {
+        match effect {
+            Effect::Decision(guarded) => self.apply_decision(guarded).await,
+            Effect::DeleteAlterNode(node) => self.delete_alter_node(node),
+        }
+    }
+
+    async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure> {
+        let mut state = self.state();
+        state.guard(epoch)?;
+        if std::mem::take(&mut state.late_report) {
+            state.master.last_tick_ms += 1;
+        }
+        if publication.after_tick_ms != Some(state.master.last_tick_ms) {
+            return Err(Failure::Moved("a later report was written".to_owned()));
+        }
+        if !publication.part {
+            state.master.last_tick_ms += 1;
+        }
+        state.reports.push(publication.clone());
+        Ok(())
+    }
+}
+
+impl super::State {
+    fn abort(&mut self, abort: &Abort) -> Result<AlterationRecord, Failure> {
+        if self.unsettled {
+            return Err(Failure::Unknown("a transaction holds the row".to_owned()));
+        }
+        self.aborts.push(abort.clone());
+        if self.takes_no_statement && !abort.statement.is_empty() {
+            return Err(Failure::Refused("the statement has a character that cannot be stored".to_owned()));
+        }
+        let object = ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() };
+        let aborted = record(abort.id.as_str(), object);
+        Ok(self.records.entry(abort.id.clone()).or_insert(aborted).clone())
+    }
+}
+
+impl Fake {
+    fn delete_alter_node(&self, seen: &AlterNode) -> Result<Applied, Failure> {
+        let mut state = self.state();
+        if state.alter.as_ref() != Some(seen) {
+            return Err(Failure::Moved("the node has changed".to_owned()));
+        }
+        for child in &seen.children {
+            let record = state.records.get(&child.id).unwrap_or_else(|| panic!("{} is in doubt", child.id));
+            let acted_on = record.generation <= state.simulation.desired.snapshot.catalog.generation;
+            assert!(
+                record.outcome == Outcome::Aborted || acted_on,
+                "the node of an alteration that no tick acted on is deleted"
+            );
+        }
+        state.alter = None;
+        state.effects.push("delete alter node".to_owned());
+        Ok(Applied::Done)
+    }
+
+    async fn apply_decision(&self, guarded: GuardedDecision<'_>) -> Result<Applied, Failure> {
+        let GuardedDecision { decision, expected } = guarded;
+        let effect = format!("{} {}", decision.verb(), decision.engine.as_ref().map_or("", EngineName::as_str));
+        let hangs = self.state().hanging.iter().any(|part| effect.contains(part.as_str()));
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+        let mut state = self.state();
+        state.guard(expected.epoch)?;
+        assert!(state.lease.is_valid(), "an effect without a valid lease");
+        state.effects.push(effect.clone());
+        if let Some((_, failure)) = state.failing.iter().find(|(part, _)| effect.contains(part.as_str())) {
+            return Err(failure.clone());
+        }
+        if let Some(at) = state.before.iter().position(|(before, _)| *before == effect) {
+            let (_, event) = state.before.remove(at);
+            event(&mut state, decision.engine.as_ref().unwrap());
+        }
+        if let Some(reason) = state.moved(decision, expected.nodes) {
+            return Err(Failure::Moved(reason));
+        }
+        let applied = if let Action::Finish { id, transition } = &decision.action {
+            state.finish(decision, id, *transition)
+        } else {
+            let mut created = expected.created.map(str::to_owned);
+            state.simulation.apply_one(decision, &mut created);
+            match (&decision.action, created) {
+                (Action::CreateEngine(_), Some(uid)) => Applied::Created { uid },
+                _ => Applied::Done,
+            }
+        };
+        if let Some(left) = &mut state.stop_after {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                state.lease = LeaseState::InDoubt;
+                state.stop_after = None;
+            }
+        }
+        if state.losing.iter().any(|part| effect.contains(part.as_str())) {
+            return Err(Failure::Unknown("the answer was lost".to_owned()));
+        }
+        Ok(applied)
+    }
+}
