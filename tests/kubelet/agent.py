@@ -35,8 +35,8 @@ START_ERROR = 128
 
 
 class Kubelet:
-    """The nodes of `cluster` (a `harness.kubernetes.Kubernetes`). `images`: name → `Image`; an image without an entry cannot be
-    pulled."""
+    """The nodes of `cluster` (a `harness.control_plane.Kubernetes`). `images`: name → `Image`; an image without an entry
+    cannot be pulled."""
 
     def __init__(self, cluster, folder, images=None):
         self.cluster = cluster

@@ -91,7 +91,7 @@ kubernetes_pid=
 start_kubernetes() {
     local dir=$work/kubernetes
     mkdir -p "$dir"
-    "$venv/bin/python" tests/scenarios/harness/kubernetes.py "$dir" --without-scheduler >"$dir/out" 2>"$dir/log" &
+    "$venv/bin/python" tests/scenarios/harness/control_plane.py "$dir" --without-scheduler >"$dir/out" 2>"$dir/log" &
     kubernetes_pid=$!
     wait_for "$kubernetes_starts_within_s" kubernetes_is_ready "$dir/out" "$kubernetes_pid"
     EH_TEST_KUBECONFIG=$(sed -n 's/^ready: //p' "$dir/out")

@@ -15,7 +15,7 @@ import tempfile
 
 sys.path[:0] = map(str, pathlib.Path(__file__).resolve().parents[:2])
 
-from harness.kubernetes import Kubernetes
+from harness.control_plane import Kubernetes
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from harness.api_relay import ApiCall, ApiRelay, api_calls, watch_events
+from harness.control_plane import Kubernetes
 from harness.fixtures import started
-from harness.kubernetes import Kubernetes
 from harness.kubernetes_client import ApiError, Unreachable, path_of
 from harness.waiting import wait_until
 

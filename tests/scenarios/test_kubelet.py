@@ -9,8 +9,8 @@ import signal
 import psutil
 import pytest
 
+from harness.control_plane import Kubernetes
 from harness.fixtures import started
-from harness.kubernetes import Kubernetes
 from harness.waiting import stays, wait_until
 from kubelet import Image, Kubelet, bearing, named
 from kubelet.pod import refuse_unsupported

@@ -10,7 +10,7 @@ import tomllib
 
 import pytest
 
-from harness.kubernetes import Kubernetes
+from harness.control_plane import Kubernetes
 from harness.kubernetes_client import ApiError
 from harness.manifests import FOLDER, SECRETS, Applier, NotRendered, example, named, of_kind, overlay, render
 from harness.network_policy import Peer, permits

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from harness.kubernetes import Kubernetes
+from harness.control_plane import Kubernetes
 from harness.kubernetes_client import ApiError
 from harness.manifests import FOLDER, Applier, example, overlay, render
 from harness.processes import REPOSITORY

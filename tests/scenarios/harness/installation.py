@@ -5,9 +5,9 @@ import json
 import uuid
 
 from harness import zookeeper
+from harness.control_plane import CONTROLLERS, WORKLOADS, Kubernetes
 from harness.databases import PostgresDatabase
 from harness.image import image
-from harness.kubernetes import CONTROLLERS, WORKLOADS, Kubernetes
 from harness.manifests import SECRETS, Applier, overlay
 from harness.waiting import wait_until
 from kubelet import Kubelet

@@ -76,7 +76,7 @@ def named(objects, kind, name, namespace=None):
 
 
 class Applier:
-    """Sends objects to a cluster (`harness.kubernetes.Kubernetes`) as its admin."""
+    """Sends objects to a cluster (`harness.control_plane.Kubernetes`) as its admin."""
 
     def __init__(self, cluster):
         self.cluster = cluster

@@ -4,7 +4,7 @@ every engine's pod. The proxies use a service account with exactly a master's ri
 import contextlib
 
 from harness.cluster import Cluster
-from harness.kubernetes import Kubernetes
+from harness.control_plane import Kubernetes
 from harness.logs import Logs
 from harness.pod_engines import PodEngines
 from harness.processes import BINARY

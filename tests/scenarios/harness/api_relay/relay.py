@@ -30,7 +30,7 @@ numbers = itertools.count()
 
 
 class ApiRelay:
-    """Listens on a free port of loopback and relays to the API server of `cluster` (a `harness.kubernetes.Kubernetes`) until
+    """Listens on a free port of loopback and relays to the API server of `cluster` (a `harness.control_plane.Kubernetes`) until
     it is closed. It has the server's own certificate, so that clients trust both. An API server that was killed and started
     again is found again; calls in between lose their connection, as without a relay."""
 

@@ -6,7 +6,7 @@ no nodes; `kubelet` makes them, and without it a pod stays pending.
 RBAC decides: `Kubernetes.admin` is in `system:masters`, all others get a service account (`service_account`)
 and only the rights that are bound. The processes end with this one. Also a program, for tests that are not in Python:
 
-    python kubernetes.py FOLDER [--without-scheduler]
+    python control_plane.py FOLDER [--without-scheduler]
 
 which prints `ready: <path of the admin's kubeconfig>` and ends on SIGTERM or SIGINT.
 """
