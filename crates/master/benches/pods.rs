@@ -3,10 +3,10 @@
 //! - **creates**: 1,000 engines that one ALTER asks for, made by a master as it is (embedded ZooKeeper, metadata agent with
 //!   SQLite), beside a bare client that makes the same pods with as many creates at once. They take turns; the ratio is what
 //!   the master leaves of the server's rate.
-//! - **ticks**: 10,000 pods that the bare client has made; the first list, and steady ticks beside what a tick would cost
-//!   that has no cache: the same list from the server, page by page.
+//! - **ticks**: 10,000 pods created by the bare client; the first list, and steady ticks compared with a tick without
+//!   a cache: the same list from the server, page by page.
 //!
-//! Nobody runs the pods: they stay pending. `tests/scenarios/measure_pods.py` starts the server and this
+//! No kubelet runs the pods: they stay pending. `tests/scenarios/measure_pods.py` starts the server and this
 //! (`EH_TEST_KUBECONFIG` names the admin's kubeconfig); `creates` or `ticks` as an argument leaves the other out; a number
 //! says how many creates may be in flight, a second one how often master and bare client take turns.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]

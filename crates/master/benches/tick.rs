@@ -1,9 +1,9 @@
-//! A tick over 10,000 engines at rest in the orchestrator's fake: list, snapshot, plan, report. Beside it, in the same run
-//! and taking turns, the reading of the database that every tick needs: the ratio says what the master adds to it. After
-//! that what a tick reads of ZooKeeper, by itself: 10,000 permits in the embedded server.
+//! A tick over 10,000 engines at rest in the orchestrator's fake: list, snapshot, plan, report. The peer, in
+//! alternating rounds of the same run, is the snapshot from the database that every tick needs: the ratio shows what the
+//! master adds. A separate measurement reads 10,000 permits from the embedded ZooKeeper.
 //!
-//! Run with `cargo bench -p master --bench tick`, or, where only our own crates are to be optimised, with `--profile dev
-//! --config profile.dev.opt-level=3` besides. What is real in it stands in `installation`.
+//! Run with `cargo bench -p master --bench tick`, or, to optimize only the workspace's crates, with `--profile dev
+//! --config profile.dev.opt-level=3`. `installation` has the real parts.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 #[allow(dead_code)]
@@ -80,8 +80,7 @@ async fn main() {
     zookeeper(&installation.snapshot().await).await;
 }
 
-/// What the reading of as many permits takes. Nobody is registered below them, which saves no request: who may have been is
-/// asked for.
+/// Reads as many permits. They have no registrations, which saves no request: registrations are read anyway.
 async fn zookeeper(snapshot: &Snapshot) {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(Config { data_dir: Some(folder.path().to_owned()), ..Config::default() }).await.unwrap();

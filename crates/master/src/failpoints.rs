@@ -83,8 +83,8 @@ pub const ALL: &[&str] = &[
     FINISHED,
 ];
 
-/// The point between the last look at whether the master may act and the call, for decisions that ZooKeeper does not
-/// guard: whoever stops there is deposed without noticing and still makes this one call.
+/// The point between the last check of the lease and the call, for decisions that ZooKeeper does not guard: a master that
+/// stops there is deposed without noticing and still makes this one call.
 pub(crate) fn before(action: &planner::Action) -> Option<&'static str> {
     use planner::Action;
     match action {

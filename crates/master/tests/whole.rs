@@ -27,14 +27,14 @@ fn epoch(state: CandidateState) -> i64 {
 }
 
 #[tokio::test]
-async fn engines_become_what_was_said_through_start_alter_restart_and_stop() {
+async fn engines_converge_through_start_alter_restart_and_stop() {
     let cluster = Cluster::founded(2).await;
     let master = cluster.master();
     cluster.converges().await;
     let before = cluster.uids().await;
     cluster.start().await;
     cluster.converges().await;
-    assert!(cluster.uids().await.is_superset(&before), "nobody else was touched");
+    assert!(cluster.uids().await.is_superset(&before), "no other engine was changed");
 
     let altered = cluster.memory_of_unit(2).await;
     cluster.converges().await;
@@ -301,7 +301,7 @@ async fn a_configuration_that_never_answers_converges_and_the_old_engine_serves(
 }
 
 #[tokio::test]
-async fn an_orchestrator_that_refuses_makes_the_alteration_stall_and_nobody_wait() {
+async fn a_rejecting_orchestrator_stalls_the_alteration_and_blocks_no_other() {
     let cluster = Cluster::founded(1).await;
     let mut settings = Cluster::settings();
     settings.limits.alter_deadline_ms = 500;
@@ -372,12 +372,12 @@ async fn what_is_known_of_nodes_is_written_down_and_outlives_its_master() {
     cluster.memory.set_nodes(vec![node("node-2")]);
     eventually("one node", || known(&["node-2"])).await;
     master.shutdown().await;
-    assert!(known(&["node-2"]).await, "nobody is master, and what was seen stands");
-    // While nobody acts one goes and one comes; the next master tells.
+    assert!(known(&["node-2"]).await, "without a master, the last rows remain");
+    // Without a master, one node leaves and one joins; the next master reports it.
     cluster.memory.set_nodes(vec![node("node-3")]);
     let master = cluster.master();
     eventually("the other node", || known(&["node-3"])).await;
-    // Nodes that can't be read take nothing away and hold up nothing.
+    // Unreadable nodes remove no row and block no engine.
     for _ in 0..MANY {
         cluster.memory.fail_next(Verb::Nodes, Error::transient("the server is away"));
     }
@@ -388,7 +388,7 @@ async fn what_is_known_of_nodes_is_written_down_and_outlives_its_master() {
 }
 
 #[tokio::test]
-async fn whoever_launches_an_engine_is_told_of_its_pools_labels_and_overcommit() {
+async fn the_launcher_receives_the_pools_labels_and_overcommit() {
     let cluster = Cluster::founded(0).await;
     let patch = PoolPatch {
         node_selector: Setting::Set([("zone".to_owned(), "a".to_owned())].into()),
@@ -401,7 +401,7 @@ async fn whoever_launches_an_engine_is_told_of_its_pools_labels_and_overcommit()
     cluster.converges().await;
     cluster.start().await;
     cluster.converges().await;
-    // The launcher of the tests writes down what it was told.
+    // The launcher of the tests records its parameters.
     let annotations = cluster.engines().await.remove(0).annotations;
     assert_eq!(annotations.get("zone").map(String::as_str), Some("a"));
     assert_eq!(annotations.get("cpu overcommit").map(String::as_str), Some("200"));

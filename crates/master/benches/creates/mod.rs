@@ -1,8 +1,8 @@
-//! 1,000 engines by one ALTER, in turns with a bare client that makes the very same pods.
+//! 1,000 engines by one ALTER, in alternating rounds with a bare client that creates the same pods.
 //!
-//! Both make what has the same names in the same namespace, which is there with all that belongs to it, and empty; both have
-//! as many creates in flight at most; who is first changes from round to round; before each the machine is left alone for a
-//! while, so that nobody pays for what the other one left to do. One round that is not counted comes first.
+//! Both create objects with the same names in the same existing, empty namespace, with the same maximum of creates in flight.
+//! The order changes from round to round, and the machine rests before each turn, so that no side pays for the other's
+//! leftover work. The first round is a warm-up and is not counted.
 
 mod usage;
 

@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_secs(2);
 /// Ticks within three minutes and a little more.
 const TICKS: u32 = 92;
 /// At once, and after each minute.
-const SAID: usize = 4;
+const LOGGED: usize = 4;
 
 /// Keeps the lines of this thread.
 #[derive(Clone, Default)]
@@ -34,12 +34,12 @@ impl Lines {
     }
 }
 
-/// While there is one collector only, `tracing` asks the thread that comes by a line first whether anybody wants it: a
-/// test of another thread, which has none, would say no for all. With two it asks the collectors.
+/// While there is one collector only, `tracing` queries the first thread that reaches a log line for interest in
+/// it: a test of another thread, without a collector, would disable the line for all. With two it queries the collectors.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
 
 /// The lines of this thread from now on.
-fn told() -> (Lines, DefaultGuard) {
+fn capture() -> (Lines, DefaultGuard) {
     LazyLock::force(&SECOND);
     let lines = Lines::default();
     (lines.clone(), tracing::subscriber::set_default(lines))
@@ -78,8 +78,8 @@ impl Subscriber for Lines {
 }
 
 #[tokio::test]
-async fn a_decision_that_fails_at_each_tick_is_told_once_a_minute_and_when_it_succeeds() {
-    let (lines, _telling) = told();
+async fn a_failing_decision_is_logged_once_a_minute_and_when_it_succeeds() {
+    let (lines, _guard) = capture();
     let fake = Fake::with_engines_wanted(1);
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
@@ -96,9 +96,9 @@ async fn a_decision_that_fails_at_each_tick_is_told_once_a_minute_and_when_it_su
         fake.pass(TICK);
     }
     assert_eq!(fake.state().effects.iter().filter(|it| **it == drain).count(), TICKS as usize, "it is tried each time");
-    let said = lines.with("decision failed");
-    assert_eq!(said.len(), SAID, "{said:#?}");
-    assert!(said[0].contains("times=1 ") && said[SAID - 1].contains("times=91 "), "{said:#?}");
+    let logged = lines.with("decision failed");
+    assert_eq!(logged.len(), LOGGED, "{logged:#?}");
+    assert!(logged[0].contains("times=1 ") && logged[LOGGED - 1].contains("times=91 "), "{logged:#?}");
     fake.state().failing.clear();
     reconciler.tick(&*fake).await;
     reconciler.tick(&*fake).await;
@@ -107,8 +107,8 @@ async fn a_decision_that_fails_at_each_tick_is_told_once_a_minute_and_when_it_su
 }
 
 #[tokio::test]
-async fn a_wait_that_lasts_is_told_loudly_once_a_minute_and_when_it_is_over() {
-    let (lines, _telling) = told();
+async fn a_lasting_wait_is_logged_once_a_minute_and_at_its_end() {
+    let (lines, _guard) = capture();
     let fake = Fake::with_engines_wanted(1);
     fake.make_node("a-1", 99);
     fake.state().unsettled = true;
@@ -117,14 +117,14 @@ async fn a_wait_that_lasts_is_told_loudly_once_a_minute_and_when_it_is_over() {
         reconciler.tick(&*fake).await;
         fake.pass(TICK);
     }
-    assert_eq!(lines.with("could not settle the alteration yet").len(), SAID);
+    assert_eq!(lines.with("could not settle the alteration yet").len(), LOGGED);
     fake.state().database = false;
     for _ in 0..TICKS {
         reconciler.tick(&*fake).await;
         fake.pass(TICK);
     }
     let loud = lines.with("still waiting").len();
-    assert_eq!((loud, lines.with("waiting").len()), (SAID - 1, SAID), "at once, and loudly after a while");
+    assert_eq!((loud, lines.with("waiting").len()), (LOGGED - 1, LOGGED), "at once, and loudly after a while");
     fake.state().database = true;
     fake.state().unsettled = false;
     reconciler.tick(&*fake).await;
@@ -133,10 +133,10 @@ async fn a_wait_that_lasts_is_told_loudly_once_a_minute_and_when_it_is_over() {
     assert_eq!(lines.with("settling works again").len(), 1);
 }
 
-/// The engines' place has seen higher epochs, because the database was restored from an older state.
+/// The orchestrator has a higher epoch, because the database was restored from an older state.
 #[tokio::test]
-async fn an_epoch_that_is_raised_until_it_is_taken_is_told_once_and_at_the_end() {
-    let (lines, _telling) = told();
+async fn raising_the_epoch_repeatedly_is_logged_once_and_at_the_end() {
+    let (lines, _guard) = capture();
     let fake = Fake::with_engines_wanted(1);
     fake.state().failing.push(("create engine".to_owned(), Failure::Deposed("epoch 6 was seen".to_owned())));
     let (sender, mut state) = watch::channel(CandidateState::Candidate);

@@ -1,4 +1,4 @@
-//! A master that is told to end: its successor waits for nothing that it waits for.
+//! Shutdown of a master: its successor does not wait for its calls in progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::master::CandidateState;
 use crate::settings::Settings;
 use crate::term;
 
-/// Far longer than a test may take: whoever waits for it fails the test.
+/// Far longer than a test may take: a test that waits for it fails.
 const NEVER_MS: u64 = 600_000;
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Serves until `arrived`, is told to end, and answers why the term ended.
+/// Serves until `arrived`, receives the order to end, and returns why the term ended.
 async fn resigned(fake: &Arc<Fake>, arrived: impl Fn(&Fake) -> bool) -> String {
     let settings = Settings { effect_deadline_ms: NEVER_MS, ..settings() };
     let (sender, _state) = watch::channel(CandidateState::Candidate);

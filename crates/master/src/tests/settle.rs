@@ -16,8 +16,8 @@ async fn an_undecided_alteration_whose_agent_lives_is_left_alone_until_its_grace
     fake.pass(Duration::from_secs(29));
     reconciler.tick(&*fake).await;
     assert!(fake.state().aborts.is_empty() && fake.state().alter.is_some());
-    let said = fake.state().reports.last().unwrap().waits_for.clone().unwrap();
-    assert!(said.contains("a-1"), "{said}");
+    let waits_for = fake.state().reports.last().unwrap().waits_for.clone().unwrap();
+    assert!(waits_for.contains("a-1"), "{waits_for}");
     fake.pass(Duration::from_secs(1));
     reconciler.tick(&*fake).await;
     let state = fake.state();
@@ -123,7 +123,7 @@ async fn unreadable_data_is_settled_like_any_other() {
     }
     let mut reconciler = fake.reconciler(1);
     reconciler.tick(&*fake).await;
-    assert!(fake.state().alter.is_some(), "nobody knows whether its agent lives");
+    assert!(fake.state().alter.is_some(), "it is unknown whether its agent is alive");
     fake.pass(Duration::from_secs(30));
     reconciler.tick(&*fake).await;
     assert!(fake.state().alter.is_none());

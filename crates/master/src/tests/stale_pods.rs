@@ -65,7 +65,7 @@ async fn an_engine_that_only_lost_its_registration_is_asked_for_and_stays() {
 }
 
 #[tokio::test]
-async fn a_pod_on_its_way_out_whose_end_nobody_told_is_asked_for_and_cleared_away() {
+async fn a_terminating_pod_without_a_delete_event_is_probed_and_removed() {
     let (fake, mut reconciler, engine) = at_rest().await;
     {
         let mut state = fake.state();
@@ -73,19 +73,19 @@ async fn a_pod_on_its_way_out_whose_end_nobody_told_is_asked_for_and_cleared_awa
         state.ghosts[0].phase = model::engine_state::Phase::Terminating;
         state.simulation.observed.registrations.clear();
     }
-    assert!(done(&reconciler.tick(&*fake).await), "its end is written down at once");
+    assert!(done(&reconciler.tick(&*fake).await), "its end is recorded immediately");
     assert_eq!(fake.state().ghosts.len(), 1);
     fake.pass(Duration::from_mins(1));
     let _ = reconciler.tick(&*fake).await;
-    assert!(fake.state().ghosts.is_empty(), "it was asked for");
+    assert!(fake.state().ghosts.is_empty(), "it was probed");
     fake.settle(&mut reconciler).await;
     assert_ne!(fake.present(0), engine);
 }
 
 #[tokio::test]
-async fn an_engine_is_asked_for_where_it_was_made_unless_its_configuration_has_changed_since() {
+async fn an_engine_is_probed_in_its_namespace_unless_its_configuration_changed() {
     let (fake, mut reconciler, engine) = at_rest().await;
-    // Nobody answers, so it stays unknown whether it is gone.
+    // The probe gets no reply, so it remains unknown whether it is gone.
     fake.state().silent.insert(engine);
     fake.state().simulation.observed.instances.clear();
     assert!(!done(&reconciler.tick(&*fake).await));
@@ -98,7 +98,7 @@ async fn an_engine_is_asked_for_where_it_was_made_unless_its_configuration_has_c
 }
 
 #[tokio::test]
-async fn a_pod_that_failed_before_it_could_register_is_missed_though_nobody_told_of_its_end() {
+async fn a_failed_unregistered_pod_without_an_event_is_probed() {
     let fake = Fake::with_engines_wanted(1);
     let mut reconciler = fake.reconciler(1);
     assert!(done(&reconciler.tick(&*fake).await));

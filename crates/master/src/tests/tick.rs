@@ -35,19 +35,19 @@ async fn what_is_around_the_engines_is_reported_when_it_changes() {
     let fake = Fake::with_engines_wanted(1);
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
-    let told = |fake: &Fake| fake.state().reports.last().unwrap().cluster_warnings.clone();
+    let warnings = |fake: &Fake| fake.state().reports.last().unwrap().cluster_warnings.clone();
     assert_eq!(
         fake.state().reports[0].cluster_warnings,
         Some(ClusterWarnings::default()),
         "the first report has it all"
     );
-    assert_eq!(told(&fake), None, "nothing changed");
+    assert_eq!(warnings(&fake), None, "nothing changed");
     let around = ClusterWarnings::new(Vec::new(), &["create pods in the whole cluster".to_owned()]);
     fake.state().cluster_warnings = around.clone();
     let _ = reconciler.tick(&*fake).await;
-    assert_eq!(told(&fake), Some(around));
+    assert_eq!(warnings(&fake), Some(around));
     let _ = reconciler.tick(&*fake).await;
-    assert_eq!(told(&fake), None);
+    assert_eq!(warnings(&fake), None);
 }
 
 #[tokio::test]
@@ -224,10 +224,10 @@ async fn without_the_orchestrator_an_alteration_stalls_at_its_deadline_and_its_n
     fake.commit("a-2", &create(another));
     reconciler.tick(&*fake).await;
     assert_eq!(fake.state().records[&id("a-2")].progress, Some(AlterationProgress::Converged));
-    // It comes back: the stalled one is reached after all.
+    // It recovers: the stalled alteration converges after all.
     fake.state().orchestrator = true;
     reconciler.tick(&*fake).await;
-    assert!(fake.state().reports.last().unwrap().complete, "what was said meanwhile is replaced");
+    assert!(fake.state().reports.last().unwrap().complete, "the rows of the meantime are replaced");
     fake.settle(&mut reconciler).await;
     assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
     assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
@@ -329,17 +329,17 @@ async fn explain_over_the_last_report_says_the_decisions_that_are_then_executed(
     let observed =
         planner::ObservedState::from_report(&fake.state().reports.last().unwrap().engines, &desired.snapshot);
     let change = memory(2);
-    let told = planner::explain_change(&desired, &change, &model::change::Rules::default(), &observed).unwrap();
-    let mut told: Vec<String> = told.iter().map(|row| format!("{} {}", row.decision, row.engine)).collect();
-    assert!(told.len() > 20, "{told:?}");
+    let explained = planner::explain_change(&desired, &change, &model::change::Rules::default(), &observed).unwrap();
+    let mut explained: Vec<String> = explained.iter().map(|row| format!("{} {}", row.decision, row.engine)).collect();
+    assert!(explained.len() > 20, "{explained:?}");
     fake.commit("a-1", &change);
     fake.state().effects.clear();
     fake.settle(&mut fake.reconciler(1)).await;
     let mut executed = fake.state().effects.clone();
-    // Chains of one stage run beside each other, so their order is not fixed.
-    told.sort();
+    // Chains of one stage run concurrently, so their order is not fixed.
+    explained.sort();
     executed.sort();
-    assert_eq!(told, executed);
+    assert_eq!(explained, executed);
 }
 
 #[tokio::test]
@@ -372,17 +372,17 @@ async fn a_tick_whose_report_was_refused_as_late_is_followed_by_a_complete_one()
     reconciler.tick(&*fake).await;
     assert!(!fake.state().reports.last().unwrap().complete);
     let snapshot_of = fake.state().master.last_tick_ms;
-    // Somebody else ends a tick between this one's snapshot and its report.
+    // Another master ends a tick between this one's snapshot and its report.
     fake.state().late_report = true;
     assert!(!done(&reconciler.tick(&*fake).await));
     assert_eq!(fake.state().master.last_tick_ms, snapshot_of + 1, "the other one's");
     reconciler.tick(&*fake).await;
     let state = fake.state();
-    assert!(state.reports.last().unwrap().complete, "nobody knows what the other one said");
+    assert!(state.reports.last().unwrap().complete, "the rows of the other tick are unknown");
 }
 
 #[tokio::test]
-async fn many_rows_are_reported_in_parts_and_all_of_them_again_after_a_part_that_was_lost() {
+async fn many_rows_are_published_in_parts_and_again_after_a_lost_part() {
     const ENGINES: usize = 5;
     let fake = Fake::with_engines_wanted(ENGINES as u32);
     fake.settle(&mut fake.reconciler(1)).await;
@@ -404,7 +404,7 @@ async fn many_rows_are_reported_in_parts_and_all_of_them_again_after_a_part_that
     assert!(last.complete && last.kept.len() == 4 && last.kept.iter().all(|it| *it != last.engines[0].name));
     assert!(!done(&reconciler.tick(&*fake).await));
     assert!(fake.state().reports.iter().all(|it| it.engines.is_empty()), "nothing has changed");
-    // The first part of the next report is refused: nobody knows what of it is written.
+    // The first part of the next report is rejected: it is unknown which rows are written.
     fake.state()
         .simulation
         .observed

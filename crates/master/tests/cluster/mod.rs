@@ -71,11 +71,12 @@ impl Rebuild for Registered {
 
 struct Nothing;
 
-/// What a launcher is told beside what the master writes into the spec.
-fn told(launch: &Launch<'_>) -> BTreeMap<String, String> {
-    let mut told = launch.node_selector.clone();
-    told.extend(launch.configuration.cpu_overcommit.map(|it| ("cpu overcommit".to_owned(), it.to_string())));
-    told
+/// What a launcher receives in addition to the fields of the spec.
+fn launch_parameters(launch: &Launch<'_>) -> BTreeMap<String, String> {
+    let mut launch_parameters = launch.node_selector.clone();
+    launch_parameters
+        .extend(launch.configuration.cpu_overcommit.map(|it| ("cpu overcommit".to_owned(), it.to_string())));
+    launch_parameters
 }
 
 impl Launcher for Nothing {
@@ -84,7 +85,7 @@ impl Launcher for Nothing {
             name: launch.engine.clone(),
             labels: LabelMap::new(),
             generation: launch.generation,
-            annotations: told(launch),
+            annotations: launch_parameters(launch),
             locality: String::new(),
             image: String::new(),
             argv: vec!["/bin/true".to_owned()],
