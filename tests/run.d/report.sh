@@ -65,8 +65,8 @@ rust_job() {
     local name=$1
     shift
     cargo test --no-fail-fast "$@" 2>&1 | tee "$work/rust-$name.log" |
-        grep --line-buffered -vE '^(test .* \.\.\. (ok|ignored.*)|running [0-9]+ tests?|)$' |
-        grep --line-buffered -vE '^ +(Running|Doc-tests|Compiling|Finished)'
+        grep -a --line-buffered -vE '^(test .* \.\.\. (ok|ignored.*)|running [0-9]+ tests?|)$' |
+        grep -a --line-buffered -vE '^ +(Running|Doc-tests|Compiling|Finished)'
     echo "${PIPESTATUS[0]}" >"$work/rust-$name.status"
 }
 
@@ -74,14 +74,14 @@ rust_job() {
 count_rust_tests() {
     local log=$work/rust-$1.log status p f i test
     status=$(cat "$work/rust-$1.status" || echo 1)
-    p=$(grep -oE '^test result: .* ([0-9]+) passed' "$log" | awk '{n += $(NF-1)} END {print n+0}')
-    f=$(grep -oE '; [0-9]+ failed' "$log" | awk '{n += $2} END {print n+0}')
-    i=$(grep -oE '; [0-9]+ ignored' "$log" | awk '{n += $2} END {print n+0}')
-    filtered=$((filtered + $(grep -oE '; [0-9]+ filtered out' "$log" | awk '{n += $2} END {print n+0}')))
+    p=$(grep -aoE '^test result: .* ([0-9]+) passed' "$log" | awk '{n += $(NF-1)} END {print n+0}')
+    f=$(grep -aoE '; [0-9]+ failed' "$log" | awk '{n += $2} END {print n+0}')
+    i=$(grep -aoE '; [0-9]+ ignored' "$log" | awk '{n += $2} END {print n+0}')
+    filtered=$((filtered + $(grep -aoE '; [0-9]+ filtered out' "$log" | awk '{n += $2} END {print n+0}')))
     # A runner that ended without saying so (a crash, a build error) is a failure too.
     if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
     passed=$((passed + p)) failed=$((failed + f)) ignored=$((ignored + i))
-    while read -r test; do failures+=("$test"); done < <(grep -E '^test .* \.\.\. FAILED' "$log")
+    while read -r test; do failures+=("$test"); done < <(grep -aE '^test .* \.\.\. FAILED' "$log")
     echo "$1: $p passed, $f failed, $i left for other steps"
 }
 

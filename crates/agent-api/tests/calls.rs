@@ -62,11 +62,7 @@ async fn every_call_does_what_the_store_does() {
     let snapshot = client.snapshot().await.unwrap();
     assert_eq!(
         snapshot,
-        store
-            .snapshot()
-            .await
-            .map(|snapshot| model::snapshot::Snapshot { now_ms: snapshot.now_ms, ..snapshot })
-            .unwrap()
+        store.snapshot().await.map(|stored| model::snapshot::Snapshot { now_ms: snapshot.now_ms, ..stored }).unwrap()
     );
     assert_eq!(client.proxy_snapshot().await.unwrap().slots, snapshot.slots);
 

@@ -38,7 +38,7 @@ async fn an_engine_that_answers_no_query_never_registers_and_says_why() {
     let mut engine = RunningEngine::start_with(&fixture, name, deaf, Duration::from_secs(5));
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let Err(EngineAgentError::Start(reason)) = engine.ended().await else { panic!("it must not start") };
-    assert!(reason.contains("within 5s") && reason.contains("engine agent only"), "{reason}");
+    assert!(reason.contains("within 5s") && reason.contains("only from its engine agent"), "{reason}");
     assert_eq!(permit_of(&lock, &engine.name).await.unwrap().registration, None);
 }
 
@@ -119,7 +119,7 @@ async fn the_agent_of_a_stopped_engine_leaves_the_registry() {
     })
     .await;
     let error = engine.try_status(&address).await.unwrap_err().to_string();
-    assert!(error.contains("does not answer: its process is stopped: state T (stopped)"), "{error}");
+    assert!(error.contains("does not respond: its process is stopped: state T (stopped)"), "{error}");
     // It goes on: so do its sessions.
     engine.datafusion.report_stopped(None);
     registered(&lock, &engine.name).await;

@@ -193,7 +193,7 @@ mod tests {
             ("[proxy]\nhosts = [\"http://a\"]", "proxy.hosts"),
             ("[proxy]\nmax_connections_per_user = 0", "proxy.max_connections_per_user"),
             ("[proxy]\nadvertise = \"0.0.0.0\"", "proxy.advertise"),
-            ("[metadata_agent]\nlisten = \"0.0.0.0:10020\"", "set metadata_agent.advertise"),
+            ("[metadata_agent]\nlisten = \"0.0.0.0:10020\"", "Set metadata_agent.advertise"),
             ("[metadata_agent]\ndrain_grace = \"2d\"", "metadata_agent.drain_grace"),
             ("[access]\nadmins = [\"\"]", "access.admins"),
             ("[kubernetes]\nmax_engines = 0", "kubernetes.max_engines"),
@@ -219,7 +219,7 @@ mod tests {
     fn a_discoverable_proxy_needs_an_advertised_address() {
         let text =
             "[access]\ninsecure = true\n[proxy]\nlisten = \"0.0.0.0:10009\"\ndiscovery_namespace = \"hiveserver2\"\n";
-        assert!(refusal(text).contains("set proxy.advertise"), "{}", refusal(text));
+        assert!(refusal(text).contains("Set proxy.advertise"), "{}", refusal(text));
         // A master without sessions does not register, even if the shared file enables discovery.
         let hidden = Configuration::parse(&format!("{text}discoverable = false\n"), &[]).unwrap();
         hidden.check().unwrap();

@@ -111,7 +111,7 @@ fn a_url_of_the_driver_is_understood() {
         assert!(error.contains(expected), "{url}: {error}");
     }
     let (status, _, error) = at(here, &["-u", "", "-e", "SELECT 1"]);
-    assert!(status == Some(1) && error.contains("name of the user is empty"), "{error}");
+    assert!(status == Some(1) && error.contains("user name is empty"), "{error}");
 }
 
 #[test]

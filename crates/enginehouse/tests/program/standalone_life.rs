@@ -119,7 +119,7 @@ fn sigterm_without_an_acting_master_ends_its_engines() {
     signal(child.id(), Signal::TERM);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let first = lines.next().unwrap_or_default();
-    assert!(first.starts_with("ending: "), "{first}; {}", installation.standard_error());
+    assert!(first.starts_with("shutting down: "), "{first}; {}", installation.standard_error());
     installation.release("master.lock.won");
     assert_eq!(lines.collect::<Vec<_>>(), ["shut down; no engine is left running"]);
     assert!(ended(&mut child, END_DEADLINE).success());

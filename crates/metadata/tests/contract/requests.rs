@@ -108,7 +108,7 @@ pub async fn stop_of_an_old_name_names_the_successor(bench: Bench) {
     let new = bench.restart("s-2", &old, false).await.unwrap().engine;
     let error = bench.stop("s-3", &old).await.unwrap_err();
     assert_eq!(sqlstate(&error), "55000");
-    assert_eq!(error.user_error().hint.unwrap(), format!("STOP ENGINE rp_1 '{new}'"));
+    assert_eq!(error.user_error().hint.unwrap(), format!("Use STOP ENGINE rp_1 '{new}'."));
     assert_eq!(bench.present().await, [new]);
 }
 
