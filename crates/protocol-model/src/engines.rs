@@ -183,7 +183,7 @@ impl Action {
             Self::Issue(_, Request::Restart(_) | Request::Force(_)) => "metadata::request::restart",
             Self::Issue(_, Request::Alter | Request::AlterBroken | Request::Drop) => "metadata::commit::commit",
             Self::Win => "master.lock.won",
-            Self::ReadEpoch => "master::term::raise_once",
+            Self::ReadEpoch => "master::term::raise",
             Self::RaiseEpoch => "master.epoch.raised",
             Self::List => "master::ctx::live::observe_instances",
             Self::Observe => "master::ctx::live::observe_coordination",

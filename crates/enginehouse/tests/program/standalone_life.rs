@@ -153,7 +153,7 @@ fn a_closed_standard_output_leaves_no_engines_behind() {
     assert_eq!(ended(&mut child, crate::installation::DEADLINE).code(), Some(1));
     assert_eq!(processes_below(&data), Vec::<u32>::new());
     let log = std::fs::read_to_string(data.join("enginehouse.log")).unwrap();
-    assert!(log.contains("it is shut down"), "{log}");
+    assert!(log.contains("shutting down"), "{log}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ async fn a_failing_decision_is_logged_once_a_minute_and_when_it_succeeds() {
 }
 
 #[tokio::test]
-async fn a_lasting_wait_is_logged_once_a_minute_and_at_its_end() {
+async fn a_long_wait_is_logged_once_a_minute_and_at_its_end() {
     let (lines, _guard) = capture();
     let fake = Fake::with_engines_wanted(1);
     fake.make_node("a-1", 99);
