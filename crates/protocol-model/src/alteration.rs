@@ -161,7 +161,7 @@ impl Action {
             Self::CommitArrives(_) => "metadata.commit.after_commit",
             Self::RollBack(_) => "metadata::transaction::roll_back",
             Self::Win => "master.lock.won",
-            Self::ReadEpoch => "master::term::raise_once",
+            Self::ReadEpoch => "master::term::raise",
             Self::RaiseEpoch => "master.epoch.raised",
             Self::Observe => "master.tick.observed",
             Self::Settle => "master.tick.settled",
