@@ -200,7 +200,7 @@ mod tests {
             ("[kubernetes]\ncall_deadline = \"0s\"", "kubernetes.call_deadline"),
             ("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nprogram = \"bin/eh\"", "kubernetes.program"),
             ("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\napi_server = \"h:1\"", "kubernetes.api_server"),
-            ("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nnamespaces = [\"rp_1\"]", "\"rp_1\" is no name"),
+            ("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nnamespaces = [\"rp_1\"]", "invalid name \"rp_1\""),
             ("[orchestrator]\nkind = \"kubernetes\"\n[cluster]\nname = \"a b\"", "enginehouse.io/cluster"),
             ("[orchestrator]\nkind = \"kubernetes\"\n[engines]\nallowed_locations = [\"t\"]", "allowed_locations"),
         ] {
