@@ -36,7 +36,7 @@ def test_with_a_stopped_master_one_alter_commits_and_the_next_is_refused(cluster
             refusal = refused(session, f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '2G'")
         waited = time.monotonic() - began
         assert refusal.sqlstate == "55P03", refusal
-        for part in (f'resource unit "{unit}"', '"admin"', "said at 20", answer["alteration"]):
+        for part in (f'resource unit "{unit}"', '"admin"', "requested at 20", answer["alteration"]):
             assert part in refusal.message, (part, refusal)
         assert ALTER_WAIT_S - 0.5 <= waited < ALTER_WAIT_S + BUSY_S, waited
         assert cluster.nodes.read("lock/alter")["id"] == answer["alteration"]

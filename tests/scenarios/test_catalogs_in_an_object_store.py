@@ -57,7 +57,7 @@ def test_tables_in_an_object_store_outlive_their_engines_and_are_shared(own_clus
     control = Control(cluster.addresses["proxy-b"])
     engines = two_engines(control)
     tables_outlive_engines(cluster, control, engines)
-    assert any(it.endswith("/answers.json") for it in store)
+    assert any(it.endswith("/answers.json") for it in store.object_names())
     with (
         at(cluster, "alice", "one") as one,
         at(cluster, "alice", "two") as two,
@@ -85,7 +85,7 @@ def test_tables_in_an_object_store_outlive_their_engines_and_are_shared(own_clus
         assert rows(two, 'SELECT n FROM "Other one"."ünï %20"') == [{"n": 7}]
         rows(one, 'DROP SCHEMA "Other one" CASCADE')
         assert refused(two, 'SELECT n FROM "Other one"."ünï %20"').sqlstate == "42P01"
-    assert not any("ther" in it for it in store)
+    assert not any("ther" in it for it in store.object_names())
 
 
 @only_long

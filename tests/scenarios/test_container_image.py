@@ -105,7 +105,7 @@ def test_a_secret_is_read_as_kubernetes_mounts_it_unless_others_could(root):
             # Port 1 is root's: a secret that was read leads to that, and no further.
             assert done.returncode == 1
             assert ("can be read by others" in done.stderr) == refused, f"{mode:o}: {done.stderr}"
-            assert ("can't listen on 127.0.0.1:1" in done.stderr) != refused, f"{mode:o}: {done.stderr}"
+            assert ("could not listen on 127.0.0.1:1" in done.stderr) != refused, f"{mode:o}: {done.stderr}"
     finally:
         shutil.rmtree(place)
 

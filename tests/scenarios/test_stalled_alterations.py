@@ -51,7 +51,7 @@ def exchange(one, other):
 
 class NameIsAFile:
     settings = {}
-    reason = r"could not be created, failure \d+: .*can't be read"
+    reason = r"could not be created, failure \d+: .*could not read"
     allowed = ['decision failed decision="create engine"', "could not read an engine of the orchestrator"]
 
     def __init__(self, cluster, name):

@@ -52,7 +52,7 @@ def test_the_tour_runs_again_on_the_same_data_with_another_seed(toured, step):
 
 def test_the_tour_shows_the_stand_in_while_the_new_engine_starts(toured):
     text = toured.done.stdout
-    meanwhile = table_after(text, "The old engine stands in until the new one is ready")
+    meanwhile = table_after(text, "The old engine serves until the new one is ready")
     states = {(row[6] if len(row) > 6 else "", row[4]) for row in meanwhile}
     assert len(meanwhile) == 2, meanwhile
     assert ("false", "ready") in states, f"the old engine is ready and no longer current: {meanwhile}"

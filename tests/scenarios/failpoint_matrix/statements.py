@@ -15,7 +15,7 @@ from harness.waiting import wait_until
 # A client's whole patience: more than the proxy's own (60 s), so that it is the server that gives up.
 ANSWER_WITHIN_S = 75
 AGAIN_WITHIN_S = 30
-# Nothing was changed, and it is worth trying again. 55P03: another alteration is on its way, because the one before it has
+# Nothing was changed, and it is worth trying again. 55P03: another alteration is in progress, because the one before it has
 # yet to be settled. 57P03: ZooKeeper or the metadata agents can't be reached at this moment. 40001: it was aborted.
 NOT_NOW = {"55P03", "57P03", "40001"}
 

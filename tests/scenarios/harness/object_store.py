@@ -53,7 +53,7 @@ class ObjectStore(ServerProcess):
         self.client().create_bucket(Bucket=BUCKET)
         return self
 
-    def keys(self):
+    def object_names(self):
         return sorted(it["Key"] for it in self.client().list_objects_v2(Bucket=BUCKET).get("Contents", []))
 
     def settings(self):

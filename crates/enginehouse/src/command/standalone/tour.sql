@@ -2,7 +2,7 @@
 CREATE RESOURCE UNIT IF NOT EXISTS small
     ENGINE_TYPE 'datafusion', DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_ENGINES 3;
 
--- Reset the memory, in case the tour was played before.
+-- Reset the memory, in case the tour was run before.
 ALTER RESOURCE UNIT small DRIVER_MEMORY '512M';
 
 -- A resource pool is where engines run; it lists the units that it offers.
