@@ -251,7 +251,7 @@ pub(crate) async fn list_in_part(session: &Session) -> Result<(Vec<PermitNode>, 
     Ok((nodes, unread))
 }
 
-/// Like [`list_in_part`], without the names of those that were not read.
+/// Like `list_in_part`, without the names of those that were not read.
 pub async fn list(session: &Session) -> Result<Vec<PermitNode>, Error> {
     list_in_part(session).await.map(|(read, _)| read)
 }

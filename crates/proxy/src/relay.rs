@@ -1,6 +1,6 @@
 //! The relay: sends a call to a backend and its reply to the client, over [`hs2::relay`].
 //!
-//! [`relay`] takes the calls that an engine executes, [`forward`] those about an operation that is at a backend. An engine
+//! [`relay()`] takes the calls that an engine executes, [`forward`] those about an operation that is at a backend. An engine
 //! that drains refuses before it executes anything: this error, and no other, permits sending the call to another engine.
 //! Any call that an engine may have accepted is never sent again.
 

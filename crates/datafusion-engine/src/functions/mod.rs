@@ -8,7 +8,7 @@
 //! | [`casts`] | a failed cast returns NULL |
 //! | [`spelling`], [`template`] | Spark's functions that DataFusion provides under another name or with other arguments |
 //! | [`column_names`] | the names of result columns without an alias |
-//! | [`mod@dispatch`], [`lenient`], [`mod`] | small adapters: one name for two functions, NULL instead of an error, a tuple |
+//! | [`mod@dispatch`], [`lenient`], [`all_or_null`] | small adapters: one name for two functions, NULL instead of an error, a tuple |
 //! | [`rows`], [`computed`], [`type_names`] | functions that neither DataFusion nor `datafusion-spark` provides |
 //! | [`hints`] | hints for functions that do not exist |
 //!
