@@ -15,7 +15,8 @@
 //! | [`capacity`] | what the nodes of a pool offer and have left |
 //! | [`alteration`], [`snapshot`] | an alteration and its outcome; the whole database, read at once |
 //! | [`advertised`] | the address that clients and other processes connect to |
-//! | [`error`], [`secret`], [`fingerprint`], [`credential`], [`clock`] | errors for users, secret values and their fingerprint, keys, time |
+//! | [`error`], [`secret`], [`fingerprint`], [`credential`] | errors for users, secret values and their fingerprint, keys |
+//! | [`clock`], [`millis`] | time; durations as milliseconds |
 //! | [`stack_trace`] | Java stack traces in error texts |
 //! | [`statement_timeout`] | how long a statement may take |
 //! | [`log_throttle`] | how often a condition that lasts is logged |
@@ -40,6 +41,7 @@ pub mod failpoint;
 pub mod fingerprint;
 pub mod labels;
 pub mod log_throttle;
+pub mod millis;
 pub mod name;
 pub mod number;
 pub mod observation;
