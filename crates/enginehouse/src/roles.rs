@@ -232,17 +232,16 @@ pub fn master(
 ) -> anyhow::Result<Master> {
     let section = &configuration.master;
     let otherwise = master::Settings::default();
-    let call_deadline_ms = configuration.kubernetes.call_deadline.0.as_millis() as u64;
     let settings = master::Settings {
         cluster: configuration.cluster.name.clone(),
         defaults: defaults(configuration),
         limits: plan_limits(configuration),
-        tick_ms: section.tick_interval.0.as_millis() as u64,
-        alter_grace_ms: section.alter_grace.0.as_millis() as u64,
-        status_poll_ms: section.status_poll.0.as_millis() as u64,
+        tick: section.tick_interval.0,
+        alter_grace: section.alter_grace.0,
+        status_poll: section.status_poll.0,
         candidate: section.candidate,
         // An effect takes at least one call to the orchestrator.
-        effect_deadline_ms: otherwise.effect_deadline_ms.max(call_deadline_ms),
+        effect_deadline: otherwise.effect_deadline.max(configuration.kubernetes.call_deadline.0),
         ..otherwise
     };
     let parts = master::Parts {

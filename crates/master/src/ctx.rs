@@ -6,6 +6,7 @@
 mod agents;
 mod apply;
 mod batch;
+mod bounded;
 mod failure;
 mod launch;
 mod live;
@@ -22,14 +23,15 @@ use model::observation::Publication;
 use model::snapshot::{MasterRecord, Snapshot};
 use planner::{Decision, Instance, Probe};
 
+pub(crate) use bounded::{BoundedCtx, bounded};
 pub use failure::{Failure, FailureKind};
 pub use launch::{Launch, Launcher};
 pub(crate) use live::{Deps, LiveCtx};
 pub use observation::{InstanceList, Observation};
 
-/// The context of a reconciler. Every call ends within the deadline of one effect, or the reconciler ends it.
+/// The context of a reconciler, which bounds every call in time, and every effect by the lease.
 #[async_trait]
-pub trait ControllerCtx: Send + Sync + 'static {
+pub trait ControllerCtx: Send + Sync {
     /// Monotonic time that includes suspension: for all comparisons of durations.
     fn clock(&self) -> Duration;
 
@@ -61,7 +63,7 @@ pub trait ControllerCtx: Send + Sync + 'static {
 /// The lock with its session, and the epoch that fences every effect in the database and at the orchestrator.
 #[async_trait]
 pub trait Lease: Send + Sync {
-    /// Whether this process may act as master now. Checked before every effect.
+    /// Whether this process may act as master now. Checked before every effect, and during it.
     fn state(&self) -> LeaseState;
 
     /// Checks that the lock is still held and raises the epoch above the stored one. [`Failure::Lost`]: the lock is lost.

@@ -1,4 +1,4 @@
-//! The executor: runs a plan stage by stage, and the chains of a stage concurrently; each effect is guarded and bounded.
+//! The executor: runs a plan stage by stage, and the chains of a stage concurrently.
 //!
 //! A chain stops at its first failure, which affects no other chain. The next tick plans the rest again: there is no retry
 //! here.
@@ -14,14 +14,12 @@ use model::number::Epoch;
 use parking_lot::Mutex;
 use planner::{Action, Chain, Decision, Plan};
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::create_backoff::{FailedCreate, Fault};
 use crate::ctx::{Applied, ControllerCtx, Effect, Expected, Failure, FailureKind, GuardedDecision};
-use crate::failpoints;
-use crate::settings::{Settings, bounded};
-use crate::turns::{LastTried, in_turns};
+use crate::settings::Settings;
 
 /// The time in which chains of one stage are started, in effect deadlines; the rest is left to the next tick, so that many
 /// hanging creates cannot delay a drain for long.
@@ -30,9 +28,6 @@ const STAGE_DEADLINES: u32 = 2;
 /// Concurrent chains of one stage for each concurrent call to the orchestrator: while some chains wait for it, others write
 /// to ZooKeeper or the database in batches, so that the orchestrator is never idle.
 const CHAINS_PER_CALL: usize = 16;
-
-/// How often the lease is checked during an effect.
-const LEASE_POLL: Duration = Duration::from_millis(50);
 
 /// The result of a plan.
 #[derive(Debug, Default)]
@@ -61,120 +56,139 @@ impl Executed {
     }
 }
 
-/// The log throttles of failed decisions, by decision, engine and slot: each tick plans them again.
-pub(crate) type FailedDecisions = Mutex<KeyedLogThrottle<(String, String, String)>>;
-
-/// The context of an execution.
-#[derive(Clone, Copy)]
-pub(crate) struct Execution<'a> {
-    pub ctx: &'a dyn ControllerCtx,
-    pub settings: &'a Settings,
+/// The executor of one term.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    /// The concurrent calls of one stage to the orchestrator.
+    calls: usize,
+    /// The time in which the chains of one stage are started.
+    stage_time: Duration,
     /// Once cancelled, no further effect is started.
-    pub shutdown: &'a CancellationToken,
-    pub failed: &'a FailedDecisions,
-    /// When creates last failed: determines their turns.
-    pub last_tried: LastTried<'a>,
+    shutdown: CancellationToken,
+    /// The log throttles of failed decisions, by decision, engine and slot: each tick plans them again.
+    failed: Mutex<KeyedLogThrottle<(String, String, String)>>,
 }
 
-/// Executes a plan.
-pub(crate) async fn execute(execution: Execution<'_>, epoch: Epoch, nodes: &Coordination, plan: &Plan) -> Executed {
-    let Execution { ctx, settings, .. } = execution;
-    let mut executed = Executed::default();
-    let at_once = settings.parallelism.max(1);
-    let calls = Semaphore::new(at_once);
-    for stage in plan.chains.chunk_by(|one, other| one.stage == other.stage) {
-        let begun = ctx.clock();
-        let time = settings.effect_deadline() * STAGE_DEADLINES;
-        let expected = Expected { epoch, generation: plan.generation, nodes, created: None };
-        // Collected first: a future of a closure that borrows its argument is not `Send`.
-        let chains: Vec<_> = in_turns(stage, execution.last_tried)
-            .into_iter()
-            .map(|chain| run(execution, &calls, expected, chain, begun + time))
-            .collect();
-        let mut running = stream::iter(chains).buffer_unordered(at_once.saturating_mul(CHAINS_PER_CALL));
-        let mut done = Executed::default();
-        while let Some(chain) = running.next().await {
-            done.merge(chain);
-        }
-        if let Some(chain) = stage.first().filter(|_| done.left > 0) {
-            tracing::info!(stage = ?chain.stage, chains = done.left, "left to the next tick: the stage took too long");
-        }
-        executed.merge(done);
-        if executed.stop.is_some() {
-            break;
+impl Executor {
+    pub fn new(settings: &Settings, shutdown: CancellationToken) -> Self {
+        Self {
+            calls: settings.parallelism.max(1),
+            stage_time: settings.effect_deadline * STAGE_DEADLINES,
+            shutdown,
+            failed: Mutex::default(),
         }
     }
-    executed
-}
 
-async fn run(
-    execution: Execution<'_>,
-    calls: &Semaphore,
-    expected: Expected<'_>,
-    chain: &Chain,
-    until: Duration,
-) -> Executed {
-    let Execution { ctx, settings, shutdown, failed, .. } = execution;
-    let limit = settings.effect_deadline();
-    let mut executed = Executed::default();
-    let mut created: Option<String> = None;
-    if ctx.clock() >= until {
-        executed.left = 1;
-        return executed;
-    }
-    for decision in &chain.decisions {
-        let expected = Expected { created: created.as_deref(), ..expected };
-        let Ok(_call) = turn(decision, calls, until.saturating_sub(ctx.clock())).await else {
-            executed.left = 1;
-            break;
-        };
-        if shutdown.is_cancelled() {
-            executed.stop = Some(Failure::Lost("shutting down".to_owned()));
-            break;
-        }
-        let begun = ctx.clock();
-        let result = apply(ctx, limit, GuardedDecision { decision, expected }).await;
-        match result {
-            Ok(applied) => {
-                model::failpoint!(failpoints::after(&decision.action));
-                log_applied(failed, decision, expected);
-                executed.applied += 1;
-                note(&mut executed, decision, &applied);
-                if let Applied::Created { uid } = applied {
-                    created = Some(uid);
-                }
+    /// Executes a plan.
+    pub async fn execute_plan(
+        &self,
+        ctx: &dyn ControllerCtx,
+        epoch: Epoch,
+        nodes: &Coordination,
+        plan: &Plan,
+    ) -> Executed {
+        let mut executed = Executed::default();
+        let calls = Semaphore::new(self.calls);
+        for stage in plan.chains.chunk_by(|one, other| one.stage == other.stage) {
+            let until = ctx.clock() + self.stage_time;
+            let expected = Expected { epoch, generation: plan.generation, nodes, created: None };
+            // Collected first: a future of a closure that borrows its argument is not `Send`.
+            let chains: Vec<_> = stage.iter().map(|chain| self.run(ctx, &calls, expected, chain, until)).collect();
+            let mut running = stream::iter(chains).buffer_unordered(self.calls.saturating_mul(CHAINS_PER_CALL));
+            let mut done = Executed::default();
+            while let Some(chain) = running.next().await {
+                done.merge(chain);
             }
-            Err(failure) => {
-                log_failed(failed, decision, &failure, ctx.clock());
-                fail(&mut executed, decision, failure, ctx.clock().saturating_sub(begun));
+            if let Some(chain) = stage.first().filter(|_| done.left > 0) {
+                tracing::info!(stage = ?chain.stage, chains = done.left, "left to the next tick: the stage took too long");
+            }
+            executed.merge(done);
+            if executed.stop.is_some() {
                 break;
             }
         }
+        executed
     }
-    executed
-}
 
-/// Applies a decision under the lease. An effect is several calls and may take as long as its deadline; when the lease is no
-/// longer valid, the rest is not sent.
-async fn apply(ctx: &dyn ControllerCtx, limit: Duration, guarded: GuardedDecision<'_>) -> Result<Applied, Failure> {
-    ctx.lease().state().check()?;
-    if let Some(point) = failpoints::before(&guarded.decision.action) {
-        model::failpoint!(point);
-    }
-    tokio::select! {
-        biased;
-        lost = lease_lost(ctx) => Err(lost),
-        result = bounded(limit, ctx.apply(Effect::Decision(guarded))) => result,
-    }
-}
-
-/// Waits until the lease is no longer valid.
-async fn lease_lost(ctx: &dyn ControllerCtx) -> Failure {
-    loop {
-        if let Err(lost) = ctx.lease().state().check() {
-            return lost;
+    /// Runs one chain, if it can be started until then.
+    async fn run(
+        &self,
+        ctx: &dyn ControllerCtx,
+        calls: &Semaphore,
+        expected: Expected<'_>,
+        chain: &Chain,
+        until: Duration,
+    ) -> Executed {
+        let mut executed = Executed::default();
+        let mut created: Option<String> = None;
+        if ctx.clock() >= until {
+            executed.left = 1;
+            return executed;
         }
-        sleep(LEASE_POLL).await;
+        for decision in &chain.decisions {
+            let expected = Expected { created: created.as_deref(), ..expected };
+            let Ok(_call) = turn(decision, calls, until.saturating_sub(ctx.clock())).await else {
+                executed.left = 1;
+                break;
+            };
+            if self.shutdown.is_cancelled() {
+                executed.stop = Some(Failure::Lost("shutting down".to_owned()));
+                break;
+            }
+            let begun = ctx.clock();
+            match ctx.apply(Effect::Decision(GuardedDecision { decision, expected })).await {
+                Ok(applied) => {
+                    self.log_applied(decision, expected);
+                    executed.applied += 1;
+                    note(&mut executed, decision, &applied);
+                    if let Applied::Created { uid } = applied {
+                        created = Some(uid);
+                    }
+                }
+                Err(failure) => {
+                    let now = ctx.clock();
+                    self.log_failed(decision, &failure, now);
+                    fail(&mut executed, decision, failure, now.saturating_sub(begun));
+                    break;
+                }
+            }
+        }
+        executed
+    }
+
+    fn log_applied(&self, decision: &Decision, expected: Expected<'_>) {
+        let row = decision.row(0);
+        let failed_before = {
+            let mut failed = self.failed.lock();
+            // An earlier rejection needs no line; the next one does.
+            failed.clear(&throttle_key(decision, FailureKind::Stale));
+            failed.clear(&throttle_key(decision, FailureKind::Refused))
+        };
+        tracing::info!(
+            epoch = expected.epoch.get(),
+            generation = expected.generation.get(),
+            decision = row.decision,
+            engine = row.engine,
+            slot = row.slot,
+            because = row.because,
+            failed = failed_before,
+            "decision applied"
+        );
+    }
+
+    fn log_failed(&self, decision: &Decision, failure: &Failure, now: Duration) {
+        let row = decision.row(0);
+        let key = throttle_key(decision, failure.kind());
+        let Some(times) = self.failed.lock().hit(key, now) else { return };
+        let (decision, engine, slot) = (row.decision, row.engine, row.slot);
+        match failure.kind() {
+            FailureKind::Stale | FailureKind::NotMaster => {
+                tracing::info!(decision, engine, slot, %failure, times, "decision rejected");
+            }
+            FailureKind::Refused | FailureKind::Away => {
+                tracing::warn!(decision, engine, slot, %failure, times, "decision failed");
+            }
+        }
     }
 }
 
@@ -228,39 +242,4 @@ fn throttle_key(decision: &Decision, kind: FailureKind) -> (String, String, Stri
         FailureKind::Refused | FailureKind::Away => "failed",
     };
     (format!("{} {how}", row.decision), row.engine, row.slot)
-}
-
-fn log_applied(failed: &FailedDecisions, decision: &Decision, expected: Expected<'_>) {
-    let row = decision.row(0);
-    let failed_before = {
-        let mut failed = failed.lock();
-        // An earlier rejection needs no line; the next one does.
-        failed.clear(&throttle_key(decision, FailureKind::Stale));
-        failed.clear(&throttle_key(decision, FailureKind::Refused))
-    };
-    tracing::info!(
-        epoch = expected.epoch.get(),
-        generation = expected.generation.get(),
-        decision = row.decision,
-        engine = row.engine,
-        slot = row.slot,
-        because = row.because,
-        failed = failed_before,
-        "decision applied"
-    );
-}
-
-fn log_failed(failed: &FailedDecisions, decision: &Decision, failure: &Failure, now: Duration) {
-    let row = decision.row(0);
-    let key = throttle_key(decision, failure.kind());
-    let Some(times) = failed.lock().hit(key, now) else { return };
-    let (decision, engine, slot) = (row.decision, row.engine, row.slot);
-    match failure.kind() {
-        FailureKind::Stale | FailureKind::NotMaster => {
-            tracing::info!(decision, engine, slot, %failure, times, "decision rejected");
-        }
-        FailureKind::Refused | FailureKind::Away => {
-            tracing::warn!(decision, engine, slot, %failure, times, "decision failed");
-        }
-    }
 }

@@ -1,10 +1,14 @@
 //! The named points at which a test can stop or kill a master: one at every step boundary of a tick.
 
+use planner::Action;
+
+use crate::ctx::Effect;
+
 /// The lock is won, the epoch not yet raised.
 pub const LOCK_WON: &str = "master.lock.won";
 /// The epoch is raised, nothing was done with it.
 pub const EPOCH_RAISED: &str = "master.epoch.raised";
-/// Orchestrator, registry, drains and alter node were read.
+/// Orchestrator, registry, drain orders and alter node were read.
 pub const OBSERVED: &str = "master.tick.observed";
 /// An undecided alteration is about to be aborted.
 pub const ABORT_BEFORE: &str = "master.settle.abort";
@@ -42,13 +46,13 @@ pub const PERMIT_UID_WRITTEN: &str = "master.after.write_permit_uid";
 pub const INCARNATION_DRAWN: &str = "master.after.draw_incarnation";
 /// An end was recorded.
 pub const END_RECORDED: &str = "master.after.record_end";
-/// A drain fact was written.
+/// A drain order was written.
 pub const DRAINED: &str = "master.after.drain";
 /// A pod or process was deleted.
 pub const ENGINE_DELETED: &str = "master.after.delete_engine";
 /// A permit was deleted.
 pub const PERMIT_DELETED: &str = "master.after.delete_permit";
-/// A drain fact was removed.
+/// A drain order was removed.
 pub const FACT_REMOVED: &str = "master.after.remove_fact";
 /// An alteration's progress was written.
 pub const FINISHED: &str = "master.after.finish";
@@ -83,39 +87,44 @@ pub const ALL: &[&str] = &[
     FINISHED,
 ];
 
-/// The point between the last check of the lease and the call, for decisions that ZooKeeper does not guard: a master that
-/// stops there is deposed without noticing and still makes this one call.
-pub(crate) fn before(action: &planner::Action) -> Option<&'static str> {
-    use planner::Action;
-    match action {
-        Action::CreateEngine(_) => Some(ENGINE_CREATE_CHECKED),
-        Action::DeleteEngine { .. } => Some(ENGINE_DELETE_CHECKED),
-        Action::RecordUid { .. }
-        | Action::DrawIncarnation { .. }
-        | Action::RecordEnd { .. }
-        | Action::Finish { .. } => Some(WRITE_CHECKED),
-        Action::CreatePermit { .. }
-        | Action::WritePermitUid { .. }
-        | Action::Drain { .. }
-        | Action::DeletePermit
-        | Action::RemoveDrainOrder => None,
+/// The point between the last check of the lease and the call, for effects that a deposed master could still send: one that
+/// stops there makes this one call without noticing.
+pub(crate) fn before(effect: &Effect<'_>) -> Option<&'static str> {
+    match effect {
+        Effect::DeleteAlterNode(_) => Some(NODE_BEFORE),
+        Effect::Decision(guarded) => match guarded.decision.action {
+            Action::CreateEngine(_) => Some(ENGINE_CREATE_CHECKED),
+            Action::DeleteEngine { .. } => Some(ENGINE_DELETE_CHECKED),
+            Action::RecordUid { .. }
+            | Action::DrawIncarnation { .. }
+            | Action::RecordEnd { .. }
+            | Action::Finish { .. } => Some(WRITE_CHECKED),
+            // ZooKeeper checks the lock.
+            Action::CreatePermit { .. }
+            | Action::WritePermitUid { .. }
+            | Action::Drain { .. }
+            | Action::DeletePermit
+            | Action::RemoveDrainOrder => None,
+        },
     }
 }
 
-/// The point that is passed after a decision took effect.
-pub(crate) fn after(action: &planner::Action) -> &'static str {
-    use planner::Action;
-    match action {
-        Action::CreatePermit { .. } => PERMIT_CREATED,
-        Action::CreateEngine(_) => ENGINE_CREATED,
-        Action::RecordUid { .. } => UID_RECORDED,
-        Action::WritePermitUid { .. } => PERMIT_UID_WRITTEN,
-        Action::DrawIncarnation { .. } => INCARNATION_DRAWN,
-        Action::RecordEnd { .. } => END_RECORDED,
-        Action::Drain { .. } => DRAINED,
-        Action::DeleteEngine { .. } => ENGINE_DELETED,
-        Action::DeletePermit => PERMIT_DELETED,
-        Action::RemoveDrainOrder => FACT_REMOVED,
-        Action::Finish { .. } => FINISHED,
+/// The point that is passed after an effect.
+pub(crate) fn after(effect: &Effect<'_>) -> &'static str {
+    match effect {
+        Effect::DeleteAlterNode(_) => NODE_DELETED,
+        Effect::Decision(guarded) => match guarded.decision.action {
+            Action::CreatePermit { .. } => PERMIT_CREATED,
+            Action::CreateEngine(_) => ENGINE_CREATED,
+            Action::RecordUid { .. } => UID_RECORDED,
+            Action::WritePermitUid { .. } => PERMIT_UID_WRITTEN,
+            Action::DrawIncarnation { .. } => INCARNATION_DRAWN,
+            Action::RecordEnd { .. } => END_RECORDED,
+            Action::Drain { .. } => DRAINED,
+            Action::DeleteEngine { .. } => ENGINE_DELETED,
+            Action::DeletePermit => PERMIT_DELETED,
+            Action::RemoveDrainOrder => FACT_REMOVED,
+            Action::Finish { .. } => FINISHED,
+        },
     }
 }

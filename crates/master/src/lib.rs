@@ -14,12 +14,14 @@
 
 pub mod failpoints;
 
+mod candidate;
 mod create_backoff;
 mod ctx;
 mod execute;
 mod master;
 mod memory;
 mod node_reporter;
+mod publisher;
 mod settings;
 mod settle;
 mod stale_pods;
@@ -30,10 +32,11 @@ mod tick;
 mod turns;
 mod wait_log;
 
+pub use candidate::{CandidateState, Parts};
 pub use ctx::{
     Applied, ControllerCtx, Effect, Expected, Failure, FailureKind, GuardedDecision, InstanceList, Launch, Launcher,
     Lease, LeaseState, Observation,
 };
-pub use master::{CandidateState, Master, Parts};
+pub use master::Master;
 pub use settings::Settings;
 pub use tick::{Reconciler, Ticked};

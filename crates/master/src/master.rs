@@ -1,62 +1,22 @@
 //! A candidate: stands for election, serves a term, and stands again.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::{Election, ZkErrorKind};
-use model::clock::SharedClock;
-use model::credential::ClusterSecret;
 use model::log_throttle::LogThrottle;
-use model::number::Epoch;
-use orchestrator::Orchestrator;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::ctx::{ControllerCtx, Deps, Launcher, LiveCtx};
+use crate::candidate::{CandidateState, Parts};
+use crate::ctx::{ControllerCtx, Deps, LiveCtx};
 use crate::settings::Settings;
 use crate::term;
 
 /// The pause after a failed attempt to stand for election.
 const ELECTION_PAUSE: Duration = Duration::from_secs(1);
-
-/// The dependencies of a candidate.
-pub struct Parts {
-    /// The session settings; the identity must be the master's.
-    pub coordination: coordination::SessionSettings,
-    /// The cluster secret, for the keys of metadata agents and engine agents.
-    pub secret: ClusterSecret,
-    pub orchestrator: Arc<dyn Orchestrator>,
-    pub launcher: Arc<dyn Launcher>,
-    pub clock: SharedClock,
-    /// The candidate's name, for people.
-    pub holder: String,
-}
-
-impl fmt::Debug for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts").field("holder", &self.holder).finish_non_exhaustive()
-    }
-}
-
-/// The state of a candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CandidateState {
-    /// It does not stand for election, or is shut down.
-    Idle,
-    /// It waits for the lock.
-    Candidate,
-    /// It has the lock, and no epoch yet.
-    Elected,
-    /// It acts as master.
-    Acting {
-        epoch: Epoch,
-        /// The number of completed ticks of this term.
-        ticks: u64,
-    },
-}
 
 /// A candidate, which runs in the background until it is shut down or dropped.
 #[derive(Debug)]
@@ -72,7 +32,7 @@ impl Master {
     pub fn start(settings: Settings, parts: Parts) -> Self {
         let (sender, state) = watch::channel(CandidateState::Idle);
         let stop = CancellationToken::new();
-        let limit = settings.effect_deadline();
+        let limit = settings.effect_deadline;
         let task = settings.candidate.then(|| tokio::spawn(run(settings, parts, sender, stop.clone())));
         Self { state, stop, task, limit }
     }

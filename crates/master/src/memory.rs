@@ -1,32 +1,24 @@
 //! The tick memory: state cached between the ticks of one term.
 //!
-//! It has only durations and the rows that were published, nothing that a successor needs. A master that loses it waits
-//! longer and decides nothing wrong.
+//! It has only durations, nothing that a successor needs. A master that loses it waits longer and decides nothing wrong.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::Observation as Coordination;
-use model::alteration::RequestId;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::observation::{ClusterWarnings, ObservedEngine, Publication};
 use planner::{DrainOrder, EngineLoad, Instance, ObservedState, Permit, Registration, Unregistered};
 
 /// What a term remembers.
 #[derive(Debug, Default)]
 pub(crate) struct TickMemory {
-    /// When each alteration was first observed.
-    alterations: BTreeMap<RequestId, Duration>,
     unclaimed: BTreeMap<(EngineName, Option<String>), Duration>,
     quiet: BTreeMap<(EngineName, String), Duration>,
     /// When each drain order was first observed.
     ordered: BTreeMap<(EngineName, Option<String>), Duration>,
     /// Running engines without a registration, by uid.
     unregistered: HashMap<String, Silence>,
-    /// The published rows, in the order of names; `None` if they are unknown.
-    published: Option<(Vec<Arc<ObservedEngine>>, ClusterWarnings)>,
     registry_complete_from: Duration,
 }
 
@@ -42,12 +34,6 @@ impl TickMemory {
         self.quiet.clear();
         self.unclaimed.clear();
         self.unregistered.clear();
-    }
-
-    /// When the alteration was first observed. Forgets others: there is at most one.
-    pub fn first_seen(&mut self, ids: &[RequestId], now: Duration) -> Duration {
-        self.alterations.retain(|id, _| ids.contains(id));
-        ids.iter().map(|id| *self.alterations.entry(id.clone()).or_insert(now)).min().unwrap_or(now)
     }
 
     /// Converts an observation into the input of a plan, with the age of everything that is missing.
@@ -188,61 +174,6 @@ impl TickMemory {
         (self.quiet, self.ordered) = (quiet, ordered);
         drains
     }
-
-    /// The publication of these rows: complete at first, then only the changes. The rows are sorted by name, each name once.
-    pub fn publication(
-        &self,
-        rows: &[Arc<ObservedEngine>],
-        waits_for: Option<String>,
-        warnings: &ClusterWarnings,
-    ) -> Publication {
-        let mut publication = Publication { waits_for, ..Publication::default() };
-        match &self.published {
-            None => {
-                publication.complete = true;
-                publication.engines = rows.iter().map(|row| ObservedEngine::clone(row)).collect();
-                publication.cluster_warnings = Some(warnings.clone());
-            }
-            Some((published, last_warnings)) => {
-                publication.cluster_warnings = (last_warnings != warnings).then(|| warnings.clone());
-                let mut before = published.iter().peekable();
-                for row in rows {
-                    while let Some(gone) = before.next_if(|it| it.name < row.name) {
-                        publication.gone.push(gone.name.clone());
-                    }
-                    if before.next_if(|it| it.name == row.name) != Some(row) {
-                        publication.engines.push(ObservedEngine::clone(row));
-                    }
-                }
-                publication.gone.extend(before.map(|it| it.name.clone()));
-            }
-        }
-        publication
-    }
-
-    /// Remembers the published rows; `None` if that is unknown: the next publication is complete.
-    pub fn published(&mut self, written: Option<(Vec<Arc<ObservedEngine>>, &ClusterWarnings)>) {
-        self.published = written.map(|(rows, warnings)| (rows, warnings.clone()));
-    }
-}
-
-/// Takes the rows that exceed one transaction out of a publication, as parts that are sent before it.
-pub(crate) fn split_parts(publication: &mut Publication, rows: usize) -> Vec<Publication> {
-    let mut parts = Vec::new();
-    while publication.engines.len() > rows.max(1) {
-        let rest = publication.engines.split_off(rows.max(1));
-        let engines = std::mem::replace(&mut publication.engines, rest);
-        if publication.complete {
-            publication.kept.extend(engines.iter().map(|it| it.name.clone()));
-        }
-        parts.push(Publication {
-            engines,
-            part: true,
-            after_tick_ms: publication.after_tick_ms,
-            ..Publication::default()
-        });
-    }
-    parts
 }
 
 /// Since when an engine has been unregistered, and since when its agent has also been silent.
@@ -301,48 +232,6 @@ mod tests {
     use coordination::PermitNode;
 
     use super::*;
-
-    fn row(name: &str, reason: Option<&str>) -> Arc<ObservedEngine> {
-        Arc::new(ObservedEngine {
-            name: EngineName::new(name).unwrap(),
-            uid: None,
-            phase: Phase::Running,
-            reason: reason.map(str::to_owned),
-            node: None,
-            address: None,
-            registered: true,
-            answered: true,
-            draining: false,
-            sessions: None,
-            running: None,
-            started_at_ms: None,
-            log_tail: None,
-            labels: Arc::default(),
-            details: Arc::default(),
-        })
-    }
-
-    #[test]
-    fn a_publication_has_new_changed_and_gone_rows() {
-        let mut memory = TickMemory::default();
-        let warnings = ClusterWarnings::default();
-        let published = |memory: &TickMemory, rows: &[Arc<ObservedEngine>]| {
-            let publication = memory.publication(rows, None, &warnings);
-            let names = |it: &[EngineName]| it.iter().map(EngineName::as_str).collect::<Vec<_>>().join(" ");
-            let changed: Vec<EngineName> = publication.engines.iter().map(|it| it.name.clone()).collect();
-            (publication.complete, names(&changed), names(&publication.gone))
-        };
-        let first = vec![row("b", None), row("d", None), row("f", None)];
-        assert_eq!(published(&memory, &first), (true, "b d f".to_owned(), String::new()));
-        memory.published(Some((first.clone(), &warnings)));
-        assert_eq!(published(&memory, &first), (false, String::new(), String::new()));
-        let second = vec![row("a", None), row("d", Some("it drains")), row("e", None), row("f", None), row("g", None)];
-        assert_eq!(published(&memory, &second), (false, "a d e g".to_owned(), "b".to_owned()));
-        memory.published(Some((second, &warnings)));
-        assert_eq!(published(&memory, &[]), (false, String::new(), "a d e f g".to_owned()));
-        memory.published(None);
-        assert!(published(&memory, &first).0, "the stored rows are unknown");
-    }
 
     #[test]
     fn a_leftover_permit_is_no_input_of_a_plan() {

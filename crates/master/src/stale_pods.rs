@@ -17,11 +17,11 @@ use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::log_throttle::KeyedLogThrottle;
 use model::snapshot::EngineRecord;
-use planner::{DesiredState, Instance, ObservedState, Probe};
+use planner::{Delta, DesiredState, Instance, ObservedState, Probe};
 use tokio::time::sleep;
 
 use crate::ctx::ControllerCtx;
-use crate::settings::{Settings, bounded};
+use crate::settings::Settings;
 
 /// The deadline of all lookups of one tick, in effect deadlines.
 const PROBE_DEADLINES: u32 = 2;
@@ -73,34 +73,27 @@ impl Answers {
 }
 
 impl StalePodProbe {
-    /// Looks instances up by name. What is not answered in time has not vanished.
-    pub async fn probe(
-        &mut self,
-        ctx: &dyn ControllerCtx,
-        settings: &Settings,
-        desired: &DesiredState,
-        probes: Vec<Probe>,
-    ) -> Answers {
+    /// Looks up by name what should exist and is in no list, and the suspects. What is not answered in time has not vanished.
+    pub async fn probe(&mut self, ctx: &dyn ControllerCtx, settings: &Settings, delta: &Delta) -> Answers {
+        let mut probes = delta.probes();
+        probes.extend(self.suspects(ctx.clock(), settings.session_timeout(), delta.observed()));
         if probes.is_empty() {
             return Answers::default();
         }
-        let limit = settings.effect_deadline();
-        let namespaces = EngineNamespaces::new(desired);
+        let namespaces = EngineNamespaces::new(delta.desired());
         let lookups: Vec<_> = probes
             .into_iter()
             .map(|probe| {
                 let namespace = probe.namespace.clone().or_else(|| namespaces.get(&probe.engine));
                 let probe = Probe { namespace, ..probe };
-                async move {
-                    let answer = bounded(limit, ctx.probe(&probe)).await;
-                    (probe, answer)
-                }
+                async move { (ctx.probe(&probe).await, probe) }
             })
             .collect();
         let lookups = stream::iter(lookups).buffer_unordered(settings.parallelism.max(1));
-        let results: Vec<_> = lookups.take_until(sleep(limit * PROBE_DEADLINES)).collect().await;
+        let in_time = lookups.take_until(sleep(settings.effect_deadline * PROBE_DEADLINES));
+        let results: Vec<_> = in_time.collect().await;
         let mut answers = Answers::default();
-        for (probe, answer) in results {
+        for (answer, probe) in results {
             match answer {
                 Ok(answer) => {
                     if let Some(times) = self.throttle.clear(&probe.engine) {
@@ -122,7 +115,7 @@ impl StalePodProbe {
     }
 
     /// The listed instances to probe now.
-    pub fn suspects(&mut self, now: Duration, session_timeout: Duration, observed: &ObservedState) -> Vec<Probe> {
+    fn suspects(&mut self, now: Duration, session_timeout: Duration, observed: &ObservedState) -> Vec<Probe> {
         let known = std::mem::take(&mut self.since);
         if !observed.registry_complete {
             self.starting.clear();

@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::candidate::CandidateState;
 use crate::ctx::{ControllerCtx, Failure, LeaseState};
 use crate::failpoints;
-use crate::master::CandidateState;
 use crate::settings::Settings;
 use crate::tick::{Reconciler, Ticked};
 use crate::wait_log::WaitLog;
@@ -106,7 +106,7 @@ async fn pause(ctx: &dyn ControllerCtx, settings: &Settings, progress: bool, due
     if progress {
         return;
     }
-    let time = due.map_or(settings.tick(), |due| due.min(settings.tick()));
+    let time = due.map_or(settings.tick, |due| due.min(settings.tick));
     let _ = timeout(time, ctx.wait()).await;
 }
 
@@ -120,7 +120,7 @@ async fn raise(ctx: &dyn ControllerCtx, settings: &Settings, shutdown: &Cancella
             return None;
         }
         if lease.state().is_valid() {
-            match timeout(settings.effect_deadline(), lease.raise_epoch()).await {
+            match timeout(settings.effect_deadline, lease.raise_epoch()).await {
                 Ok(Ok(master)) => {
                     model::failpoint!(failpoints::EPOCH_RAISED);
                     wait_log.clear(ctx.clock());

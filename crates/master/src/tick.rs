@@ -9,34 +9,28 @@
 //! so that the plan that finishes it knows its commit.
 
 mod log;
-mod publish;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use coordination::Observation as Coordination;
-use model::engine_name::EngineName;
 use model::number::Epoch;
 use model::snapshot::Snapshot;
-use planner::{Delta, DesiredState, EngineLoad, IncrementalPlanner, ObservedState, Plan};
+use planner::{Delta, DesiredState, IncrementalPlanner, Plan};
 use tokio_util::sync::CancellationToken;
 
 use crate::create_backoff::CreateBackoff;
-use crate::ctx::{ControllerCtx, Failure, FailureKind, InstanceList, Observation};
-use crate::execute::{self, Executed, Execution, FailedDecisions};
+use crate::ctx::{BoundedCtx, ControllerCtx, Failure, FailureKind, InstanceList, Observation};
+use crate::execute::Executor;
 use crate::failpoints;
 use crate::memory::TickMemory;
-use crate::node_reporter::NodeReporter;
-use crate::settings::{Settings, bounded};
-use crate::settle::{self, Settled};
+use crate::publisher::{Publisher, TickReport};
+use crate::settings::Settings;
+use crate::settle::{Settled, Settler};
 use crate::stale_pods::StalePodProbe;
+use crate::turns::in_turns;
 use log::TickLog;
 
 /// How soon a tick follows one with an alteration in doubt: no event is certain to report its commit.
 const IN_DOUBT_PAUSE: Duration = Duration::from_millis(200);
-
-/// The deadline of an observation, in effect deadlines: it takes up to four requests for each engine.
-const OBSERVE_DEADLINES: u32 = 6;
 
 /// How a tick ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,13 +52,13 @@ pub enum Ticked {
 pub struct Reconciler {
     settings: Settings,
     epoch: Epoch,
-    shutdown: CancellationToken,
+    settler: Settler,
     memory: TickMemory,
     backoff: CreateBackoff,
     stale_pods: StalePodProbe,
-    nodes: NodeReporter,
     planner: IncrementalPlanner,
-    failed: FailedDecisions,
+    executor: Executor,
+    publisher: Publisher,
     log: TickLog,
 }
 
@@ -72,16 +66,16 @@ impl Reconciler {
     /// The registry counts as complete one session timeout after `now`.
     pub fn new(settings: Settings, epoch: Epoch, now: Duration, shutdown: CancellationToken) -> Self {
         Self {
+            settler: Settler::default(),
             memory: TickMemory::new(now + settings.session_timeout()),
-            settings,
-            epoch,
-            shutdown,
             backoff: CreateBackoff::default(),
             stale_pods: StalePodProbe::default(),
-            nodes: NodeReporter::default(),
             planner: IncrementalPlanner::default(),
-            failed: FailedDecisions::default(),
+            executor: Executor::new(&settings, shutdown),
+            publisher: Publisher::default(),
             log: TickLog::default(),
+            settings,
+            epoch,
         }
     }
 
@@ -101,8 +95,9 @@ impl Reconciler {
 
     /// Reconciles once.
     pub async fn tick(&mut self, ctx: &dyn ControllerCtx) -> Ticked {
+        let ctx = BoundedCtx::new(ctx, self.settings.effect_deadline);
         let ticked = match ctx.lease().state().check() {
-            Ok(()) => self.reconcile(ctx).await,
+            Ok(()) => self.reconcile(&ctx).await,
             Err(lost) => Err(lost),
         };
         match ticked {
@@ -116,81 +111,46 @@ impl Reconciler {
     }
 
     async fn reconcile(&mut self, ctx: &dyn ControllerCtx) -> Result<Ticked, Failure> {
-        let limit = self.settings.effect_deadline();
-        let observation = bounded(limit * OBSERVE_DEADLINES, ctx.observe()).await;
+        let observation = ctx.observe().await;
         model::failpoint!(failpoints::OBSERVED);
-        let Observation { coordination, instances, loads } = observation?;
-        self.log.unread_nodes(ctx.clock(), &coordination);
+        let observation = observation?;
+        let coordination = &observation.coordination;
 
-        let settled = self.settle(ctx, &coordination).await?;
+        let settled = self.settler.settle_alteration(ctx, &self.settings, self.epoch, coordination).await?;
         model::failpoint!(failpoints::SETTLED);
 
-        let snapshot = bounded(limit, ctx.snapshot()).await?;
+        let snapshot = ctx.snapshot().await?;
         self.check_epoch(&snapshot)?;
         model::failpoint!(failpoints::SNAPSHOT_READ);
 
+        self.log.observation(ctx.clock(), &snapshot.catalog, &observation);
         let desired = self.desired(snapshot);
-        let list = match instances {
-            Ok(list) => list,
-            Err(failure) => return self.reconcile_degraded(ctx, &desired, &coordination, &failure, settled).await,
+        let (delta, plan) = match &observation.instances {
+            Ok(list) => self.plan(ctx, desired, &observation, list).await,
+            Err(failure) => plan_degraded(desired, failure),
         };
-        let observed = self.observed(ctx.clock(), &desired, &coordination, &list, &loads);
-        let delta = self.planner.compare(desired, observed);
-        let mut delta = self.probe(ctx, delta).await;
-        let plan = self.planner.plan(&mut delta);
         model::failpoint!(failpoints::PLANNED);
 
-        let ticked = self.carry_out(ctx, delta.desired(), &coordination, &list, plan, settled).await;
-        self.planner.keep(delta);
-        ticked
-    }
-
-    /// Executes the plan, releases the alter node and publishes the rows.
-    async fn carry_out(
-        &mut self,
-        ctx: &dyn ControllerCtx,
-        desired: &DesiredState,
-        coordination: &Coordination,
-        list: &InstanceList,
-        plan: Plan,
-        settled: Settled,
-    ) -> Result<Ticked, Failure> {
-        let executed = self.execute(ctx, coordination, &plan).await;
+        let mut executed = self.executor.execute_plan(ctx, self.epoch, coordination, &plan).await;
+        self.backoff.update(ctx.clock(), &executed.created, std::mem::take(&mut executed.failed_creates));
         model::failpoint!(failpoints::EXECUTED);
-        let executed = executed?;
-        self.release_alter_node(ctx, desired, coordination, &executed).await?;
-        let due = due(&plan, desired.snapshot.now_ms, &settled);
-        let waits_for = settled.waits_for().or(plan.waits_for);
-        self.publish(ctx, desired, plan.rows, waits_for, list).await?;
+        if let Some(failure) = executed.stop {
+            return Err(failure);
+        }
+        let snapshot = &delta.desired().snapshot;
+        self.settler.release_node(ctx, coordination, snapshot, &executed.finished).await?;
+
+        let list = observation.instances.as_ref().ok();
+        let due = list.and_then(|_| due(&plan, snapshot.now_ms, &settled));
+        let report = TickReport { snapshot, rows: plan.rows, waits_for: settled.waits_for().or(plan.waits_for), list };
+        self.publisher.publish(ctx, self.epoch, self.settings.report_rows, report).await?;
+        model::failpoint!(failpoints::REPORTED);
+
+        if list.is_some() {
+            self.log.waits.clear(ctx.clock());
+            self.planner.keep(delta);
+        }
         Ok(Ticked::Done { progress: executed.applied > 0, due })
-    }
-
-    /// A tick without the list of engines: creates and terminates none. The current alteration still makes progress, and the
-    /// rows say why the master waits.
-    async fn reconcile_degraded(
-        &mut self,
-        ctx: &dyn ControllerCtx,
-        desired: &DesiredState,
-        coordination: &Coordination,
-        failure: &Failure,
-        settled: Settled,
-    ) -> Result<Ticked, Failure> {
-        let reason = format!("the orchestrator: {failure}");
-        self.log.waits.hit(ctx.clock(), &reason);
-        let plan = planner::plan_without_engines(desired, &reason);
-        let executed = self.execute(ctx, coordination, &plan).await?;
-        self.release_alter_node(ctx, desired, coordination, &executed).await?;
-        let waits_for = settled.waits_for().or(plan.waits_for).unwrap_or(reason);
-        self.publish_degraded(ctx, desired, plan.rows, waits_for).await?;
-        Ok(Ticked::Done { progress: executed.applied > 0, due: None })
-    }
-
-    /// Settles the alteration in doubt. What cannot be settled now blocks only the next alteration.
-    async fn settle(&mut self, ctx: &dyn ControllerCtx, coordination: &Coordination) -> Result<Settled, Failure> {
-        let settling = settle::settle(ctx, &self.settings, self.epoch, &mut self.memory, coordination);
-        let settled = bounded(self.settings.effect_deadline(), settling).await;
-        self.log.settled(ctx.clock(), &settled);
-        settled.or_else(Settled::from_failure)
     }
 
     fn check_epoch(&self, snapshot: &Snapshot) -> Result<(), Failure> {
@@ -210,70 +170,46 @@ impl Reconciler {
         }
     }
 
-    fn observed(
+    /// Plans from what is listed, and from lookups by name of what should be listed or may be gone.
+    async fn plan(
         &mut self,
-        now: Duration,
-        desired: &DesiredState,
-        coordination: &Coordination,
+        ctx: &dyn ControllerCtx,
+        desired: DesiredState,
+        observation: &Observation,
         list: &InstanceList,
-        loads: &BTreeMap<EngineName, EngineLoad>,
-    ) -> ObservedState {
+    ) -> (Delta, Plan) {
+        let now = ctx.clock();
         self.backoff.retain_desired(&desired.snapshot.slots);
-        let mut observed = self.memory.observe(now, coordination, &list.instances, loads);
+        let mut observed = self.memory.observe(now, &observation.coordination, &list.instances, &observation.loads);
         observed.create_failures = self.backoff.failures(now);
         if let Some(nodes) = &list.nodes {
             observed.set_nodes(&desired.snapshot.catalog, nodes);
         }
-        self.log.warnings(&desired.snapshot.catalog, list);
-        observed
-    }
-
-    /// Looks up by name what should exist and is in no list, and what is listed and may be gone.
-    async fn probe(&mut self, ctx: &dyn ControllerCtx, delta: Delta) -> Delta {
-        let mut probes = delta.probes();
-        probes.extend(self.stale_pods.suspects(ctx.clock(), self.settings.session_timeout(), delta.observed()));
-        let answers = self.stale_pods.probe(ctx, &self.settings, delta.desired(), probes).await;
-        if answers.is_empty() {
-            return delta;
+        let mut delta = self.planner.compare(desired, observed);
+        let answers = self.stale_pods.probe(ctx, &self.settings, &delta).await;
+        if !answers.is_empty() {
+            let (desired, mut observed) = delta.into_parts();
+            answers.update(&mut observed);
+            delta = self.planner.compare(desired, observed);
         }
-        let (desired, mut observed) = delta.into_parts();
-        answers.update(&mut observed);
-        self.planner.compare(desired, observed)
+        let mut plan = self.planner.plan(&mut delta);
+        plan.chains = in_turns(plan.chains, |engine| self.backoff.last_tried(engine));
+        (delta, plan)
     }
+}
 
-    async fn execute(
-        &mut self,
-        ctx: &dyn ControllerCtx,
-        coordination: &Coordination,
-        plan: &Plan,
-    ) -> Result<Executed, Failure> {
-        let last_tried = |engine: &EngineName| self.backoff.last_tried(engine);
-        let (settings, shutdown, failed) = (&self.settings, &self.shutdown, &self.failed);
-        let execution = Execution { ctx, settings, shutdown, failed, last_tried: &last_tried };
-        let mut executed = execute::execute(execution, self.epoch, coordination, plan).await;
-        self.backoff.update(ctx.clock(), &executed.created, std::mem::take(&mut executed.failed_creates));
-        match executed.stop.take() {
-            Some(failure) => Err(failure),
-            None => Ok(executed),
-        }
-    }
+/// The plan of a tick without the list of engines: creates and terminates none. The current alteration still makes progress,
+/// and the rows say why the master waits.
+fn plan_degraded(desired: DesiredState, failure: &Failure) -> (Delta, Plan) {
+    let reason = orchestrator_away(failure);
+    let mut plan = planner::plan_without_engines(&desired, &reason);
+    plan.waits_for.get_or_insert(reason);
+    (Delta::without_engines(desired), plan)
+}
 
-    /// Deletes the alter node after the first tick that acted on its alteration, so that other alterations wait for one tick
-    /// and not for the engines: the row has what is still missing.
-    async fn release_alter_node(
-        &mut self,
-        ctx: &dyn ControllerCtx,
-        desired: &DesiredState,
-        coordination: &Coordination,
-        executed: &Executed,
-    ) -> Result<(), Failure> {
-        let Some(node) = settle::releasable_node(coordination, &desired.snapshot, &executed.finished) else {
-            return Ok(());
-        };
-        let released = bounded(self.settings.effect_deadline(), settle::delete_node(ctx, node)).await;
-        self.log.released(ctx.clock(), &released);
-        released.or_else(|failure| if failure.kind() == FailureKind::NotMaster { Err(failure) } else { Ok(()) })
-    }
+/// What a master without the list of engines waits for.
+fn orchestrator_away(failure: &Failure) -> String {
+    format!("the orchestrator: {failure}")
 }
 
 /// When the next decision is due, from now on.

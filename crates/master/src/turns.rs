@@ -1,8 +1,8 @@
-//! The order in which the creates of a tick are begun: in turns by tenant, and within a tenant by pool and unit.
+//! The order in which the creates of a tick are started: in turns by tenant, and within a tenant by pool and unit.
 //!
 //! Few creates are at the orchestrator at once, and a create that hangs occupies its call for a whole effect deadline. In
-//! the order of slots, a tenant with enough hanging creates would occupy all calls of every tick. So each tenant begins
-//! one create before any tenant begins a second, and within one (tenant, pool, unit) the slot that was tried least
+//! the order of slots, a tenant with enough hanging creates would occupy all calls of every tick. So each tenant starts
+//! one create before any tenant starts a second, and within one (tenant, pool, unit) the slot that was tried least
 //! recently is first. The order decides nothing else: chains are independent of each other.
 
 use std::collections::BTreeMap;
@@ -12,39 +12,37 @@ use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
 use planner::{Chain, Stage};
 
-/// When the create of an engine last failed; `None` if it was not tried or did not fail.
-pub(crate) type LastTried<'a> = &'a (dyn Fn(&EngineName) -> Option<Duration> + Sync);
-
-/// The chains of one stage in the order in which they are begun.
-pub(crate) fn in_turns<'a>(stage: &'a [Chain], last_tried: LastTried<'_>) -> Vec<&'a Chain> {
-    if stage.first().is_none_or(|chain| chain.stage != Stage::Create) {
-        return stage.iter().collect();
-    }
-    let mut tenants: BTreeMap<Option<&TenantName>, Units<'a>> = BTreeMap::new();
-    for chain in stage {
+/// Puts the creates of a plan, which are its first stage, in their order. The other chains keep theirs. `last_tried` is when the create of an engine last
+/// failed, `None` if it was not tried or did not fail.
+pub(crate) fn in_turns(chains: Vec<Chain>, last_tried: impl Fn(&EngineName) -> Option<Duration>) -> Vec<Chain> {
+    let (creates, others): (Vec<Chain>, Vec<Chain>) =
+        chains.into_iter().partition(|chain| chain.stage == Stage::Create);
+    let mut tenants: BTreeMap<Option<TenantName>, Units> = BTreeMap::new();
+    for chain in creates {
         let first = chain.decisions.first();
-        let slot = first.and_then(|decision| decision.slot.as_ref());
-        let tried = first.and_then(|decision| decision.engine.as_ref()).and_then(last_tried);
-        let unit = slot.map(|slot| (&slot.pool, &slot.unit));
-        tenants.entry(slot.map(|slot| &slot.tenant)).or_default().entry(unit).or_default().push((tried, chain));
+        let tried = first.and_then(|decision| decision.engine.as_ref()).and_then(&last_tried);
+        let slot = first.and_then(|decision| decision.slot.clone());
+        let (tenant, unit) = slot.map(|slot| (slot.tenant, (slot.pool, slot.unit))).unzip();
+        tenants.entry(tenant).or_default().entry(unit).or_default().push((tried, chain));
     }
     let of_tenants = tenants.into_values().map(|units| take_turns(units.into_values().map(oldest_first).collect()));
-    take_turns(of_tenants.collect()).into_iter().map(|(_, chain)| chain).collect()
+    let creates = take_turns(of_tenants.collect()).into_iter().map(|(_, chain)| chain);
+    creates.chain(others).collect()
 }
 
 /// A chain with the time when it was last tried. `None` sorts before every time.
-type Tried<'a> = (Option<Duration>, &'a Chain);
-type Units<'a> = BTreeMap<Option<(&'a PoolName, &'a UnitName)>, Vec<Tried<'a>>>;
+type Tried = (Option<Duration>, Chain);
+type Units = BTreeMap<Option<(PoolName, UnitName)>, Vec<Tried>>;
 
-fn oldest_first(mut chains: Vec<Tried<'_>>) -> Vec<Tried<'_>> {
+fn oldest_first(mut chains: Vec<Tried>) -> Vec<Tried> {
     chains.sort_by_key(|(tried, _)| *tried);
     chains
 }
 
 /// One chain of each group, then the next one of each; within a round the chain that was tried least recently is first.
-fn take_turns(groups: Vec<Vec<Tried<'_>>>) -> Vec<Tried<'_>> {
+fn take_turns(groups: Vec<Vec<Tried>>) -> Vec<Tried> {
     let ranked = groups.into_iter().flat_map(|group| group.into_iter().enumerate());
-    let mut ranked: Vec<(usize, Tried<'_>)> = ranked.collect();
+    let mut ranked: Vec<(usize, Tried)> = ranked.collect();
     ranked.sort_by_key(|(rank, (tried, _))| (*rank, *tried));
     ranked.into_iter().map(|(_, chain)| chain).collect()
 }
@@ -89,7 +87,7 @@ mod tests {
                 let found = tried.iter().find(|(at, _)| stage[*at].decisions[0].engine.as_ref() == Some(engine));
                 found.map(|(_, seconds)| Duration::from_secs(*seconds))
             };
-            let chains = in_turns(&stage, &at);
+            let chains = in_turns(stage.clone(), at);
             let keys = chains.iter().map(|chain| chain.decisions[0].slot.as_ref().unwrap());
             keys.map(|key| format!("{}{}{}", key.tenant, key.pool, key.ordinal)).collect::<Vec<_>>().join(" ")
         };
@@ -105,6 +103,6 @@ mod tests {
         for chain in &mut stage {
             chain.stage = Stage::Drain;
         }
-        assert_eq!(in_turns(&stage, &|_| None), stage.iter().collect::<Vec<_>>());
+        assert_eq!(in_turns(stage.clone(), |_| None), stage);
     }
 }

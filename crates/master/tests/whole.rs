@@ -143,7 +143,10 @@ async fn an_alteration_whose_agent_lives_and_does_nothing_is_aborted_after_its_g
     eventually("it is aborted", || async { cluster.store.outcome(&request.id).await.unwrap().is_some() }).await;
     let record = cluster.store.outcome(&request.id).await.unwrap().unwrap();
     let after_ms = record.decided_at_ms - before_ms;
-    assert!(after_ms >= Cluster::settings().alter_grace_ms as i64, "its agent lives: aborted after {after_ms} ms");
+    assert!(
+        model::millis::to_duration(after_ms) >= Cluster::settings().alter_grace,
+        "its agent lives: aborted after {after_ms} ms"
+    );
     assert!(record.reason.unwrap().contains("did not decide it"));
     cluster.converges().await;
     master.shutdown().await;

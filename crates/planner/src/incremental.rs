@@ -90,6 +90,11 @@ struct Changes {
 }
 
 impl Delta {
+    /// The desired state of a [plan without engines](crate::plan_without_engines).
+    pub fn without_engines(desired: DesiredState) -> Self {
+        Self { desired, observed: ObservedState::default(), changes: None, compared_with: 0, outcome: None }
+    }
+
     /// The desired state.
     pub fn desired(&self) -> &DesiredState {
         &self.desired

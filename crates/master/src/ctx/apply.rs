@@ -7,13 +7,12 @@
 //! | delete engine | orchestrator | the uid; the epoch, if the orchestrator keeps one |
 //! | uids, ends, incarnations, progress | database | the epoch's row, locked in the same transaction |
 
-use std::time::Duration;
-
 use agent_api::AgentApi;
 use coordination::permit_batch::{self, UidUpdate};
 use coordination::{DrainOrder, Lock, Permit, PermitNode, drains, permits};
 use model::alteration::RequestId;
 use model::engine_name::EngineName;
+use model::millis;
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts};
 use model::slot::{Renewal, SlotKey};
 use planner::{Action, Decision, Transition};
@@ -191,7 +190,7 @@ impl LiveCtx {
         grace_ms: i64,
         expected: &Expected<'_>,
     ) -> Result<Applied, Failure> {
-        let grace = Duration::from_millis(grace_ms.max(0).unsigned_abs());
+        let grace = millis::to_duration(grace_ms);
         match self.deps.orchestrator.delete(engine, uid, grace, expected.epoch).await {
             Ok(_) | Err(orchestrator::Error::Gone { .. }) => Ok(Applied::Done),
             Err(error) => Err(orchestration(&error)),

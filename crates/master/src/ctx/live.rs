@@ -14,6 +14,7 @@ use model::credential::Purpose;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
 use model::log_throttle::LogThrottle;
+use model::millis;
 use model::number::Epoch;
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
@@ -25,13 +26,14 @@ use tokio::time::timeout;
 
 use super::agents::Agents;
 use super::batch::Batcher;
+use super::bounded::bounded;
 use super::launch::Launcher;
 use super::loads::{LoadPoller, Loads, StatusClient};
 use super::observation::instance;
 use super::{Applied, ControllerCtx, Effect, Failure, InstanceList, Lease, LeaseState, Observation};
+use crate::candidate::Parts;
 use crate::failpoints;
-use crate::master::Parts;
-use crate::settings::{Settings, bounded};
+use crate::settings::Settings;
 
 /// A call to a metadata agent has this part of an effect's deadline, so that there is time for another agent.
 const PART_OF_EFFECT: u32 = 3;
@@ -53,20 +55,19 @@ pub(crate) struct Deps {
 impl Deps {
     pub fn new(settings: &Settings, parts: &Parts) -> Self {
         let key = parts.secret.derive(&Purpose::MetadataAgent);
-        let status_deadline = Duration::from_millis(settings.status_deadline_ms.max(1));
         Self {
             orchestrator: Arc::clone(&parts.orchestrator),
             launcher: Arc::clone(&parts.launcher),
-            agents: Agents::new(key, settings.effect_deadline() / PART_OF_EFFECT),
+            agents: Agents::new(key, settings.effect_deadline / PART_OF_EFFECT),
             settings: settings.clone(),
             clock: Arc::clone(&parts.clock),
-            statuses: Arc::new(StatusClient::new(parts.secret.clone(), status_deadline)),
+            statuses: Arc::new(StatusClient::new(parts.secret.clone(), settings.status_deadline)),
             selector: selector(&settings.cluster),
         }
     }
 
     pub(super) fn alter_deadline(&self) -> Duration {
-        Duration::from_millis(self.settings.limits.alter_deadline_ms.max(0).unsigned_abs())
+        millis::to_duration(self.settings.limits.alter_deadline_ms)
     }
 }
 
@@ -158,12 +159,11 @@ impl LiveCtx {
 
     async fn observe_instances(&self) -> Result<InstanceList, Failure> {
         let listing = self.deps.orchestrator.list(&self.deps.selector);
-        let listing = bounded(self.deps.settings.effect_deadline(), async {
-            listing.await.map_err(|error| orchestration(&error))
-        });
+        let listing =
+            bounded(self.deps.settings.effect_deadline, async { listing.await.map_err(|error| orchestration(&error)) });
         let listing = listing.await?;
         // No effect depends on the nodes.
-        let nodes_deadline = self.deps.settings.effect_deadline() / PART_OF_EFFECT;
+        let nodes_deadline = self.deps.settings.effect_deadline / PART_OF_EFFECT;
         let nodes = match timeout(nodes_deadline, self.deps.orchestrator.nodes()).await {
             Ok(Ok(nodes)) => Some(nodes),
             Ok(Err(error)) => {

@@ -111,7 +111,7 @@ impl LoadPoller {
     }
 }
 
-/// Polls all engines every `status_poll_ms`, and one that is new or has another address at once. Publishes answers while
+/// Polls all engines every `status_poll`, and one that is new or has another address at once. Publishes answers while
 /// others are awaited; the load of an engine that does not answer in time is unknown.
 async fn poll<A, F>(
     ask: A,
@@ -122,8 +122,6 @@ async fn poll<A, F>(
     A: Fn(EngineName, String) -> F,
     F: Future<Output = Result<EngineLoad, Failure>>,
 {
-    let limit = Duration::from_millis(settings.status_deadline_ms.max(1));
-    let every = Duration::from_millis(settings.status_poll_ms.max(1));
     let (mut first, mut next_round) = (0_usize, Instant::now());
     let mut polled: BTreeMap<EngineName, String> = BTreeMap::new();
     loop {
@@ -133,7 +131,7 @@ async fn poll<A, F>(
         loads.set(known);
         let is_new = |(engine, address): &(&EngineName, &String)| polled.get(*engine) != Some(*address);
         let round: Vec<(&EngineName, &String)> = if Instant::now() >= next_round {
-            next_round = Instant::now() + every;
+            next_round = Instant::now() + settings.status_poll;
             let turn = addresses.iter().cycle().skip(first).take(addresses.len().min(MAX_POLLED)).collect();
             first = if addresses.is_empty() { 0 } else { (first + MAX_POLLED) % addresses.len() };
             turn
@@ -142,7 +140,7 @@ async fn poll<A, F>(
         };
         let polling = round.into_iter().map(|(engine, address)| {
             let (engine, answer) = (engine.clone(), ask(engine.clone(), address.clone()));
-            async move { (engine, timeout(limit, answer).await.ok().and_then(Result::ok)) }
+            async move { (engine, timeout(settings.status_deadline, answer).await.ok().and_then(Result::ok)) }
         });
         let polling: Vec<_> = polling.collect();
         publish(stream::iter(polling).buffer_unordered(POLLED_AT_ONCE), &loads).await;
@@ -243,7 +241,7 @@ mod tests {
         let mut targets: BTreeMap<EngineName, String> = (0..60).map(|at| (engine(at), address.clone())).collect();
         targets.insert(answering.clone(), address);
         // The silent ones are awaited until the end of the test.
-        let settings = Settings { status_deadline_ms: 5_000, ..Settings::default() };
+        let settings = Settings { status_deadline: Duration::from_secs(5), ..Settings::default() };
         let answers = answering.clone();
         let ask = move |engine: EngineName, _: String| {
             let answers = engine == answers;

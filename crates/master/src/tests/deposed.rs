@@ -8,14 +8,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, memory, settings};
+use crate::candidate::CandidateState;
 use crate::ctx::{ControllerCtx, LeaseState};
-use crate::master::CandidateState;
 use crate::settings::Settings;
 use crate::term;
 use crate::tick::Ticked;
 
 fn quick() -> Settings {
-    Settings { tick_ms: 10, ..settings() }
+    Settings { tick: Duration::from_millis(10), ..settings() }
 }
 
 #[tokio::test]

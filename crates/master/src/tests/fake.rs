@@ -96,7 +96,7 @@ pub struct State {
 
 /// The settings of all tests: an effect may take 50 ms.
 pub fn settings() -> Settings {
-    Settings { effect_deadline_ms: 50, ..Settings::default() }
+    Settings { effect_deadline: Duration::from_millis(50), ..Settings::default() }
 }
 
 pub fn id(text: &str) -> RequestId {

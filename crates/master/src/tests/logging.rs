@@ -13,8 +13,8 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Metadata, Subscriber, span};
 
 use super::fake::{Fake, memory, settings};
+use crate::candidate::CandidateState;
 use crate::ctx::{ControllerCtx, Failure};
-use crate::master::CandidateState;
 use crate::settings::Settings;
 use crate::term;
 
@@ -140,8 +140,11 @@ async fn raising_the_epoch_repeatedly_is_logged_once_and_at_the_end() {
     let fake = Fake::with_engines_wanted(1);
     fake.state().failing.push(("create engine".to_owned(), Failure::Deposed("epoch 6 was seen".to_owned())));
     let (sender, mut state) = watch::channel(CandidateState::Candidate);
-    let (ctx, settings, stop) =
-        (Arc::clone(&fake) as Arc<dyn ControllerCtx>, Settings { tick_ms: 10, ..settings() }, CancellationToken::new());
+    let (ctx, settings, stop) = (
+        Arc::clone(&fake) as Arc<dyn ControllerCtx>,
+        Settings { tick: Duration::from_millis(10), ..settings() },
+        CancellationToken::new(),
+    );
     let seen = async {
         while fake.state().master.epoch < Epoch(6) {
             tokio::time::sleep(Duration::from_millis(5)).await;

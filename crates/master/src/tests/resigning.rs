@@ -8,18 +8,18 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, settings};
+use crate::candidate::CandidateState;
 use crate::ctx::ControllerCtx;
-use crate::master::CandidateState;
 use crate::settings::Settings;
 use crate::term;
 
 /// Far longer than a test may take: a test that waits for it fails.
-const NEVER_MS: u64 = 600_000;
+const NEVER: Duration = Duration::from_mins(10);
 const WITHIN: Duration = Duration::from_secs(10);
 
 /// Serves until `arrived`, receives the order to end, and returns why the term ended.
 async fn resigned(fake: &Arc<Fake>, arrived: impl Fn(&Fake) -> bool) -> String {
-    let settings = Settings { effect_deadline_ms: NEVER_MS, ..settings() };
+    let settings = Settings { effect_deadline: NEVER, ..settings() };
     let (sender, _state) = watch::channel(CandidateState::Candidate);
     let stop = CancellationToken::new();
     let ctx: Arc<dyn ControllerCtx> = Arc::clone(fake) as Arc<dyn ControllerCtx>;

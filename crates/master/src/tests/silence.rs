@@ -64,7 +64,7 @@ async fn an_engine_that_answers_is_not_replaced_for_its_lost_registration() {
 #[tokio::test]
 async fn a_reading_of_zookeeper_may_take_longer_than_an_effect() {
     let fake = Fake::with_engines_wanted(2);
-    fake.state().slow = Duration::from_millis(settings().effect_deadline_ms * 2);
+    fake.state().slow = settings().effect_deadline * 2;
     fake.reconciler(1).tick(&*fake).await;
     assert_eq!(fake.state().simulation.observed.instances.len(), 2);
 }
@@ -73,7 +73,7 @@ async fn a_reading_of_zookeeper_may_take_longer_than_an_effect() {
 async fn an_effect_on_its_way_ends_when_the_lock_may_be_lost() {
     let fake = Fake::with_engines_wanted(1);
     fake.state().hanging.push("create engine".to_owned());
-    let settings = Settings { effect_deadline_ms: 10_000, ..settings() };
+    let settings = Settings { effect_deadline: Duration::from_secs(10), ..settings() };
     let now = fake.state().now;
     let stop = CancellationToken::new();
     let mut reconciler = Reconciler::new(settings, Epoch(1), now, stop);

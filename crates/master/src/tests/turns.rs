@@ -28,7 +28,7 @@ fn two_tenants(many: u32) -> std::sync::Arc<Fake> {
 #[tokio::test]
 async fn hanging_creates_of_one_tenant_do_not_delay_another() {
     let fake = two_tenants(70);
-    let settings = Settings { effect_deadline_ms: 20, ..settings() };
+    let settings = Settings { effect_deadline: Duration::from_millis(20), ..settings() };
     let mut reconciler = Reconciler::new(settings, Epoch(1), fake.state().now, CancellationToken::new());
     fake.state().running_since = Some(Instant::now());
     fake.state().hanging.push("create engine t-1-".to_owned());

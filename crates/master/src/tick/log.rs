@@ -3,32 +3,39 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use coordination::Observation as Coordination;
+use coordination::Unread;
 use model::capacity::nodes_in_two_pools;
 use model::catalog::Catalog;
 use model::log_throttle::LogThrottle;
 use model::name::PoolName;
 use model::observation::ObservedNode;
 
-use crate::ctx::{Failure, FailureKind, InstanceList};
-use crate::settle::Settled;
+use super::orchestrator_away;
+use crate::ctx::{InstanceList, Observation};
 use crate::wait_log::WaitLog;
 
 /// Throttles and the warnings of the last tick.
 #[derive(Debug, Default)]
 pub(super) struct TickLog {
     pub waits: WaitLog,
-    settling: LogThrottle,
-    releasing: LogThrottle,
     unread: LogThrottle,
     shared: BTreeSet<String>,
     unreadable: BTreeSet<String>,
 }
 
 impl TickLog {
-    pub fn unread_nodes(&mut self, now: Duration, coordination: &Coordination) {
-        let (permits, drains) = (coordination.unread.permits.len(), coordination.unread.drains.len());
-        if coordination.unread.is_empty() {
+    /// Logs what a tick could not observe, new unreadable instances, and nodes that have just become part of two pools.
+    pub fn observation(&mut self, now: Duration, catalog: &Catalog, observation: &Observation) {
+        self.unread_nodes(now, &observation.coordination.unread);
+        match &observation.instances {
+            Ok(list) => self.warnings(catalog, list),
+            Err(failure) => self.waits.hit(now, &orchestrator_away(failure)),
+        }
+    }
+
+    fn unread_nodes(&mut self, now: Duration, unread: &Unread) {
+        let (permits, drains) = (unread.permits.len(), unread.drains.len());
+        if unread.is_empty() {
             self.unread.clear();
         } else if let Some(times) = self.unread.hit(now) {
             let limit = coordination::MAX_CHILDREN;
@@ -36,34 +43,7 @@ impl TickLog {
         }
     }
 
-    pub fn settled(&mut self, now: Duration, settled: &Result<Settled, Failure>) {
-        match settled {
-            Err(failure) if failure.kind() != FailureKind::NotMaster => {
-                if let Some(times) = self.settling.hit(now) {
-                    tracing::info!(%failure, times, "could not settle the alteration yet");
-                }
-            }
-            _ => {
-                if let Some(times) = self.settling.clear() {
-                    tracing::info!(times, "settling works again");
-                }
-            }
-        }
-    }
-
-    pub fn released(&mut self, now: Duration, released: &Result<(), Failure>) {
-        match released {
-            Err(failure) if failure.kind() != FailureKind::NotMaster => {
-                if let Some(times) = self.releasing.hit(now) {
-                    tracing::info!(%failure, times, "could not delete the alter node; the next tick tries again");
-                }
-            }
-            _ => drop(self.releasing.clear()),
-        }
-    }
-
-    /// Logs new unreadable instances, and nodes that have just become part of two pools.
-    pub fn warnings(&mut self, catalog: &Catalog, list: &InstanceList) {
+    fn warnings(&mut self, catalog: &Catalog, list: &InstanceList) {
         for (name, reason) in self.newly_unreadable(&list.unreadable) {
             tracing::warn!(name, reason, "could not read an engine of the orchestrator");
         }
