@@ -59,10 +59,10 @@ async fn main() -> ExitCode {
         eprintln!("EH_TEST_KUBECONFIG is not set: run tests/scenarios/measure_pods.py, which starts a server");
         return ExitCode::from(2);
     };
-    let words: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
-    let numbers: Vec<usize> = words.iter().filter_map(|it| it.parse().ok()).collect();
-    let wanted: Vec<&String> = words.iter().filter(|it| it.parse::<usize>().is_err()).collect();
-    let is_wanted = |what: &str| wanted.is_empty() || wanted.iter().any(|it| *it == what);
+    let words: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let numbers: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    let wanted: Vec<&String> = words.iter().filter(|word| word.parse::<usize>().is_err()).collect();
+    let is_wanted = |what: &str| wanted.is_empty() || wanted.iter().any(|word| *word == what);
     if is_wanted("creates") {
         let at_once = numbers.first().copied().unwrap_or(Settings::default().parallelism);
         let rounds = numbers.get(1).copied().unwrap_or(ROUNDS);
@@ -114,7 +114,7 @@ async fn make(client: &kube::Client, pods: &[Pod], at_once: usize) -> Duration {
             api.create(&PostParams::default(), pod).await.unwrap()
         })
         .collect();
-    let made = stream::iter(calls).buffer_unordered(at_once).map(|it| it.metadata.uid.unwrap()).count().await;
+    let made = stream::iter(calls).buffer_unordered(at_once).map(|pod| pod.metadata.uid.unwrap()).count().await;
     assert_eq!(made, pods.len());
     begin.elapsed()
 }
@@ -127,7 +127,7 @@ async fn ticks(kubeconfig: &Path) {
     let specs: Vec<Spec> = snapshot.slots.iter().map(|slot| installation.spec(&snapshot, slot)).collect();
     let maker = open(kubeconfig, cluster).await;
     let mut namespaces = std::collections::BTreeSet::new();
-    let (first, others): (Vec<&Spec>, Vec<&Spec>) = specs.iter().partition(|it| namespaces.insert(&it.locality));
+    let (first, others): (Vec<&Spec>, Vec<&Spec>) = specs.iter().partition(|spec| namespaces.insert(&spec.locality));
     for spec in first {
         // Which makes its namespace.
         maker.ensure(spec, installation.epoch).await.unwrap();
@@ -144,9 +144,9 @@ async fn ticks(kubeconfig: &Path) {
     let listing = kubernetes.list(&config(cluster).selector).await.unwrap();
     println!("the first list of a new master: {:.1?}", begin.elapsed());
     assert_eq!((listing.engines.len(), listing.foreign.len(), listing.unreadable.len()), (ENGINES, 0, 0));
-    let made = listing.engines.into_iter().map(|it| {
-        let config = it.labels[labels::CONFIG].clone();
-        CreatedEngine { name: it.name, uid: it.uid, config }
+    let made = listing.engines.into_iter().map(|instance| {
+        let config = instance.labels[labels::CONFIG].clone();
+        CreatedEngine { name: instance.name, uid: instance.uid, config }
     });
     installation.made(made.collect()).await;
     let (mut reconciler, ctx) = installation.reconciler(Arc::new(kubernetes)).await;
@@ -177,7 +177,7 @@ async fn bare_list(client: &kube::Client, cluster: &str) -> Duration {
     loop {
         let listed = all.list(&page).await.unwrap();
         count += listed.items.len();
-        match listed.metadata.continue_.filter(|it| !it.is_empty()) {
+        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
             None => break,
         }

@@ -46,7 +46,8 @@ impl TickMemory {
     ) -> ObservedState {
         let registrations = self.registrations(now, coordination, instances);
         // Skip leftover permits: they admit no engine and we cannot delete them.
-        let mut permits: Vec<Permit> = coordination.permits.iter().filter(|it| !it.left_behind).map(permit).collect();
+        let mut permits: Vec<Permit> =
+            coordination.permits.iter().filter(|node| !node.left_behind).map(permit).collect();
         permits.extend(unread_permits(coordination, instances));
         ObservedState {
             permits,
@@ -106,7 +107,7 @@ impl TickMemory {
         loads: &BTreeMap<EngineName, EngineLoad>,
     ) -> BTreeMap<EngineName, Unregistered> {
         let known = std::mem::take(&mut self.unregistered);
-        let missing = coordination.permits.iter().filter(|it| it.ready().is_none() && !it.left_behind);
+        let missing = coordination.permits.iter().filter(|permit| permit.ready().is_none() && !permit.left_behind);
         let missing: HashSet<&str> = missing.filter_map(coordination::PermitNode::uid).collect();
         if missing.is_empty() || now < self.registry_complete_from {
             return BTreeMap::new();

@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn names(probes: &[Probe]) -> Vec<&str> {
-        probes.iter().map(|it| it.engine.as_str()).collect()
+        probes.iter().map(|probe| probe.engine.as_str()).collect()
     }
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
         let instances: Vec<Instance> = ["pending", "starting", "running", "ended"]
             .iter()
             .zip(phases)
-            .map(|(name, it)| instance(name, it))
+            .map(|(name, phase)| instance(name, phase))
             .collect();
         let permits = instances.iter().map(|instance| permit(instance, false)).collect();
         let mut observed = ObservedState { instances, permits, registry_complete: true, ..ObservedState::default() };
@@ -350,7 +350,7 @@ mod tests {
         for second in 0..25 {
             let probes = ask(61_000 + second * 1_000);
             assert_eq!(probes.len(), MAX_UNCHANGED);
-            probed.extend(probes.into_iter().map(|it| it.engine));
+            probed.extend(probes.into_iter().map(|probe| probe.engine));
             assert!(ask(61_500 + second * 1_000).is_empty(), "not twice within a second");
         }
         assert_eq!(probed.len(), 100, "each once");
@@ -368,7 +368,7 @@ mod tests {
         for _ in 0..4 {
             let probes = probe.suspects(SESSION, SESSION, &observed);
             assert!(probes.len() <= MAX_SUSPECTS);
-            probed.extend(probes.into_iter().map(|it| it.engine));
+            probed.extend(probes.into_iter().map(|probe| probe.engine));
         }
         assert_eq!(probed.len(), 100, "each once");
     }

@@ -43,7 +43,7 @@ async fn engines_converge_through_start_alter_restart_and_stop() {
     assert_eq!(cluster.store.outcome(&altered).await.unwrap().unwrap().progress, Some(AlterationProgress::Converged));
 
     let snapshot = cluster.store.snapshot().await.unwrap();
-    let slot = snapshot.slots.iter().find(|it| it.key == started_slot(&snapshot)).unwrap();
+    let slot = snapshot.slots.iter().find(|slot| slot.key == started_slot(&snapshot)).unwrap();
     let successor = cluster.restart(&slot.engine(), false).await;
     cluster.converges().await;
     let forced = cluster.restart(&successor, true).await;
@@ -56,7 +56,7 @@ async fn engines_converge_through_start_alter_restart_and_stop() {
 
 /// The slot of an engine that was started: the one that is not of the minimum.
 fn started_slot(snapshot: &model::snapshot::Snapshot) -> model::SlotKey {
-    let started = snapshot.slots.iter().find(|it| it.origin == model::slot::Origin::Start);
+    let started = snapshot.slots.iter().find(|slot| slot.origin == model::slot::Origin::Start);
     started.unwrap().key.clone()
 }
 
@@ -204,7 +204,7 @@ async fn a_call_goes_to_another_metadata_agent_when_one_is_gone() {
     cluster.stop_agents_server("agent-1").await;
     let stopped = cluster.start().await;
     cluster.converges().await;
-    assert!(cluster.engines().await.iter().any(|it| it.name == stopped));
+    assert!(cluster.engines().await.iter().any(|engine| engine.name == stopped));
     master.shutdown().await;
 }
 
@@ -221,7 +221,7 @@ async fn an_engine_that_is_killed_is_replaced_after_its_back_off_and_its_reason_
     })
     .await;
     cluster.converges().await;
-    assert!(cluster.engines().await.iter().all(|it| it.name != killed.name));
+    assert!(cluster.engines().await.iter().all(|engine| engine.name != killed.name));
     master.shutdown().await;
 }
 
@@ -244,7 +244,8 @@ async fn an_engine_whose_label_was_changed_by_hand_is_replaced_and_serves_until_
     cluster.converges().await;
     let outdated = cluster.engines().await[0].name.clone();
     assert!(cluster.memory.set_label(&outdated, model::labels::CONFIG, "0000000000000000"));
-    eventually("it is drained", || async { cluster.engines().await.iter().all(|it| it.name != outdated) }).await;
+    eventually("it is drained", || async { cluster.engines().await.iter().all(|engine| engine.name != outdated) })
+        .await;
     cluster.converges().await;
     master.shutdown().await;
 }
@@ -292,8 +293,9 @@ async fn a_configuration_that_never_answers_converges_and_the_old_engine_serves(
     .await;
     eventually("SHOW says why", || async {
         let seen = cluster.store.overview(None).await.unwrap().observed;
-        let row = seen.iter().find(|it| it.engine.name == old.name).unwrap();
-        row.engine.registered && row.engine.reason.as_ref().is_some_and(|it| it.starts_with("waits for replacement"))
+        let row = seen.iter().find(|row| row.engine.name == old.name).unwrap();
+        row.engine.registered
+            && row.engine.reason.as_ref().is_some_and(|reason| reason.starts_with("waits for replacement"))
     })
     .await;
     assert!(cluster.uids().await.contains(&old.uid));
@@ -367,7 +369,7 @@ async fn what_is_known_of_nodes_is_written_down_and_outlives_its_master() {
     };
     let known = async |names: &[&str]| {
         let nodes = cluster.store.node_overview().await.unwrap().nodes;
-        nodes.iter().map(|it| it.name.as_str()).eq(names.iter().copied())
+        nodes.iter().map(|node| node.name.as_str()).eq(names.iter().copied())
     };
     cluster.memory.set_nodes(vec![node("node-1"), node("node-2")]);
     let master = cluster.master();

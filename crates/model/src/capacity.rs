@@ -44,7 +44,7 @@ pub fn nodes_in_two_pools<'a>(
 }
 
 fn owners<'a>(catalog: &'a Catalog, node: &'a ObservedNode) -> impl Iterator<Item = &'a PoolName> {
-    let claiming = catalog.pools.iter().filter(|(_, it)| it.spec.claims(&node.name, &node.labels));
+    let claiming = catalog.pools.iter().filter(|(_, pool)| pool.spec.claims(&node.name, &node.labels));
     claiming.map(|(name, _)| name)
 }
 
@@ -157,7 +157,7 @@ mod tests {
 
     fn catalog(of: &[(&str, PoolSpec)]) -> Catalog {
         let versioned = |spec: &PoolSpec| Versioned { spec: spec.clone(), generation: Generation(1) };
-        Catalog { pools: of.iter().map(|(it, spec)| (name(it), versioned(spec))).collect(), ..Catalog::default() }
+        Catalog { pools: of.iter().map(|(pool, spec)| (name(pool), versioned(spec))).collect(), ..Catalog::default() }
     }
 
     fn listed(nodes: &[&str]) -> PoolSpec {

@@ -180,13 +180,13 @@ impl Catalog {
 
     /// The pools that offer the unit.
     pub fn pools_of_unit(&self, unit: &UnitName) -> Vec<&PoolName> {
-        self.pools.iter().filter(|(_, it)| it.spec.units.contains(unit)).map(|(name, _)| name).collect()
+        self.pools.iter().filter(|(_, pool)| pool.spec.units.contains(unit)).map(|(name, _)| name).collect()
     }
 
     /// The pool that the queue belongs to: the one with the longest matching prefix.
     pub fn pool_of_queue(&self, queue: &str) -> Option<&PoolName> {
-        let fitting = self.pools.iter().filter(|(_, it)| it.spec.has_queue(queue));
-        fitting.max_by_key(|(_, it)| it.spec.queue_prefix.as_ref().map_or(0, String::len)).map(|(name, _)| name)
+        let fitting = self.pools.iter().filter(|(_, pool)| pool.spec.has_queue(queue));
+        fitting.max_by_key(|(_, pool)| pool.spec.queue_prefix.as_ref().map_or(0, String::len)).map(|(name, _)| name)
     }
 
     /// The unit for sessions of the tenant that name none; none if the pool does not offer it.
@@ -198,14 +198,14 @@ impl Catalog {
 
     /// The tenants that use the pool.
     pub fn tenants_of_pool(&self, pool: &PoolName) -> Vec<&TenantName> {
-        self.tenants.iter().filter(|(_, it)| it.spec.pools.contains(pool)).map(|(name, _)| name).collect()
+        self.tenants.iter().filter(|(_, tenant)| tenant.spec.pools.contains(pool)).map(|(name, _)| name).collect()
     }
 
     /// The tenants that the user is listed in.
     pub fn tenants_of_user(&self, user: &str) -> Vec<&TenantName> {
         self.tenants
             .iter()
-            .filter(|(_, it)| it.spec.users.iter().any(|listed| listed == user))
+            .filter(|(_, tenant)| tenant.spec.users.iter().any(|listed| listed == user))
             .map(|(name, _)| name)
             .collect()
     }

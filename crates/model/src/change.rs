@@ -208,7 +208,7 @@ fn refuse_while_listed(catalog: &Catalog, reference: &ObjectRef) -> Result<(), U
             let all = catalog.tenants.iter();
             (
                 "tenant",
-                all.filter(|(_, it)| it.spec.pools.iter().any(|p| p.as_str() == reference.name))
+                all.filter(|(_, tenant)| tenant.spec.pools.iter().any(|p| p.as_str() == reference.name))
                     .map(|(n, _)| n.as_str())
                     .collect(),
             )
@@ -217,7 +217,7 @@ fn refuse_while_listed(catalog: &Catalog, reference: &ObjectRef) -> Result<(), U
             let all = catalog.pools.iter();
             (
                 "resource pool",
-                all.filter(|(_, it)| it.spec.units.iter().any(|u| u.as_str() == reference.name))
+                all.filter(|(_, pool)| pool.spec.units.iter().any(|u| u.as_str() == reference.name))
                     .map(|(n, _)| n.as_str())
                     .collect(),
             )
@@ -234,7 +234,7 @@ fn refuse_while_listed(catalog: &Catalog, reference: &ObjectRef) -> Result<(), U
 /// A unit cannot be dropped while it is the `DEFAULT_UNIT` of a tenant.
 fn refuse_while_default(catalog: &Catalog, reference: &ObjectRef) -> Result<(), UserError> {
     let is_default = |spec: &TenantSpec| spec.default_unit.as_ref().is_some_and(|unit| unit.as_str() == reference.name);
-    let mut tenants = catalog.tenants.iter().filter(|(_, it)| is_default(&it.spec)).map(|(name, _)| name);
+    let mut tenants = catalog.tenants.iter().filter(|(_, tenant)| is_default(&tenant.spec)).map(|(name, _)| name);
     match tenants.next().filter(|_| reference.kind == ObjectKind::ResourceUnit) {
         None => Ok(()),
         Some(tenant) => Err(UserError::new(ErrorKind::DependentObjects, format!("{reference} is in use"))

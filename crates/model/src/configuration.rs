@@ -186,11 +186,12 @@ mod tests {
     fn no_label_tells_a_secret_to_a_dictionary() {
         use crate::fingerprint::FingerprintKey;
         let labels_of = |value: &str, key: &FingerprintKey| {
-            let mut it = configuration();
-            it.properties = [("a", "1"), ("db.password", value)].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+            let mut labelled = configuration();
+            labelled.properties =
+                [("a", "1"), ("db.password", value)].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
             let unit = crate::name::UnitName::new("uc_1").unwrap();
-            it.secrets = SecretProperties::new(&unit, None, &it.properties, &SecretKeys::default(), key);
-            (it.properties_digest(), it.hash(), it.canonical())
+            labelled.secrets = SecretProperties::new(&unit, None, &labelled.properties, &SecretKeys::default(), key);
+            (labelled.properties_digest(), labelled.hash(), labelled.canonical())
         };
         let key = |secret: &[u8]| FingerprintKey::from_secret(&crate::credential::ClusterSecret::new(secret).unwrap());
         let (ours, other) = (key(b"0123456789abcdef"), key(b"fedcba9876543210"));

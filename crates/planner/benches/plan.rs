@@ -47,7 +47,7 @@ fn node(pool: u32, number: u32) -> String {
 
 fn catalog() -> Catalog {
     let mut catalog = Catalog { generation: Generation(1_000_000), ..Catalog::default() };
-    let units: Vec<UnitName> = (0..UNITS).map(|it| UnitName::new(format!("uc_{it}")).unwrap()).collect();
+    let units: Vec<UnitName> = (0..UNITS).map(|number| UnitName::new(format!("uc_{number}")).unwrap()).collect();
     let patch = UnitPatch { min_engines: Some(SLOTS_OF_LINK), ..UnitPatch::default() };
     for unit in &units {
         let mut spec = patch.create(&Defaults::default()).unwrap();
@@ -55,12 +55,13 @@ fn catalog() -> Catalog {
         catalog.units.insert(unit.clone(), versioned(spec));
     }
     for pool in 0..POOLS {
-        let nodes = (0..NODES_OF_POOL).map(|it| node(pool, it)).collect();
+        let nodes = (0..NODES_OF_POOL).map(|number| node(pool, number)).collect();
         let spec = PoolSpec { units: units.clone(), nodes: Some(nodes), ..PoolSpec::default() };
         catalog.pools.insert(PoolName::new(format!("rp_{pool}")).unwrap(), versioned(spec));
     }
     for tenant in 0..TENANTS {
-        let pools = (0..POOLS_OF_TENANT).map(|it| PoolName::new(format!("rp_{}", (tenant + it) % POOLS)).unwrap());
+        let pools =
+            (0..POOLS_OF_TENANT).map(|offset| PoolName::new(format!("rp_{}", (tenant + offset) % POOLS)).unwrap());
         let spec = TenantSpec { pools: pools.collect(), ..TenantSpec::default() };
         catalog.tenants.insert(TenantName::new(format!("t_{tenant}")).unwrap(), versioned(spec));
     }
@@ -167,8 +168,8 @@ fn read_again(desired: &DesiredState, observed: &ObservedState) -> (DesiredState
     for engine in observed
         .permits
         .iter_mut()
-        .map(|it| &mut it.engine)
-        .chain(observed.registrations.iter_mut().map(|it| &mut it.engine))
+        .map(|permit| &mut permit.engine)
+        .chain(observed.registrations.iter_mut().map(|registration| &mut registration.engine))
     {
         read(engine);
     }
@@ -280,7 +281,7 @@ fn plans(criterion: &mut Criterion) {
     assert_eq!((steady.chains.len(), steady.waits.len(), steady.rows.len()), (0, 0, ENGINES));
     let nothing = ObservedState { registry_complete: true, ..ObservedState::default() };
     let mut fresh = desired.clone();
-    fresh.snapshot.engines.iter_mut().for_each(|it| it.uid = None);
+    fresh.snapshot.engines.iter_mut().for_each(|record| record.uid = None);
     assert_eq!(whole(&fresh, &nothing).chains.len(), ENGINES);
     let mut group = criterion.benchmark_group("10000 engines");
     group.bench_function("the first plan", |b| b.iter(|| plan(black_box(&desired), &observed)));

@@ -49,9 +49,11 @@ pub(crate) fn plan(builder: &mut PlanBuilder<'_>) -> Option<String> {
 /// its turn, or an engine without its drain order. An engine that was issued later belongs to another alteration; a
 /// condemned one that was issued earlier is waited for, even if its slot has been created again since.
 fn missing(builder: &PlanBuilder<'_>, alteration: &AlterationRecord, object: &ObjectRef) -> Option<String> {
-    let older = |it: &&PendingWork| it.incarnation.is_none_or(|it| Generation(it.get()) <= alteration.generation);
-    let waits_for = builder.pending.iter().filter(|it| affects(object, &it.slot)).find(older);
-    waits_for.map(|it| format!("{}: {}", it.slot, it.what))
+    let older = |work: &&PendingWork| {
+        work.incarnation.is_none_or(|incarnation| Generation(incarnation.get()) <= alteration.generation)
+    };
+    let waits_for = builder.pending.iter().filter(|work| affects(object, &work.slot)).find(older);
+    waits_for.map(|work| format!("{}: {}", work.slot, work.what))
 }
 
 /// Whether slots and engines with this key belong to the object.
@@ -84,5 +86,5 @@ fn generation_of<N: AsRef<str>, T>(
     objects: &std::collections::BTreeMap<N, model::catalog::Versioned<T>>,
     name: &str,
 ) -> Option<Generation> {
-    objects.iter().find(|(it, _)| it.as_ref() == name).map(|(_, object)| object.generation)
+    objects.iter().find(|(known, _)| known.as_ref() == name).map(|(_, object)| object.generation)
 }

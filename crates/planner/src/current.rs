@@ -30,10 +30,10 @@ pub(crate) fn plan<'a>(builder: &mut PlanBuilder<'a>, engine: &Engine<'_>, slot:
         return renew(builder, engine, slot, slot.failures, reason);
     }
     let record = engine.record;
-    if let Some((record, ended_at_ms)) = record.and_then(|it| Some((it, it.ended_at_ms?))) {
+    if let Some((record, ended_at_ms)) = record.and_then(|record| Some((record, record.ended_at_ms?))) {
         return after_end(builder, engine, slot, record, ended_at_ms);
     }
-    match (engine.instance, record.and_then(|it| it.uid.as_deref())) {
+    match (engine.instance, record.and_then(|record| record.uid.as_deref())) {
         (None, None) => create(builder, engine, slot, context),
         (None, Some(uid)) => missing(builder, engine, uid),
         (Some(instance), _) if instance.is_alive() => keep_or_renew(builder, engine, slot, instance, context),
@@ -193,8 +193,8 @@ fn keep_or_renew<'a>(
         return create(builder, engine, slot, context);
     }
     let unregistered = unregistered::assess(builder, engine, slot, instance);
-    if let Some(reason) = unregistered.as_ref().and_then(|it| it.replace_because.as_ref()) {
-        let failures = unregistered.as_ref().map_or(slot.failures, |it| it.failures);
+    if let Some(reason) = unregistered.as_ref().and_then(|assessment| assessment.replace_because.as_ref()) {
+        let failures = unregistered.as_ref().map_or(slot.failures, |assessment| assessment.failures);
         chain.retain(|decision| matches!(decision.action, Action::RecordUid { .. }));
         let action = Action::DrawIncarnation { observed: slot.incarnation, failures };
         chain.push(decide(engine, action, reason.clone()));
@@ -203,7 +203,7 @@ fn keep_or_renew<'a>(
     }
     builder.push(Stage::Keep, chain);
     if !engine.is_ready() {
-        let (state, until_ms) = unregistered.map_or((None, None), |it| (it.shown, it.until_ms));
+        let (state, until_ms) = unregistered.map_or((None, None), |assessment| (assessment.shown, assessment.until_ms));
         let reason = match (&instance.reason, instance.phase, state) {
             (Some(reason), _, Some(state)) => format!("{state}: {reason}"),
             (None, _, Some(state)) => state,

@@ -86,7 +86,7 @@ fn advance(simulation: &mut Simulation, until_ms: Option<i64>) -> bool {
     }
     let session_ms = simulation.desired.limits.session_timeout_ms;
     let is_waiting = !simulation.observed.drains.is_empty()
-        || simulation.observed.registrations.iter().any(|it| it.unclaimed_ms > 0);
+        || simulation.observed.registrations.iter().any(|registration| registration.unclaimed_ms > 0);
     let due_ms = until_ms.map(|until| (until - simulation.desired.snapshot.now_ms).max(1) as u64);
     let orphaned = simulation.observed.drains.iter().all(|drain| drain.quiet_ms >= session_ms);
     match due_ms {

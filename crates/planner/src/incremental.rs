@@ -157,17 +157,29 @@ impl Last {
         }
         let mut names = self.outcome.unsteady.clone();
         let (before, now) = (&self.desired.snapshot, &desired.snapshot);
-        add_changed(&before.engines, &now.engines, |it| it.incarnation, |it| &it.name, &mut names);
-        add_changed(&self.observed.permits, &observed.permits, |it| &it.engine, |it| &it.engine, &mut names);
+        add_changed(&before.engines, &now.engines, |record| record.incarnation, |record| &record.name, &mut names);
+        add_changed(
+            &self.observed.permits,
+            &observed.permits,
+            |permit| &permit.engine,
+            |permit| &permit.engine,
+            &mut names,
+        );
         add_changed(
             &self.observed.registrations,
             &observed.registrations,
-            |it| &it.engine,
-            |it| &it.engine,
+            |registration| &registration.engine,
+            |registration| &registration.engine,
             &mut names,
         );
-        add_changed(&self.observed.drains, &observed.drains, |it| &it.engine, |it| &it.engine, &mut names);
-        add_changed(&self.observed.instances, &observed.instances, |it| &it.uid, |it| &it.name, &mut names);
+        add_changed(&self.observed.drains, &observed.drains, |drain| &drain.engine, |drain| &drain.engine, &mut names);
+        add_changed(
+            &self.observed.instances,
+            &observed.instances,
+            |instance| &instance.uid,
+            |instance| &instance.name,
+            &mut names,
+        );
         let index = self.index(desired, &mut names);
         let scope = scope_of(desired, observed, &index, names);
         if scope.names.len() > most {
@@ -195,7 +207,7 @@ impl Last {
         diff(
             before,
             now,
-            |it| &it.key,
+            |slot| &slot.key,
             |item| match item {
                 Diff::Same(was, is) => moved |= was != is,
                 Diff::Changed(was, is) => {
@@ -220,7 +232,7 @@ impl Last {
         diff(
             before,
             now,
-            |it| &it.key,
+            |slot| &slot.key,
             |item| {
                 if let Diff::Same(was, is) = item {
                     is_current[is] = Some(was_current[was].clone());
@@ -239,10 +251,10 @@ impl Last {
         let mut changed = Vec::new();
         let mut before = self.observed.loads.iter().peekable();
         for (name, load) in &observed.loads {
-            while let Some((gone, _)) = before.next_if(|(it, _)| *it < name) {
+            while let Some((gone, _)) = before.next_if(|(engine, _)| *engine < name) {
                 changed.push((gone.clone(), None));
             }
-            if before.next_if(|(it, _)| *it == name).is_none_or(|(_, it)| it != load) {
+            if before.next_if(|(engine, _)| *engine == name).is_none_or(|(_, last)| last != load) {
                 changed.push((name.clone(), Some(*load)));
             }
         }
@@ -272,7 +284,7 @@ impl Outcome {
             // An unknown engine has no row.
             if let Ok(at) = rows.binary_search_by(|row| row.name.cmp(name)) {
                 let row = Arc::make_mut(&mut rows[at]);
-                (row.sessions, row.running) = (load.map(|it| it.sessions), load.map(|it| it.running));
+                (row.sessions, row.running) = (load.map(|load| load.sessions), load.map(|load| load.running));
             }
         }
         rows

@@ -98,7 +98,7 @@ impl<'a> Engine<'a> {
 
     /// Whether it is registered and stays: a replacement for which a stand-in may be drained.
     pub fn is_ready(&self) -> bool {
-        let staying = self.record.is_some_and(|it| it.end_reason.is_none() && it.ended_at_ms.is_none());
+        let staying = self.record.is_some_and(|record| record.end_reason.is_none() && record.ended_at_ms.is_none());
         staying && self.is_registered() && self.alive().is_some_and(|instance| self.drain_of(&instance.uid).is_none())
     }
 
@@ -112,11 +112,11 @@ impl<'a> Inventory<'a> {
     /// Joins everything by name, for all engines or for those in scope.
     pub fn join(desired: &'a DesiredState, observed: &'a ObservedState, scope: Option<&Scope>) -> Self {
         let names = scope.map(|scope| &scope.names);
-        let records = chosen(&desired.snapshot.engines, |it| &it.name, names);
+        let records = chosen(&desired.snapshot.engines, |record| &record.name, names);
         let slots = &desired.snapshot.slots;
         let slots_in_scope =
             scope.map_or_else(|| slots.iter().collect(), |scope| scope.slots.iter().map(|at| &slots[*at]).collect());
-        let slots_in_scope = sorted(slots_in_scope, |it| &it.key);
+        let slots_in_scope = sorted(slots_in_scope, |slot| &slot.key);
         // An incarnation is drawn once, for one slot.
         let numbers: HashMap<Incarnation, usize> =
             records.iter().enumerate().map(|(at, record)| (record.incarnation, at)).collect();
@@ -133,23 +133,24 @@ impl<'a> Inventory<'a> {
         let mut engines = Vec::with_capacity(records.len() + unissued.len());
         let mut records = records.into_iter().enumerate().peekable();
         let mut unissued = unissued.into_iter().peekable();
-        let mut permits = chosen(&observed.permits, |it| &it.engine, names).into_iter().peekable();
-        let mut registrations = chosen(&observed.registrations, |it| &it.engine, names).into_iter().peekable();
-        let mut drains = chosen(&observed.drains, |it| &it.engine, names).into_iter().peekable();
-        let mut instances = chosen(&observed.instances, |it| &it.name, names).into_iter().peekable();
+        let mut permits = chosen(&observed.permits, |permit| &permit.engine, names).into_iter().peekable();
+        let mut registrations =
+            chosen(&observed.registrations, |registration| &registration.engine, names).into_iter().peekable();
+        let mut drains = chosen(&observed.drains, |drain| &drain.engine, names).into_iter().peekable();
+        let mut instances = chosen(&observed.instances, |instance| &instance.name, names).into_iter().peekable();
         let mut loads = names.is_none().then(|| observed.loads.iter().peekable());
         loop {
             let heads = [
-                records.peek().map(|(_, it)| &it.name),
+                records.peek().map(|(_, record)| &record.name),
                 unissued.peek().map(|(name, _)| name),
-                permits.peek().map(|it| &it.engine),
-                registrations.peek().map(|it| &it.engine),
-                drains.peek().map(|it| &it.engine),
-                instances.peek().map(|it| &it.name),
+                permits.peek().map(|permit| &permit.engine),
+                registrations.peek().map(|registration| &registration.engine),
+                drains.peek().map(|drain| &drain.engine),
+                instances.peek().map(|instance| &instance.name),
             ];
             let Some(name) = heads.into_iter().flatten().min().cloned() else { break };
             let mut engine = Engine::new(name);
-            while let Some((at, record)) = records.next_if(|(_, it)| it.name == engine.name) {
+            while let Some((at, record)) = records.next_if(|(_, record)| record.name == engine.name) {
                 of_records[at] = engines.len();
                 engine.slot = Some(Cow::Borrowed(&record.slot));
                 engine.incarnation = Some(record.incarnation);
@@ -158,22 +159,22 @@ impl<'a> Inventory<'a> {
             while let Some((_, at)) = unissued.next_if(|(name, _)| *name == engine.name) {
                 of_slots[at] = engines.len();
             }
-            while let Some(permit) = permits.next_if(|it| it.engine == engine.name) {
+            while let Some(permit) = permits.next_if(|permit| permit.engine == engine.name) {
                 engine.permit = Some(permit);
             }
-            while let Some(registration) = registrations.next_if(|it| it.engine == engine.name) {
+            while let Some(registration) = registrations.next_if(|registration| registration.engine == engine.name) {
                 engine.registration = Some(registration);
             }
-            while let Some(drain) = drains.next_if(|it| it.engine == engine.name) {
+            while let Some(drain) = drains.next_if(|drain| drain.engine == engine.name) {
                 engine.drain = Some(drain);
             }
-            while let Some(instance) = instances.next_if(|it| it.name == engine.name) {
+            while let Some(instance) = instances.next_if(|instance| instance.name == engine.name) {
                 assign(&mut engine, instance);
             }
             // A load never creates an entry: only engines with an instance are polled.
             engine.load = if let Some(loads) = &mut loads {
                 while loads.next_if(|(name, _)| **name < engine.name).is_some() {}
-                loads.next_if(|(name, _)| **name == engine.name).map(|(_, it)| *it)
+                loads.next_if(|(name, _)| **name == engine.name).map(|(_, load)| *load)
             } else {
                 observed.loads.get(&engine.name).copied()
             };
@@ -199,7 +200,7 @@ fn chosen<'a, T>(items: &'a [T], name: impl Fn(&T) -> &EngineName, names: Option
     let chosen = match names {
         None => items.iter().collect(),
         Some(names) if names.is_empty() => Vec::new(),
-        Some(names) => items.iter().filter(|it| names.contains(name(it))).collect(),
+        Some(names) => items.iter().filter(|item| names.contains(name(item))).collect(),
     };
     sorted(chosen, name)
 }
@@ -317,9 +318,14 @@ mod tests {
         let inventory = Inventory::join(&desired, &observed, None);
         assert!(inventory.engines.is_sorted_by(|one, next| one.name < next.name), "each name once, in order");
         let joined = |name: &EngineName| {
-            let engine = inventory.engines.iter().find(|it| it.name == *name).unwrap();
-            let strays = engine.strays.iter().map(|it| it.uid.as_str()).collect::<Vec<_>>().join(" ");
-            (engine.instance.map(|it| it.uid.as_str()), strays, engine.permit.is_some(), engine.current_of.is_some())
+            let engine = inventory.engines.iter().find(|engine| engine.name == *name).unwrap();
+            let strays = engine.strays.iter().map(|instance| instance.uid.as_str()).collect::<Vec<_>>().join(" ");
+            (
+                engine.instance.map(|instance| instance.uid.as_str()),
+                strays,
+                engine.permit.is_some(),
+                engine.current_of.is_some(),
+            )
         };
         assert_eq!(joined(&kept.engine()), (Some("k"), "a z".to_owned(), true, true));
         assert_eq!(joined(&current.engine()), (Some("first"), "second".to_owned(), false, true));
@@ -327,7 +333,7 @@ mod tests {
         assert_eq!(joined(&unissued.engine()), (None, String::new(), true, true));
         assert_eq!(joined(&other), (Some("n"), String::new(), true, false));
         let slots: Vec<_> =
-            inventory.slots.iter().map(|(it, at)| (it.key.ordinal, &inventory.engines[*at].name)).collect();
+            inventory.slots.iter().map(|(slot, at)| (slot.key.ordinal, &inventory.engines[*at].name)).collect();
         assert_eq!(slots, [(0, &current.engine()), (1, &kept.engine()), (2, &unissued.engine())]);
         assert_eq!(inventory.slot(&kept.key), Some(&kept));
         assert_eq!(inventory.slot(&slot(3, 1).key), None);

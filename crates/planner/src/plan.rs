@@ -60,7 +60,8 @@ pub fn probes(desired: &DesiredState, observed: &ObservedState) -> Vec<Probe> {
 pub(crate) fn probes_in_scope(desired: &DesiredState, observed: &ObservedState, scope: Option<&Scope>) -> Vec<Probe> {
     let mut probes = Vec::new();
     for engine in Inventory::join(desired, observed, scope).engines {
-        let recorded = engine.record.filter(|record| record.ended_at_ms.is_none()).and_then(|it| it.uid.as_ref());
+        let recorded =
+            engine.record.filter(|record| record.ended_at_ms.is_none()).and_then(|record| record.uid.as_ref());
         // The answer for a drain order counts only once its engine has not been seen for long enough.
         let drain = engine.drain.filter(|drain| teardown::is_quiet(desired, observed, drain));
         let drained = drain.and_then(|drain| drain.uid.as_ref());

@@ -49,8 +49,8 @@ impl Simulation {
     pub fn apply_one(&mut self, decision: &Decision, created: &mut Option<String>) {
         if let Action::Finish { id, transition } = &decision.action {
             let stalled = *transition == Transition::Stalled;
-            self.desired.snapshot.alterations.retain(|it| it.id != *id || stalled);
-            for alteration in self.desired.snapshot.alterations.iter_mut().filter(|it| it.id == *id) {
+            self.desired.snapshot.alterations.retain(|record| record.id != *id || stalled);
+            for alteration in self.desired.snapshot.alterations.iter_mut().filter(|record| record.id == *id) {
                 alteration.progress = Some(model::alteration::AlterationProgress::Stalled);
                 alteration.reason = Some(decision.reason.clone());
             }
@@ -71,7 +71,7 @@ impl Simulation {
             }
             Action::WritePermitUid { uid } => {
                 let uid = uid.clone().or_else(|| created.clone());
-                for permit in observed.permits.iter_mut().filter(|it| it.engine == *engine) {
+                for permit in observed.permits.iter_mut().filter(|permit| permit.engine == *engine) {
                     permit.uid.clone_from(&uid);
                 }
             }
@@ -82,7 +82,7 @@ impl Simulation {
             }
             Action::RecordEnd { reason, log_tail } => {
                 let now_ms = self.desired.snapshot.now_ms;
-                for record in self.desired.snapshot.engines.iter_mut().filter(|it| it.name == *engine) {
+                for record in self.desired.snapshot.engines.iter_mut().filter(|record| record.name == *engine) {
                     record.ended_at_ms.get_or_insert(now_ms);
                     record.ended_reason = Some(reason.clone());
                     record.log_tail.clone_from(log_tail);
@@ -141,7 +141,8 @@ impl Simulation {
 
     fn record_uid(&mut self, engine: &EngineName, uid: Option<String>, config: &str) {
         let now_ms = self.desired.snapshot.now_ms;
-        let record = self.desired.snapshot.engines.iter_mut().find(|it| it.name == *engine && it.uid.is_none());
+        let record =
+            self.desired.snapshot.engines.iter_mut().find(|record| record.name == *engine && record.uid.is_none());
         if let (Some(record), Some(uid)) = (record, uid) {
             record.uid = Some(uid);
             config.clone_into(&mut record.config);
@@ -229,7 +230,7 @@ impl Simulation {
                 .observed
                 .permits
                 .iter()
-                .any(|it| it.engine == instance.name && it.uid.as_ref() == Some(&instance.uid));
+                .any(|permit| permit.engine == instance.name && permit.uid.as_ref() == Some(&instance.uid));
             instance.is_alive()
                 && !instance.incomplete
                 && permitted
@@ -261,7 +262,11 @@ impl Simulation {
             .find(|instance| instance.name == *engine && Some(&instance.uid) == uid.as_ref());
         let Some(instance) = found else { return false };
         instance.phase = Phase::Running;
-        self.observed.permits.iter_mut().filter(|it| it.engine == *engine).for_each(|permit| permit.answered = true);
+        self.observed
+            .permits
+            .iter_mut()
+            .filter(|permit| permit.engine == *engine)
+            .for_each(|permit| permit.answered = true);
         self.observed.registrations.push(Registration {
             engine: engine.clone(),
             uid,

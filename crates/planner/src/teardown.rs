@@ -121,7 +121,7 @@ pub(crate) fn orphaned_registration(builder: &mut PlanBuilder<'_>, engine: &Engi
     let reason = "it is registered and no instance with its uid exists";
     match &registration.uid {
         Some(uid) if engine.drain.is_none() => {
-            let grace_ms = builder.desired.limits.grace_ms(engine.record.and_then(|it| it.end_grace_ms));
+            let grace_ms = builder.desired.limits.grace_ms(engine.record.and_then(|record| record.end_grace_ms));
             let (uid, successor, namespace) = (uid.clone(), None, None);
             builder.drain(engine, Action::Drain { uid, grace_ms, withdraw: true, successor, namespace }, reason);
         }

@@ -36,7 +36,7 @@ pub(crate) fn assess(
     slot: &Slot,
     instance: &Instance,
 ) -> Option<Assessment> {
-    let seen = builder.observed.unregistered.get(&engine.name).filter(|it| it.uid == instance.uid)?;
+    let seen = builder.observed.unregistered.get(&engine.name).filter(|seen| seen.uid == instance.uid)?;
     if engine.is_registered() {
         return None;
     }

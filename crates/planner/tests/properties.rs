@@ -157,7 +157,8 @@ proptest! {
             apply(&mut cluster, &mut judge, event);
         }
         let about = |plan: &Plan, tenant: &str| -> Vec<planner::Decision> {
-            plan.decisions().filter(|it| it.slot.as_ref().is_some_and(|it| it.tenant.as_str() == tenant)).cloned().collect()
+            let is_about = |decision: &&planner::Decision| decision.slot.as_ref().is_some_and(|slot| slot.tenant.as_str() == tenant);
+            plan.decisions().filter(is_about).cloned().collect()
         };
         let mut failing = cluster.clone();
         for slot in cluster.simulation.desired.snapshot.slots.iter().filter(|slot| slot.key.tenant.as_str() == "t_2") {
@@ -225,7 +226,7 @@ fn the_judge_sees_a_running_engine_deleted_without_its_drain_order() {
 fn the_judge_sees_a_name_created_twice() {
     let (mut cluster, judge, served) = superseded();
     let plan = cluster.simulation.plan();
-    let create = plan.decisions().find(|it| matches!(it.action, Action::CreateEngine(_))).unwrap();
+    let create = plan.decisions().find(|decision| matches!(decision.action, Action::CreateEngine(_))).unwrap();
     judge.judge(&cluster, &plan_of(&served, create.action.clone()));
 }
 

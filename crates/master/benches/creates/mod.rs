@@ -82,20 +82,20 @@ pub async fn measure(kubeconfig: &Path, at_once: usize, rounds: usize) {
         let (least, middle, most) = spread(turns.iter().map(of));
         println!("{what}: {least:.2} {middle:.2} {most:.2}");
     };
-    print("the master, from the committed ALTER on", &|it| it.0.whole);
-    print("the master, from its first create on", &|it| it.0.rate);
-    print("the bare client", &|it| it.1.rate);
-    let ratio = |it: &(Turn, Turn)| 100. * it.0.whole / it.1.rate;
+    print("the master, from the committed ALTER on", &|pair| pair.0.whole);
+    print("the master, from its first create on", &|pair| pair.0.rate);
+    print("the bare client", &|pair| pair.1.rate);
+    let ratio = |pair: &(Turn, Turn)| 100. * pair.0.whole / pair.1.rate;
     print("the master from the ALTER on, in percent of the bare client", &ratio);
-    print("the same from its first create on", &|it| 100. * it.0.rate / it.1.rate);
-    let reached = turns.iter().filter(|it| ratio(it) >= TARGET_PERCENT).count();
+    print("the same from its first create on", &|pair| 100. * pair.0.rate / pair.1.rate);
+    let reached = turns.iter().filter(|pair| ratio(pair) >= TARGET_PERCENT).count();
     println!("rounds that reach the target of {TARGET_PERCENT} %: {reached} of {}", turns.len());
     for (whose, of) in [("the master's", ours as fn(&(Turn, Turn)) -> &Usage), ("the bare client's", theirs)] {
-        print(&format!("seconds of processors in {whose} turn"), &|it| of(it).machine);
-        print(&format!("of them in {whose} process"), &|it| of(it).ours);
-        print("of them in the API server", &|it| of(it).server);
+        print(&format!("seconds of processors in {whose} turn"), &|pair| of(pair).machine);
+        print(&format!("of them in {whose} process"), &|pair| of(pair).ours);
+        print("of them in the API server", &|pair| of(pair).server);
     }
-    print("readings of the epoch for each create", &|it| it.0.cost.of("GET configmaps") as f64 / CREATES as f64);
+    print("readings of the epoch for each create", &|pair| pair.0.cost.of("GET configmaps") as f64 / CREATES as f64);
 }
 
 fn ours(turns: &(Turn, Turn)) -> &Usage {

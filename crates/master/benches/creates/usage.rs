@@ -67,7 +67,7 @@ impl Sub for Usage {
 fn machine() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap();
     let fields: Vec<f64> =
-        stat.lines().next().unwrap().split_whitespace().skip(1).map(|it| it.parse().unwrap()).collect();
+        stat.lines().next().unwrap().split_whitespace().skip(1).map(|field| field.parse().unwrap()).collect();
     let idle = fields[3] + fields[4];
     // The last two are of guests, and counted among the first.
     (fields[..8].iter().sum::<f64>() - idle) / TICKS

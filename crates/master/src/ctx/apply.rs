@@ -236,8 +236,8 @@ fn permit<'a>(expected: &Expected<'a>, engine: &EngineName) -> Option<&'a Permit
 async fn delete_unread(lock: &Lock, engine: &EngineName, expected: &Expected<'_>) -> Result<Applied, Failure> {
     let seen = permits::read(lock.session(), engine).await.map_err(|error| coordination(&error))?;
     let Some(seen) = seen else { return Ok(Applied::Done) };
-    let drains =
-        expected.nodes.unread.drains.contains(engine) || expected.nodes.drains.iter().any(|it| it.engine == *engine);
+    let drains = expected.nodes.unread.drains.contains(engine)
+        || expected.nodes.drains.iter().any(|drain| drain.engine == *engine);
     if seen.registration.is_some() && !drains {
         return Err(Failure::Moved(format!("engine {engine} is registered")));
     }

@@ -74,7 +74,7 @@ async fn serve(
     let ctx: Arc<dyn ControllerCtx> = Arc::clone(fake) as Arc<dyn ControllerCtx>;
     let stopped = stop.clone();
     tokio::spawn(async move { term::serve(ctx, &quick(), &sender, &stopped).await });
-    let reached = tokio::time::timeout(Duration::from_secs(10), state.wait_for(|it| until(*it))).await;
+    let reached = tokio::time::timeout(Duration::from_secs(10), state.wait_for(|state| until(*state))).await;
     let reached = *reached.unwrap().unwrap();
     (reached, stop)
 }

@@ -26,7 +26,7 @@ async fn drained() -> Arc<Fake> {
 async fn a_new_master_counts_a_grace_from_when_it_saw_the_fact() {
     let fake = drained().await;
     let grace = Duration::from_millis(fake.state().simulation.observed.drains[0].grace_ms.unsigned_abs());
-    let deletes = || fake.state().effects.iter().filter(|it| it.starts_with("delete engine")).count();
+    let deletes = || fake.state().effects.iter().filter(|effect| effect.starts_with("delete engine")).count();
     // Almost all of it is over when another master takes over, on whose clock nothing of it is.
     fake.pass(grace);
     let mut next = fake.reconciler(1);

@@ -313,7 +313,10 @@ impl State {
             _ => false,
         };
         let below = |permits: &[PermitNode]| {
-            permits.iter().find(|it| it.engine == *engine).map(|it| (it.registration.is_some(), it.answered))
+            permits
+                .iter()
+                .find(|permit| permit.engine == *engine)
+                .map(|permit| (permit.registration.is_some(), permit.answered))
         };
         let saw = below(&seen.permits).filter(|_| withdraws)?;
         (below(&self.permits()) != Some(saw)).then(|| format!("below the permit of {engine} is not what was seen"))

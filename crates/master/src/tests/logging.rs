@@ -95,7 +95,11 @@ async fn a_failing_decision_is_logged_once_a_minute_and_when_it_succeeds() {
         reconciler.tick(&*fake).await;
         fake.pass(TICK);
     }
-    assert_eq!(fake.state().effects.iter().filter(|it| **it == drain).count(), TICKS as usize, "it is tried each time");
+    assert_eq!(
+        fake.state().effects.iter().filter(|effect| **effect == drain).count(),
+        TICKS as usize,
+        "it is tried each time"
+    );
     let logged = lines.with("decision failed");
     assert_eq!(logged.len(), LOGGED, "{logged:#?}");
     assert!(logged[0].contains("times=1 ") && logged[LOGGED - 1].contains("times=91 "), "{logged:#?}");
@@ -150,7 +154,7 @@ async fn raising_the_epoch_repeatedly_is_logged_once_and_at_the_end() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         fake.state().failing.clear();
-        let _ = state.wait_for(|it| matches!(it, CandidateState::Acting { .. })).await;
+        let _ = state.wait_for(|state| matches!(state, CandidateState::Acting { .. })).await;
         stop.cancel();
     };
     let serving = term::serve(ctx, &settings, &sender, &stop);

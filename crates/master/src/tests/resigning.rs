@@ -37,7 +37,7 @@ async fn resigned(fake: &Arc<Fake>, arrived: impl Fn(&Fake) -> bool) -> String {
 async fn an_effect_that_never_answers_does_not_keep_the_lock() {
     let fake = Fake::with_engines_wanted(1);
     fake.state().hanging = vec!["create engine".to_owned()];
-    let begun = |fake: &Fake| fake.state().effects.iter().any(|it| it.contains("create permit"));
+    let begun = |fake: &Fake| fake.state().effects.iter().any(|effect| effect.contains("create permit"));
     let reason = resigned(&fake, begun).await;
     assert!(reason.contains("cancelled"), "{reason}");
 }

@@ -78,8 +78,8 @@ async fn a_commit_that_came_first_wins_over_the_abort_and_keeps_its_node_for_one
         assert!(state.aborts.is_empty(), "a decided one is not aborted");
         assert_eq!(state.records[&id("a-1")].progress, Some(AlterationProgress::Converging));
         assert!(state.alter.is_none(), "another alteration waits for one tick at most");
-        let last = state.effects.iter().rposition(|it| it.starts_with("create engine"));
-        assert!(last < state.effects.iter().position(|it| it == "delete alter node"), "{:?}", state.effects);
+        let last = state.effects.iter().rposition(|effect| effect.starts_with("create engine"));
+        assert!(last < state.effects.iter().position(|effect| effect == "delete alter node"), "{:?}", state.effects);
     }
     reconciler.tick(&*fake).await;
     assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
@@ -151,7 +151,7 @@ async fn a_converging_row_is_finished_without_its_node() {
     let fake = Fake::with_engines_wanted(2);
     fake.settle(&mut fake.reconciler(1)).await;
     assert!(fake.state().records.values().all(|record| record.progress == Some(AlterationProgress::Converged)));
-    assert!(fake.state().effects.iter().all(|it| it != "delete alter node"));
+    assert!(fake.state().effects.iter().all(|effect| effect != "delete alter node"));
 }
 
 #[tokio::test]

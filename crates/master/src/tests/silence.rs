@@ -21,8 +21,8 @@ async fn a_silent_engine_without_its_registration_is_replaced_first_and_then_dra
     let old = fake.present(0);
     fake.state().simulation.observed.registrations.clear();
     let shown = |fake: &Fake| {
-        let rows = fake.state().reports.iter().flat_map(|it| it.engines.clone()).collect::<Vec<_>>();
-        rows.into_iter().rfind(|it| it.name == old).unwrap()
+        let rows = fake.state().reports.iter().flat_map(|report| report.engines.clone()).collect::<Vec<_>>();
+        rows.into_iter().rfind(|row| row.name == old).unwrap()
     };
     reconciler.tick(&*fake).await;
     fake.pass(Duration::from_secs(12));

@@ -114,11 +114,12 @@ async fn one_create_that_is_refused_holds_up_no_other_and_backs_off() {
     let mut reconciler = fake.reconciler(1);
     assert!(done(&reconciler.tick(&*fake).await));
     assert_eq!(fake.state().simulation.observed.instances.len(), 2);
-    let tries = || fake.state().effects.iter().filter(|it| **it == format!("create engine {broken}")).count();
+    let tries = || fake.state().effects.iter().filter(|effect| **effect == format!("create engine {broken}")).count();
     reconciler.tick(&*fake).await;
     reconciler.tick(&*fake).await;
     assert_eq!(tries(), 1, "it waits");
-    let shown = fake.state().reports.iter().flat_map(|it| it.engines.clone()).rfind(|it| it.name == broken).unwrap();
+    let shown =
+        fake.state().reports.iter().flat_map(|report| report.engines.clone()).rfind(|row| row.name == broken).unwrap();
     assert!(shown.reason.unwrap().contains("no quota left"));
     fake.pass(Duration::from_secs(3));
     reconciler.tick(&*fake).await;
@@ -138,7 +139,7 @@ async fn a_create_that_fails_because_the_orchestrator_is_away_is_no_failure_of_t
     let create = format!("create engine {}", fake.present(0));
     fake.state().failing.push((create.clone(), Failure::Unknown("500 Internal Server Error".to_owned())));
     let mut reconciler = fake.reconciler(1);
-    let tries = || fake.state().effects.iter().filter(|it| **it == create).count();
+    let tries = || fake.state().effects.iter().filter(|effect| **effect == create).count();
     for times in 1..=10 {
         reconciler.tick(&*fake).await;
         reconciler.tick(&*fake).await;
@@ -151,7 +152,7 @@ async fn a_create_that_fails_because_the_orchestrator_is_away_is_no_failure_of_t
     fake.pass(Duration::from_secs(3));
     reconciler.tick(&*fake).await;
     assert_eq!(tries(), 12);
-    let shown = fake.state().reports.iter().flat_map(|it| it.engines.clone()).next_back().unwrap();
+    let shown = fake.state().reports.iter().flat_map(|report| report.engines.clone()).next_back().unwrap();
     assert!(shown.reason.unwrap().contains("failure 1: no quota left"));
     fake.state().failing.clear();
     fake.settle(&mut reconciler).await;
@@ -181,7 +182,7 @@ async fn a_create_whose_answer_was_lost_is_found_by_the_next_tick_and_not_made_t
     fake.settle(&mut reconciler).await;
     let state = fake.state();
     assert_eq!(state.simulation.created, 1);
-    assert_eq!(state.effects.iter().filter(|it| it.starts_with("create engine")).count(), 1);
+    assert_eq!(state.effects.iter().filter(|effect| effect.starts_with("create engine")).count(), 1);
     assert_eq!(state.simulation.observed.registrations.len(), 1);
 }
 
@@ -192,7 +193,7 @@ async fn without_the_orchestrator_no_engine_is_touched_and_the_master_says_so() 
     let mut reconciler = fake.reconciler(1);
     reconciler.tick(&*fake).await;
     let effects = fake.state().effects.clone();
-    assert!(effects.iter().all(|it| it.starts_with("finish alteration")), "{effects:?}");
+    assert!(effects.iter().all(|effect| effect.starts_with("finish alteration")), "{effects:?}");
     assert!(!done(&reconciler.tick(&*fake).await));
     assert!(fake.state().reports[0].waits_for.as_ref().unwrap().contains("orchestrator"));
     fake.state().orchestrator = true;
@@ -278,7 +279,7 @@ async fn an_engine_that_lost_its_registration_while_the_masters_session_was_away
     fake.state().simulation.observed.registrations.clear();
     reconciler.distrust_registry(fake.state().now);
     reconciler.tick(&*fake).await;
-    assert!(fake.state().effects.iter().all(|it| !it.starts_with("drain")), "{:?}", fake.state().effects);
+    assert!(fake.state().effects.iter().all(|effect| !effect.starts_with("drain")), "{:?}", fake.state().effects);
     fake.settle(&mut reconciler).await;
     assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
 }
@@ -393,17 +394,21 @@ async fn many_rows_are_published_in_parts_and_again_after_a_lost_part() {
     assert!(!done(&reconciler.tick(&*fake).await));
     let reports = std::mem::take(&mut fake.state().reports);
     assert_eq!(
-        reports.iter().map(|it| (it.engines.len(), it.part)).collect::<Vec<_>>(),
+        reports.iter().map(|report| (report.engines.len(), report.part)).collect::<Vec<_>>(),
         [(2, true), (2, true), (1, false)]
     );
     let names = |reports: &[model::observation::Publication]| {
-        reports.iter().flat_map(|it| &it.engines).map(|it| it.name.clone()).collect::<std::collections::BTreeSet<_>>()
+        reports
+            .iter()
+            .flat_map(|report| &report.engines)
+            .map(|row| row.name.clone())
+            .collect::<std::collections::BTreeSet<_>>()
     };
     assert_eq!(names(&reports).len(), ENGINES, "each once");
     let last = &reports[2];
-    assert!(last.complete && last.kept.len() == 4 && last.kept.iter().all(|it| *it != last.engines[0].name));
+    assert!(last.complete && last.kept.len() == 4 && last.kept.iter().all(|name| *name != last.engines[0].name));
     assert!(!done(&reconciler.tick(&*fake).await));
-    assert!(fake.state().reports.iter().all(|it| it.engines.is_empty()), "nothing has changed");
+    assert!(fake.state().reports.iter().all(|report| report.engines.is_empty()), "nothing has changed");
     // The first part of the next report is rejected: it is unknown which rows are written.
     fake.state()
         .simulation

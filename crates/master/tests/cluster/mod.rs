@@ -75,7 +75,7 @@ struct Nothing;
 fn launch_parameters(launch: &Launch<'_>) -> BTreeMap<String, String> {
     let mut launch_parameters = launch.node_selector.clone();
     launch_parameters
-        .extend(launch.configuration.cpu_overcommit.map(|it| ("cpu overcommit".to_owned(), it.to_string())));
+        .extend(launch.configuration.cpu_overcommit.map(|percent| ("cpu overcommit".to_owned(), percent.to_string())));
     launch_parameters
 }
 
@@ -316,25 +316,25 @@ impl Cluster {
     }
 
     pub async fn uids(&self) -> BTreeSet<String> {
-        self.engines().await.into_iter().map(|it| it.uid).collect()
+        self.engines().await.into_iter().map(|engine| engine.uid).collect()
     }
 
     /// Whether engines equal slots, each is registered, no node and no fact is left, and SHOW knows it.
     pub async fn is_as_desired(&self) -> bool {
         let Ok(overview) = self.store.overview(None).await else { return false };
         let wanted: BTreeSet<EngineName> = overview.snapshot.slots.iter().map(model::Slot::engine).collect();
-        let running: BTreeSet<EngineName> = self.engines().await.into_iter().map(|it| it.name).collect();
+        let running: BTreeSet<EngineName> = self.engines().await.into_iter().map(|engine| engine.name).collect();
         let shown: BTreeSet<EngineName> = overview
             .observed
             .iter()
-            .filter(|it| it.engine.registered && it.engine.phase == Phase::Running && it.engine.reason.is_none())
-            .map(|it| it.engine.name.clone())
+            .filter(|row| row.engine.registered && row.engine.phase == Phase::Running && row.engine.reason.is_none())
+            .map(|row| row.engine.name.clone())
             .collect();
         let Ok(session) = self.look().await else { return false };
         let Ok(seen) = coordination::observe(&session).await else { return false };
         session.close().await;
         let ready: BTreeSet<EngineName> =
-            seen.permits.iter().filter(|it| it.ready().is_some()).map(|it| it.engine.clone()).collect();
+            seen.permits.iter().filter(|permit| permit.ready().is_some()).map(|permit| permit.engine.clone()).collect();
         wanted == running
             && wanted == shown
             && overview.observed.len() == wanted.len()
@@ -404,9 +404,10 @@ impl Engines {
     async fn live(mut self) {
         loop {
             let engines = self.memory.list(&LabelMap::new()).await.unwrap().engines;
-            let alive: Vec<ObservedInstance> = engines.into_iter().filter(|it| it.phase == Phase::Running).collect();
+            let alive: Vec<ObservedInstance> =
+                engines.into_iter().filter(|engine| engine.phase == Phase::Running).collect();
             let gone: Vec<String> =
-                self.sessions.keys().filter(|uid| alive.iter().all(|it| it.uid != **uid)).cloned().collect();
+                self.sessions.keys().filter(|uid| alive.iter().all(|engine| engine.uid != **uid)).cloned().collect();
             for uid in gone {
                 self.sessions.remove(&uid).unwrap().close().await;
             }
@@ -427,7 +428,7 @@ impl Engines {
         });
         let session = supervisor.session()?;
         let standing = registry::read_own(&session, &engine.name).await?;
-        let drains = standing.drain.and_then(|it| it.content.ok()).and_then(|it| it.uid);
+        let drains = standing.drain.and_then(|node| node.content.ok()).and_then(|order| order.uid);
         if drains.as_ref() == Some(&engine.uid) {
             self.memory.end(&engine.name, &End::code(0).with_reason("drained"));
             return Ok(());

@@ -106,7 +106,7 @@ fn check_nodes(name: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result<()
         let owner = catalog
             .pools
             .iter()
-            .find(|(other, it)| *other != name && it.spec.nodes.iter().flatten().any(|n| n == node));
+            .find(|(other, pool)| *other != name && pool.spec.nodes.iter().flatten().any(|n| n == node));
         if let Some((owner, _)) = owner {
             return Err(UserError::new(
                 ErrorKind::WrongState,
@@ -209,15 +209,15 @@ fn check_selector(pool: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result
             && !other.node_selector.is_empty()
             && (contains(wanted, &other.node_selector) || contains(&other.node_selector, wanted))
     };
-    match catalog.pools.iter().find(|(other, it)| *other != pool && reaches_all(&it.spec)) {
+    match catalog.pools.iter().find(|(name, other)| *name != pool && reaches_all(&other.spec)) {
         None => Ok(()),
-        Some((owner, it)) => Err(UserError::new(
+        Some((owner, other)) => Err(UserError::new(
             ErrorKind::WrongState,
             format!("NODE_SELECTOR of resource pool \"{pool}\" matches nodes of resource pool \"{owner}\""),
         )
         .detail(format!(
             "Its NODE_SELECTOR is {}; a node can belong to one pool only.",
-            selector_text(&it.spec.node_selector)
+            selector_text(&other.spec.node_selector)
         ))
         .hint(format!("Change the value of a label, or the NODE_SELECTOR of resource pool {owner} first."))),
     }

@@ -61,7 +61,8 @@ impl Judge {
     /// An engine that has served and whose slot still exists may be drained only when a newer one is registered.
     fn judge_drain(&self, cluster: &Cluster, engine: &EngineName, uid: &str) {
         let snapshot = &cluster.simulation.desired.snapshot;
-        let Some(record) = snapshot.engines.iter().find(|it| it.name == *engine && it.uid.as_deref() == Some(uid))
+        let Some(record) =
+            snapshot.engines.iter().find(|record| record.name == *engine && record.uid.as_deref() == Some(uid))
         else {
             return;
         };
@@ -107,7 +108,7 @@ impl Judge {
         let snapshot = &cluster.simulation.desired.snapshot;
         for slot in snapshot.slots.iter().filter(|slot| !slot.forced) {
             let current = slot.engine();
-            let older = snapshot.engines.iter().filter(|it| it.slot == slot.key && it.name != current);
+            let older = snapshot.engines.iter().filter(|record| record.slot == slot.key && record.name != current);
             let stands_in = older.clone().any(|record| self.stands_in(cluster, record));
             if stands_in && is_begun(cluster, &current) && !is_ready(cluster, &current) {
                 *counts.entry(slot.key.link()).or_default() += 1;
@@ -134,9 +135,9 @@ impl Judge {
 /// Whether any part of the engine was created: its permit, an instance, a recorded uid.
 fn is_begun(cluster: &Cluster, engine: &EngineName) -> bool {
     let Simulation { desired, observed, .. } = &cluster.simulation;
-    observed.permits.iter().any(|it| it.engine == *engine)
-        || observed.instances.iter().any(|it| it.name == *engine)
-        || desired.snapshot.engines.iter().any(|it| it.name == *engine && it.uid.is_some())
+    observed.permits.iter().any(|permit| permit.engine == *engine)
+        || observed.instances.iter().any(|instance| instance.name == *engine)
+        || desired.snapshot.engines.iter().any(|record| record.name == *engine && record.uid.is_some())
 }
 
 /// Whether the engine is registered, runs and stays.
@@ -150,7 +151,8 @@ fn is_ready(cluster: &Cluster, engine: &EngineName) -> bool {
     let registrations =
         observed.instances.iter().any(|instance| instance.is_alive() && Some(&instance.uid) == registration);
     let draining = observed.drains.iter().any(|drain| drain.uid.as_ref() == registration);
-    let stays =
-        |it: &EngineRecord| it.end_reason.is_none() && it.ended_at_ms.is_none() && it.uid.as_ref() == registration;
-    registrations && !draining && desired.snapshot.engines.iter().any(|it| it.name == *engine && stays(it))
+    let stays = |record: &EngineRecord| {
+        record.end_reason.is_none() && record.ended_at_ms.is_none() && record.uid.as_ref() == registration
+    };
+    registrations && !draining && desired.snapshot.engines.iter().any(|record| record.name == *engine && stays(record))
 }

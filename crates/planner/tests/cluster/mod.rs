@@ -68,7 +68,7 @@ impl Cluster {
         self.simulation.commit_catalog(catalog);
         self.alterations += 1;
         let snapshot = &mut self.simulation.desired.snapshot;
-        snapshot.alterations.retain(|it| it.object.as_ref() != Some(&reference));
+        snapshot.alterations.retain(|record| record.object.as_ref() != Some(&reference));
         snapshot.alterations.push(AlterationRecord {
             id: RequestId::new(format!("a{}", self.alterations)).unwrap(),
             object: Some(reference),
@@ -100,7 +100,7 @@ impl Cluster {
 
     pub fn pool(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
         let patch = PoolPatch {
-            units: options.get("units").map(|text| names(text).map(|it| UnitName::new(it).unwrap()).collect()),
+            units: options.get("units").map(|text| names(text).map(|name| UnitName::new(name).unwrap()).collect()),
             nodes: options.get("nodes").map_or(Setting::Keep, |text| match *text {
                 "any" => Setting::Reset,
                 "none" => Setting::Set(Vec::new()),
@@ -119,7 +119,7 @@ impl Cluster {
 
     pub fn tenant(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
         let patch = TenantPatch {
-            pools: options.get("pools").map(|text| names(text).map(|it| PoolName::new(it).unwrap()).collect()),
+            pools: options.get("pools").map(|text| names(text).map(|name| PoolName::new(name).unwrap()).collect()),
             ..TenantPatch::default()
         };
         ObjectPatch::Tenant(TenantName::new(name).unwrap(), patch)
@@ -153,7 +153,7 @@ impl Cluster {
 
     /// RESTART ENGINE.
     pub fn restart(&mut self, key: &SlotKey, force: bool) {
-        for record in self.simulation.desired.snapshot.engines.iter_mut().filter(|it| it.slot == *key) {
+        for record in self.simulation.desired.snapshot.engines.iter_mut().filter(|record| record.slot == *key) {
             if record.ended_at_ms.is_none() {
                 record.end_grace_ms.get_or_insert(if force { 0 } else { 60_000 });
                 if force {
@@ -284,10 +284,10 @@ pub enum Step<'a> {
 
 /// `zone=a,disk=ssd`, in scripts `zone:a,disk:ssd`, because `=` separates options there.
 pub fn labels(text: &str) -> BTreeMap<String, String> {
-    let pairs = names(text).map(|it| it.split_once(':').unwrap());
+    let pairs = names(text).map(|pair| pair.split_once(':').unwrap());
     pairs.map(|(label, value)| (label.to_owned(), value.to_owned())).collect()
 }
 
 pub fn names(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').filter(|it| !it.is_empty())
+    text.split(',').filter(|name| !name.is_empty())
 }

@@ -118,7 +118,7 @@ pub fn alter(cluster: &mut Cluster, change: &Change) {
 /// Finishes alterations that affect nothing, so that the next one is accepted.
 fn finish_without_effect(cluster: &mut Cluster) {
     let plan = cluster.simulation.plan();
-    for decision in plan.decisions().filter(|it| matches!(it.action, Action::Finish { .. })) {
+    for decision in plan.decisions().filter(|decision| matches!(decision.action, Action::Finish { .. })) {
         cluster.simulation.apply_one(decision, &mut None);
     }
 }
@@ -226,7 +226,8 @@ pub fn apply(cluster: &mut Cluster, judge: &mut Judge, event: &Move) {
 
 /// A create of some instance arrives once more, after the first instance is gone.
 fn late_create(cluster: &mut Cluster, at: usize) {
-    let names: Vec<EngineName> = cluster.simulation.desired.snapshot.engines.iter().map(|it| it.name.clone()).collect();
+    let names: Vec<EngineName> =
+        cluster.simulation.desired.snapshot.engines.iter().map(|record| record.name.clone()).collect();
     let Some(name) = pick(&names, at) else { return };
     if cluster.simulation.observed.instances.iter().all(|instance| instance.name != name) {
         cluster.late_create(&name);
