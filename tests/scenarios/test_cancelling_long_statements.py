@@ -1,12 +1,13 @@
 """A long statement is cancelled within two seconds: its client is notified, and the engine stops computing."""
 
+import signal
 import time
 
 import pytest
 from TCLIService.ttypes import TOperationState
 
 from harness.clients import impyla_session, pyhive_session
-from harness.java import Jdbc, JdbcError, interrupt, start_beeline
+from harness.java import Jdbc, JdbcError, start_beeline
 from harness.processes import cpu_seconds
 from harness.waiting import wait_until
 
@@ -98,18 +99,19 @@ def test_jdbc_cancels_a_long_statement_from_another_thread(standalone, busy):
 
 def test_jdbcs_query_timeout_raises_sql_timeout_exception(standalone, busy):
     with Jdbc(standalone.address, "alice") as jdbc:
+        jdbc.start(LONG, timeout_s=1)
         with pytest.raises(JdbcError) as error:
-            jdbc.limited(LONG, seconds=1, within_s=10)
+            jdbc.end(within_s=10)
         busy.ended(time.monotonic())
         assert error.value.kind == "SQLTimeoutException", error.value
         assert jdbc.rows("SELECT 1 AS one") == [{"one": "1"}]
 
 
 def test_beelines_ctrl_c_cancels_a_long_statement(standalone, busy):
-    process = start_beeline(standalone.address, LONG, "alice")
+    process = start_beeline(standalone.address, LONG, user="alice")
     try:
         since = busy.began()
-        interrupt(process)
+        process.send_signal(signal.SIGINT)
         busy.ended(since)
     finally:
         process.kill()
@@ -117,7 +119,7 @@ def test_beelines_ctrl_c_cancels_a_long_statement(standalone, busy):
 
 
 def test_a_client_that_is_killed_takes_its_statement_along(standalone, busy):
-    process = start_beeline(standalone.address, LONG, "alice")
+    process = start_beeline(standalone.address, LONG, user="alice")
     try:
         since = busy.began()
     finally:

@@ -1,16 +1,14 @@
-"""The real BeeLine and the real Hive JDBC driver, as pyspark ships them."""
+"""The real BeeLine and the real Hive JDBC driver, as pyspark ships them; py4j calls the driver."""
 
-import atexit
-import base64
+import concurrent.futures
+import contextlib
 import functools
 import pathlib
-import queue
 import re
-import shutil
-import signal
 import subprocess
-import tempfile
-import threading
+
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JJavaError
 
 
 @functools.cache
@@ -22,8 +20,7 @@ def jars():
 
 
 # A small, quickly started virtual machine: these are clients of a few statements.
-JAVA = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
-DRIVER_SOURCE = pathlib.Path(__file__).with_name("Jdbc.java")
+OPTIONS = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 WITHIN_S = 90
 
 
@@ -36,26 +33,24 @@ class Output:
         return [line for line in lines if line.strip()]
 
 
-def beeline_command(address, statements, user, query, output):
-    url = f"jdbc:hive2://{address}/{query}"
-    command = [*JAVA, "-cp", jars(), "org.apache.hive.beeline.BeeLine", "-u", url, "-n", user]
+def start_beeline(address, *statements, user="admin", query="", output="tsv2"):
+    command = ["java", *OPTIONS, "-cp", jars(), "org.apache.hive.beeline.BeeLine"]
+    command += ["-u", f"jdbc:hive2://{address}/{query}", "-n", user]
     command += [f"--outputformat={output}", "--showHeader=true", "--silent=false"]
     for statement in statements:
         command += ["-e", statement]
-    return command
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, **pipes, text=True, start_new_session=True)
 
 
-def beeline(address, *statements, user="admin", query="", output="tsv2", within_s=WITHIN_S):
+def beeline(*arguments, **options):
     """Runs statements with BeeLine, which ends at the first error with a status that isn't 0."""
-    done = subprocess.run(
-        beeline_command(address, statements, user, query, output),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=within_s,
-        check=False,
-    )
-    return Output(done.returncode, done.stdout, done.stderr)
+    with start_beeline(*arguments, **options) as process:
+        try:
+            out, err = process.communicate(timeout=WITHIN_S)
+        finally:
+            process.kill()
+    return Output(process.returncode, out, err)
 
 
 def beeline_ok(*arguments, **options):
@@ -64,89 +59,66 @@ def beeline_ok(*arguments, **options):
     return done
 
 
-def start_beeline(address, statement, user="admin", query=""):
-    return subprocess.Popen(
-        beeline_command(address, [statement], user, query, "tsv2"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def interrupt(process):
-    process.send_signal(signal.SIGINT)
-
-
 @functools.cache
-def driver_classes():
-    folder = tempfile.mkdtemp(prefix="enginehouse-jdbc.")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    subprocess.run(["javac", "-d", folder, "-cp", jars(), str(DRIVER_SOURCE)], check=True, timeout=60)
-    return folder
+def java_sql():
+    """The package of a virtual machine that serves all connections of this process, and ends with it."""
+    gateway = JavaGateway.launch_gateway(
+        classpath=jars(), javaopts=OPTIONS, die_on_exit=True, create_new_process_group=True, enable_auth=True
+    )
+    gateway.jvm.java.lang.Class.forName("org.apache.hive.jdbc.HiveDriver")
+    return gateway.jvm.java.sql
 
 
 class JdbcError(Exception):
-    def __init__(self, sqlstate, code, message, kind):
-        super().__init__(f"{kind}: {sqlstate} {code}: {message}")
-        self.sqlstate, self.code, self.message, self.kind = sqlstate, code, message, kind
+    """An `SQLException` of the driver."""
+
+    def __init__(self, exception):
+        self.kind = exception.getClass().getSimpleName()
+        self.sqlstate, self.code, self.message = exception.getSQLState(), exception.getErrorCode(), exception.getMessage()
+        super().__init__(f"{self.kind}: {self.sqlstate} {self.code}: {self.message}")
 
 
 class Jdbc:
-    """One connection of the Hive JDBC driver, in a process of its own that takes one command a line."""
+    """One connection of the Hive JDBC driver. Its calls are made in a thread of its own, so that each has a deadline."""
 
     def __init__(self, address, user="admin", query=""):
-        self.process = subprocess.Popen(
-            [*JAVA, "-cp", f"{driver_classes()}:{jars()}", "Jdbc", f"jdbc:hive2://{address}/{query}", user],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            bufsize=1,
-            start_new_session=True,
-        )
-        self.answers = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-        self._answer("connect")
+        self.thread = concurrent.futures.ThreadPoolExecutor(1)
+        self.statement = self.execution = None
+        connect = java_sql().DriverManager.getConnection
+        self.connection = answer(self.thread.submit(connect, f"jdbc:hive2://{address}/{query}", user, ""))
 
-    def _read(self):
-        for line in self.process.stdout:
-            self.answers.put(line.rstrip("\n"))
-        self.answers.put("gone")
-
-    def _answer(self, what, within_s=WITHIN_S):
-        try:
-            fields = self.answers.get(timeout=within_s).split("\t")
-        except queue.Empty:
-            raise AssertionError(f"the JDBC driver did not answer within {within_s} s: {what}") from None
-        if fields[0] == "error":
-            raise JdbcError(fields[1], int(fields[2]), decoded(fields[3]), fields[4])
-        assert fields[0] == "ok", f"{what}: {fields}"
-        return fields[1:]
-
-    def _send(self, *fields):
-        self.process.stdin.write("\t".join(fields) + "\n")
-
-    def rows(self, statement, within_s=WITHIN_S):
+    def rows(self, statement):
         """Executes a statement; answers its rows as dictionaries of text, none if it has no result set."""
-        names, _, data = self.result(statement, within_s=within_s)
+        names, _, data = self.result(statement)
         return [dict(zip(names, row, strict=True)) for row in data]
 
-    def result(self, statement, parameters=(), within_s=WITHIN_S):
+    def result(self, statement, parameters=()):
         """Executes a statement, one with parameters as PreparedStatement; answers the names of the columns, their types
         and the rows as lists of text, all of them empty if it has no result set."""
-        if parameters:
-            self._send("prepared", encoded(statement), *map(parameter, parameters))
-        else:
-            self._send("execute", encoded(statement))
-        fields = self._answer(statement, within_s)
-        names, types, *data = [[decoded(cell) for cell in field.split(",")] for field in fields] or [[], []]
-        return names, types, data
+        return answer(self.thread.submit(self.execute, statement, parameters))
 
-    def limited(self, statement, seconds, within_s=WITHIN_S):
-        self._send("limited", str(seconds), encoded(statement))
-        return self._answer(statement, within_s)
+    def execute(self, text, parameters):
+        statement = self.connection.prepareStatement(text) if parameters else self.connection.createStatement()
+        try:
+            for at, value in enumerate(parameters, start=1):
+                if value is None:
+                    statement.setNull(at, java_sql().Types.VARCHAR)
+                elif isinstance(value, int):
+                    statement.setLong(at, value)
+                else:
+                    statement.setString(at, value)
+            if not (statement.execute() if parameters else statement.execute(text)):
+                return [], [], []
+            result = statement.getResultSet()
+            described = result.getMetaData()
+            columns = range(1, described.getColumnCount() + 1)
+            names, types = ([kind(at) for at in columns] for kind in (described.getColumnLabel, described.getColumnTypeName))
+            rows = []
+            while result.next():
+                rows.append([result.getString(at) for at in columns])
+            return names, types, rows
+        finally:
+            statement.close()
 
     def refused(self, statement):
         try:
@@ -155,27 +127,24 @@ class Jdbc:
             return error
         raise AssertionError(f"was not refused: {statement}\n{got}")
 
-    def start(self, statement):
-        self._send("start", encoded(statement))
-        self._answer(f"start {statement}")
+    def start(self, statement, timeout_s=0):
+        """Begins to execute a statement; `timeout_s` is for `Statement.setQueryTimeout`."""
+        self.statement = self.connection.createStatement()
+        self.statement.setQueryTimeout(timeout_s)
+        self.execution = self.thread.submit(self.statement.execute, statement)
 
     def cancel(self):
-        """Statement.cancel() of the one that was begun, from another thread."""
-        self._send("cancel")
-        self._answer("cancel")
+        """`Statement.cancel()` of the one that was begun, from another thread."""
+        self.statement.cancel()
 
-    def end(self, within_s=WITHIN_S):
+    def end(self, within_s):
         """Waits for the statement that was begun; raises its error."""
-        self._send("end")
-        return self._answer("end", within_s)
+        return answer(self.execution, within_s)
 
     def close(self):
-        try:
-            self.process.stdin.close()
-            self.process.wait(timeout=15)
-        except (subprocess.TimeoutExpired, BrokenPipeError):
-            self.process.kill()
-            self.process.wait(timeout=10)
+        with contextlib.suppress(JdbcError):
+            answer(self.thread.submit(self.connection.close))
+        self.thread.shutdown(wait=False)
 
     def __enter__(self):
         return self
@@ -184,15 +153,8 @@ class Jdbc:
         self.close()
 
 
-def parameter(value):
-    if value is None:
-        return "-"
-    return ("n" if isinstance(value, int) else "s") + encoded(str(value))
-
-
-def encoded(text):
-    return base64.b64encode(text.encode()).decode()
-
-
-def decoded(text):
-    return None if text == "-" else base64.b64decode(text).decode()
+def answer(call, within_s=WITHIN_S):
+    try:
+        return call.result(within_s)
+    except Py4JJavaError as error:
+        raise JdbcError(error.java_exception) from None
