@@ -14,8 +14,8 @@ class ApiCall:
     """One request. `resource` is `None` for what is no resource, such as `/readyz`; `name` is that of a list or watch too
     if its field selector asks for one name."""
 
-    def __init__(self, method, target, agent=""):
-        self.method, self.target, self.agent = method, target, agent
+    def __init__(self, method, target):
+        self.method, self.target = method, target
         split = urllib.parse.urlsplit(target)
         self.path = split.path
         self.query = dict(urllib.parse.parse_qsl(split.query, keep_blank_values=True))
@@ -67,38 +67,26 @@ class ApiCall:
         return f"{self.method} {self.target}"
 
 
-def is_one_of(value, wanted):
-    if wanted is ANY:
-        return True
-    return value in wanted if isinstance(wanted, (tuple, set, list)) else value == wanted
-
-
-def api_calls(*verbs, resource=ANY, namespace=ANY, name=ANY, subresource=None, agent=ANY):
-    """Matches requests by verb (any by default). Of the others a word, several, or `None` for an absent one; subresources only
-    on request."""
+def api_calls(*verbs, resource=ANY, namespace=ANY, name=ANY):
+    """Matches requests by verb (any by default), but for those of a subresource. Of the others a word, or `None` for an absent
+    one."""
 
     def match(call):
         return (
-            is_one_of(call.verb, verbs or ANY)
-            and is_one_of(call.resource, resource)
-            and is_one_of(call.namespace, namespace)
-            and is_one_of(call.name, name)
-            and is_one_of(call.subresource, subresource)
-            and is_one_of(call.agent, agent)
+            call.verb in (verbs or (call.verb,))
+            and resource in (ANY, call.resource)
+            and namespace in (ANY, call.namespace)
+            and name in (ANY, call.name)
+            and call.subresource is None
         )
 
     return match
 
 
-def watch_events(*kinds, name=ANY, namespace=ANY):
+def watch_events(*kinds, name=ANY):
     """Matches events of a watch by kind (`ADDED`, `MODIFIED`, `DELETED`; a `BOOKMARK` only if named) and object."""
 
     def match(kind, obj):
-        metadata = obj.get("metadata", {})
-        return (
-            (kind in kinds if kinds else kind != "BOOKMARK")
-            and is_one_of(metadata.get("name"), name)
-            and is_one_of(metadata.get("namespace"), namespace)
-        )
+        return (kind in kinds if kinds else kind != "BOOKMARK") and name in (ANY, obj.get("metadata", {}).get("name"))
 
     return match

@@ -2,7 +2,7 @@
 
 | kind | effect on a request that matches |
 | --- | --- |
-| `error` | refused with `code=` (500), `reason=` and `message=` |
+| `error` | refused with `code=` (500) |
 | `throttle` | refused with 429 and `Retry-After: retry_after_s=` (1) |
 | `silence` | accepted and never answered; waiting clients lose the connection when the fault is lifted |
 | `hang_up` | the connection ends without a response |
@@ -15,25 +15,24 @@ With `after=True` the first five come after the server has acted: only the respo
 | kind | effect on an event that `event=` accepts, in a watch that matches |
 | --- | --- |
 | `drop` | not sent |
-| `repeat` | sent `copies=` (1) times more; with `late=True` after the next event, so that an older version is last |
+| `repeat` | sent twice; with `late=True` after the next event, so that an older version is last |
 | `tear` | half of it is sent, and the connection ends |
 | `expire` | 410 is sent instead, and the watch ends |
 | `end` | the watch ends before it, as servers end watches: a client that resumes misses nothing |
 
-Of what matches the first `skip=` pass, then every `every=`-th is hit until `times=` were (`None`: until the fault is lifted).
-`share=` hits a random part instead, drawn with `seed=`: a client with a fixed rhythm would be hit each time. Of several faults
-that match, the first one made is injected.
+Of what matches the first `skip=` pass, then all are hit until `times=` were (`None`: until the fault is lifted). `share=` hits
+a random part instead, drawn with `seed=`: a client with a fixed rhythm would be hit each time. Of several faults that match,
+the first one made is injected.
 """
 
 import asyncio
-import http
 import random
 
 from harness.api_relay.calls import watch_events
 
 # kind → its options with their defaults.
 REFUSALS = {
-    "error": {"code": 500, "reason": None, "message": "injected by the tests", "after": False},
+    "error": {"code": 500, "message": "injected by the tests", "after": False},
     "throttle": {"retry_after_s": 1, "message": "too many requests: injected by the tests", "after": False},
     "silence": {"after": False},
     "hang_up": {"after": False},
@@ -43,29 +42,19 @@ REFUSALS = {
 }
 OF_EVENTS = {
     "drop": {},
-    "repeat": {"copies": 1, "late": False},
+    "repeat": {"late": False},
     "tear": {},
     "end": {},
     "expire": {"message": "too old resource version: injected by the tests"},
 }
-REASONS = {
-    403: "Forbidden",
-    404: "NotFound",
-    409: "Conflict",
-    410: "Expired",
-    422: "Invalid",
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
+REASONS = {410: "Expired", 429: "TooManyRequests", 500: "InternalError", 504: "Timeout"}
 
 
 class Fault:
     """One of the kinds above. `injected`: how often it was injected; `left`: how many clients gave
     up waiting for an answer that was held back."""
 
-    def __init__(self, faults, kind, match, event=None, times=1, skip=0, every=1, share=1.0, seed=0, **options):
+    def __init__(self, faults, kind, match, event=None, times=1, skip=0, share=1.0, seed=0, **options):
         known = REFUSALS.get(kind, OF_EVENTS.get(kind))
         assert known is not None, f"there is no fault {kind}"
         assert options.keys() <= known.keys(), (
@@ -73,9 +62,9 @@ class Fault:
         )
         assert event is None or kind in OF_EVENTS, f"{kind} is none of events"
         assert kind != "stale" or options.get("version"), "stale needs a version"
-        assert every >= 1 and skip >= 0 and (times is None or times >= 1) and 0 < share <= 1
+        assert skip >= 0 and (times is None or times >= 1) and 0 < share <= 1
         self.faults, self.kind, self.match, self.event = faults, kind, match, event or watch_events()
-        self.times, self.skip, self.every, self.share = times, skip, every, share
+        self.times, self.skip, self.share = times, skip, share
         self.random = random.Random(seed)
         self.options = known | options
         self.seen = self.taken = self.injected = self.left = 0
@@ -108,9 +97,7 @@ class Fault:
         if self.times is not None and self.taken >= self.times:
             return False
         self.seen += 1
-        if self.seen <= self.skip or (self.seen - self.skip - 1) % self.every:
-            return False
-        if self.random.random() >= self.share:
+        if self.seen <= self.skip or self.random.random() >= self.share:
             return False
         self.taken += 1
         return True
@@ -124,7 +111,6 @@ class Fault:
 
     def status(self):
         code = {"throttle": 429, "gone": 410, "expire": 410}.get(self.kind) or self.code
-        reason = self.options.get("reason") or REASONS.get(code, http.HTTPStatus(code).phrase.replace(" ", ""))
         details = {"details": {"retryAfterSeconds": self.retry_after_s}} if self.kind == "throttle" else {}
         return {
             "kind": "Status",
@@ -132,7 +118,7 @@ class Fault:
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": reason,
+            "reason": REASONS[code],
             "code": code,
         } | details
 

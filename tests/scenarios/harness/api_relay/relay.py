@@ -53,15 +53,8 @@ class ApiRelay:
         """A fault of `harness.api_relay.faults`, until it is lifted or used up; also for `with`."""
         return self.faults.add(kind, match, **options)
 
-    def client(self, user="admin"):
-        """A plain client of one of the cluster's users, through the relay."""
-        return self.cluster.client(user, address=self.address)
-
-    def kubeconfig(self, user="admin", namespace="default"):
-        """The path of a kubeconfig for one of the cluster's users, through the relay."""
-        return self.kubeconfig_of(self.cluster.tokens[user], user, namespace)
-
     def kubeconfig_of(self, token, name, namespace="default"):
+        """The path of a kubeconfig through the relay."""
         # A name of its own: the cluster's own processes read the one without a relay.
         return self.cluster.kubeconfig_of(token, f"{name}-relay-{self.number}", namespace, self.address)
 
@@ -129,7 +122,7 @@ class ApiRelay:
     # Requests.
 
     async def _serve(self, request):
-        call = ApiCall(request.method, request.raw_path, request.headers.get("User-Agent", ""))
+        call = ApiCall(request.method, request.raw_path)
         self.requests[call.verb, call.resource] += 1
         try:
             assert "Upgrade" not in request.headers, f"{call}: the relay supports no upgrade"
@@ -246,11 +239,11 @@ class ApiRelay:
                 request.transport.write(b"%x\r\n%s" % (len(line), line[: len(line) // 2]))
                 request.transport.close()
                 await asyncio.Event().wait()
-            copies = fault.copies if kind == "repeat" else 0
-            immediate = 0 if kind == "repeat" and fault.late else copies
-            for it in [line] * (1 + immediate) + late:
+            for it in [line, *late]:
                 await answer.write(it)
-            late = [line] * (copies - immediate)
+            late = [line] if kind == "repeat" and fault.late else []
+            if kind == "repeat" and not fault.late:
+                await answer.write(line)
 
 
 async def hang_up(request):
