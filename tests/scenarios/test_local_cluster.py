@@ -11,10 +11,9 @@ import tempfile
 import psutil
 import pytest
 
-from harness.clients import pyhive_session, rows
 from harness.control import Control
 from harness.ports import free_ports
-from harness.processes import BINARY, REPOSITORY, is_alive, process_of, working_below
+from harness.processes import BINARY, REPOSITORY, is_alive, kill_below, process_of, working_below
 from harness.waiting import wait_until
 
 SCRIPT = REPOSITORY / "deploy/local/cluster"
@@ -73,9 +72,7 @@ def local():
     it = Local(folder)
     yield it
     it.execute("stop")
-    left = working_below(folder)
-    for process in left:
-        process.kill()
+    left = kill_below(folder)
     shutil.rmtree(folder, ignore_errors=True)
     assert not left, f"left running: {left}"
 
@@ -92,12 +89,11 @@ def test_the_script_starts_an_installation_and_stops_exactly_that(local):
         other = Control(local.proxies[1])
         (engine,) = other.wait_ready(made[0])
         for address in local.proxies:
-            with pyhive_session(address, "alice") as session:
-                assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
+            assert Control(address).execute("SELECT 40 + 2 AS answer", "alice") == [{"answer": 42}]
         done = local.execute("start")
         assert done.returncode != 0 and "it runs already" in done.stderr, done.stderr
         assert local.running() == first
-        engines = {process.pid for process in working_below(local.folder / "engines")}
+        engines = working_below(local.folder / "engines")
         assert len(engines) == 1
         os.kill(first["metadata-agent-2"], 9)
         done = local.execute("status")
@@ -106,7 +102,7 @@ def test_the_script_starts_an_installation_and_stops_exactly_that(local):
         local.stop()
         assert not [name for name, process in processes.items() if is_alive(*process)]
         assert not [pid for pid in engines if is_alive(pid)]
-        assert working_below(local.folder) == [] and bystander.poll() is None
+        assert working_below(local.folder) == {} and bystander.poll() is None
         earlier = (local.folder / "log/proxy-1.log").read_text()
         local.start()
         assert (local.folder / "enginehouse.toml").read_text().endswith("# edited\n")
@@ -117,20 +113,11 @@ def test_the_script_starts_an_installation_and_stops_exactly_that(local):
             40,
             "a new engine is ready, as a master has seen it since",
         )
-        with pyhive_session(local.proxies[0], "alice") as session:
-            assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
+        assert Control(local.proxies[0]).execute("SELECT 40 + 2 AS answer", "alice") == [{"answer": 42}]
         local.stop()
     finally:
         bystander.kill()
         bystander.wait()
-
-
-def runs(pid):
-    """Whether a process runs. One that has ended and that its reaper has not seen yet does not."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_stop_leaves_no_child_of_an_engine_that_ignores_sigterm(local):
@@ -153,8 +140,8 @@ def test_a_stop_leaves_no_child_of_an_engine_that_ignores_sigterm(local):
     family = [int(it) for it in started.read_text().split()]
     assert all(psutil.pid_exists(pid) for pid in family)
     local.stop()
-    assert not [pid for pid in family if runs(pid)]
-    assert working_below(local.folder) == []
+    assert not [pid for pid in family if is_alive(pid)]
+    assert working_below(local.folder) == {}
 
 
 def test_a_port_that_is_in_use_is_named_and_nothing_is_started(local):
@@ -164,7 +151,7 @@ def test_a_port_that_is_in_use_is_named_and_nothing_is_started(local):
         done = local.execute("start")
     assert done.returncode != 0
     assert done.stderr == f"cluster: port {port} is in use; EH_AGENT_PORTS chooses another\n", done.stderr
-    assert local.running() == {} and working_below(local.folder) == []
+    assert local.running() == {} and working_below(local.folder) == {}
 
 
 def test_a_failed_start_stops_what_it_started_and_no_foreign_pid(local):
@@ -175,7 +162,7 @@ def test_a_failed_start_stops_what_it_started_and_no_foreign_pid(local):
     done = local.execute("start")
     assert done.returncode != 0 and "this program can only fail" in done.stderr, done.stderr
     assert "what it had started is stopped" in done.stderr, done.stderr
-    assert working_below(local.folder) == []
+    assert working_below(local.folder) == {}
     assert all(not is_listening(port) for port in local.ports)
     bystander = subprocess.Popen(["sleep", "600"])
     try:

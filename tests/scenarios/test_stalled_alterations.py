@@ -131,7 +131,7 @@ def test_an_alteration_without_its_engine_stalls_and_others_continue(own_cluster
         again = wait_progress(control, second["alteration"], "stalled", STALLED_WITHIN_S)
         assert re.search(obstacle.reason, again["reason"]), again
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
-        assert cluster.engines.strays() and process[0] in {it.pid for it in cluster.engines.strays()}
+        assert process[0] in cluster.engines.strays()
         assert cluster.logs.count("keeper cannot read the state directory") <= 1
         in_the_way.take_away()
     reached = wait_progress(control, second["alteration"], "converged", AFTER_ALL_WITHIN_S)

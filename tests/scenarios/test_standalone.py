@@ -129,7 +129,7 @@ def test_ctrl_c_drains_and_leaves_nothing_running(two_engines):
         code, took = installation.stop(signal.SIGINT)
     assert code == 0
     assert took < ENDS_WITHIN_S + 5, took
-    assert installation.engines.strays() == []
+    assert installation.engines.strays() == {}
 
 
 def test_an_idle_standalone_ends_at_once_and_restarts_with_its_state(two_engines):
@@ -137,7 +137,7 @@ def test_an_idle_standalone_ends_at_once_and_restarts_with_its_state(two_engines
     code, took = installation.stop(signal.SIGTERM)
     assert code == 0
     assert took < ENDS_WITHIN_S, took
-    assert installation.engines.strays() == []
+    assert installation.engines.strays() == {}
     installation.start()
     assert len(Control(installation.address).wait_ready(tenant, 2)) == 2
 
@@ -157,7 +157,7 @@ def test_a_port_that_is_in_use_is_named_in_a_clear_error(own_standalone):
         log = own_standalone.program.logged()
         assert f"127.0.0.1:{port}" in log and "in use" in log, log
         assert "panicked" not in log and "backtrace" not in log.lower(), log
-    assert own_standalone.engines.strays() == []
+    assert own_standalone.engines.strays() == {}
 
 
 def test_an_address_that_is_not_loopback_is_refused_with_a_hint(folder):

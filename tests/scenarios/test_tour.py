@@ -35,7 +35,7 @@ def assert_tour(done, seed, toured):
     assert "The tour is complete." in done.stdout
     assert answers(done.stdout) == rides.tour_query(seed)
     assert "shut down; no engine is left running" in done.stdout
-    assert working_below(toured.installation.data) == []
+    assert working_below(toured.installation.data) == {}
 
 
 def test_the_tour_prints_the_expected_rows_and_leaves_nothing_running(toured):

@@ -14,8 +14,8 @@ from harness.databases import PostgresDatabase, SqliteDatabase
 from harness.failpoints import Failpoints
 from harness.masters import Masters
 from harness.pods import HOME, PodCluster
-from harness.processes import Program, run
-from harness.rest import at_rest, runs
+from harness.processes import Program, is_alive, run
+from harness.rest import at_rest
 from harness.standalone import Standalone
 from harness.tcp_relay import TcpRelay
 from harness.waiting import wait_until
@@ -162,7 +162,7 @@ class Installation:
             return killed(self.passing[pid][1])
         name = self.name_of(pid)
         if name is None:
-            return wait_until(lambda: not runs(pid), DIES_WITHIN_S, f"engine process {pid} has ended")
+            return wait_until(lambda: not is_alive(pid), DIES_WITHIN_S, f"engine process {pid} has ended")
         killed(self.programs[name])
         return self.start_again(name)
 

@@ -15,7 +15,7 @@ from failpoint_matrix.actions import ACTIONS
 from failpoint_matrix.statements import NOT_NOW, Statement, execute
 from harness.clients import impyla_session, open_pyhive, rows
 from harness.logs import PANIC
-from harness.rest import runs
+from harness.processes import is_alive
 from harness.waiting import wait_until
 
 HIT_WITHIN_S = 50
@@ -270,7 +270,7 @@ class Worker:
         """Waits until they are dead; then the proxy is killed, which would carry the statement to the agents that are
         then started, and all are started again."""
         for pid in self.agents:
-            self.wait(lambda pid=pid: not runs(pid), f"metadata agent {pid} dies")
+            self.wait(lambda pid=pid: not is_alive(pid), f"metadata agent {pid} dies")
         self.arm()
         self.installation.programs[proxy].kill()
         for pid in [*self.agents, self.installation.programs[proxy].pid]:

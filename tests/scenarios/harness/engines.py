@@ -5,8 +5,8 @@ import os
 import pathlib
 import signal
 
-from harness.processes import is_alive, process_of, working_below
-from harness.rest import running_engines
+from harness.processes import is_alive, kill_below, process_of, working_below
+from harness.rest import described
 from harness.waiting import wait_until
 
 
@@ -21,7 +21,7 @@ class Engine:
             self.pid = json.loads(written.read_text())["pid"]
         else:
             # Who started it died before writing that down.
-            self.pid = next(it.pid for it in working_below(self.folder))
+            self.pid = next(iter(working_below(self.folder)), None)
 
     @property
     def labels(self):
@@ -37,7 +37,7 @@ class Engine:
         return process_of(self.pid)
 
     def is_alive(self):
-        return is_alive(self.pid)
+        return self.pid is not None and is_alive(self.pid)
 
     def kill(self):
         """kill -9 of the engine's process."""
@@ -57,7 +57,18 @@ class Engine:
         text.rename(self.file)
 
 
-class Engines:
+class EnginesByName:
+    """Engines of either kind: `all` answers those that run, by name."""
+
+    def of(self, tenant, unit=None):
+        running = self.all().values()
+        return [it for it in running if it.labels["tenant_name"] == tenant and unit in (None, it.labels["unit_name"])]
+
+    def one(self, name, within_s=30):
+        return wait_until(lambda: self.all().get(name), within_s, f"engine {name} runs")
+
+
+class Engines(EnginesByName):
     def __init__(self, state_dir):
         self.state_dir = pathlib.Path(state_dir)
 
@@ -66,33 +77,36 @@ class Engines:
         for folder in sorted((self.state_dir / "engines").glob("*")):
             try:
                 engine = Engine(folder)
-            except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, StopIteration):
+            except (OSError, json.JSONDecodeError):
                 continue  # being made or removed at this moment
             if engine.is_alive():
                 found[engine.name] = engine
         return found
 
-    def of(self, tenant, unit=None):
-        return [
-            engine
-            for engine in self.all().values()
-            if engine.labels["tenant_name"] == tenant and unit in (None, engine.labels["unit_name"])
-        ]
-
-    def one(self, name, within_s=30):
-        return wait_until(lambda: self.all().get(name), within_s, f"engine {name} runs")
-
     def running(self):
-        """The same as `harness.rest` wants it, and what else is there."""
-        return running_engines(self.state_dir)
+        """Those whose process runs, as `harness.rest` compares them; what else is there is a difference."""
+        found, different = {}, []
+        processes = working_below(self.state_dir)
+        for folder in sorted((self.state_dir / "engines").iterdir()):
+            if folder.name.startswith("."):
+                different.append(f"{folder.name} is left of an engine that was being made or removed")
+                continue
+            try:
+                engine = Engine(folder)
+            except (OSError, json.JSONDecodeError) as error:
+                different.append(f"the directory of {folder.name} is being made or removed, or can't be read: {error}")
+                continue
+            if engine.is_alive():
+                found[engine.name] = described(engine.uid, engine.pid, engine.labels)
+            else:
+                different.append(f"engine {engine.name} (pid {engine.pid}) has ended and its directory is there")
+        known = {it["pid"] for it in found.values()}
+        strays = {pid: folder for pid, folder in processes.items() if pid not in known}
+        different += [f"process {pid} works in {it} and is no engine of the state directory" for pid, it in strays.items()]
+        return found, different
 
     def strays(self):
         return working_below(self.state_dir)
 
     def end_all(self):
-        for process in self.strays():
-            try:
-                process.kill()
-            except OSError:
-                pass  # it ended by itself
-        wait_until(lambda: not self.strays(), 10, f"no engine is left below {self.state_dir}")
+        wait_until(lambda: not kill_below(self.state_dir), 10, f"no engine is left below {self.state_dir}")

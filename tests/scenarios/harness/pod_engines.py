@@ -4,11 +4,12 @@ server, and from the processes of this machine that the kubelets of the tests ru
 import contextlib
 import pathlib
 
+from harness.engines import EnginesByName
 from harness.kubernetes_client import ApiError, Unreachable
+from harness.rest import described
 from harness.waiting import wait_until
 
-CLUSTER, CONFIG = "enginehouse.io/cluster", "enginehouse.io/config"
-SLOT, INCARNATION = "enginehouse.io/slot", "enginehouse.io/incarnation"
+CLUSTER = "enginehouse.io/cluster"
 OVER = ("Succeeded", "Failed")
 GONE_WITHIN_S = 60
 
@@ -32,7 +33,7 @@ class PodEngine:
         self.pods.admin.patch("pods", self.name, {"metadata": {"labels": {key: value}}}, self.namespace)
 
 
-class PodEngines:
+class PodEngines(EnginesByName):
     """The engines of one installation, by its name, in the Kubernetes that `pods` (a `harness.pods.Pods`) has."""
 
     def __init__(self, pods, cluster):
@@ -44,14 +45,6 @@ class PodEngines:
     def all(self):
         running = [it for it in self.own() if it.get("status", {}).get("phase") not in OVER]
         return {it["metadata"]["name"]: PodEngine(self.pods, it) for it in running}
-
-    def of(self, tenant, unit=None):
-        return [
-            it for it in self.all().values() if it.labels["tenant_name"] == tenant and unit in (None, it.labels["unit_name"])
-        ]
-
-    def one(self, name, within_s=30):
-        return wait_until(lambda: self.all().get(name), within_s, f"pod {name} is there")
 
     def running(self):
         """As `harness.rest` needs it: the engines whose pods run, with their labels; everything else is a difference. A process
@@ -73,16 +66,7 @@ class PodEngines:
             elif name in found:
                 different.append(f"there are two pods {name}")
             else:
-                found[name] = {
-                    "pid": processes[uid],
-                    "uid": uid,
-                    "tenant": labels["tenant_name"],
-                    "pool": labels["pool_name"],
-                    "unit": labels["unit_name"],
-                    "ordinal": int(labels[SLOT]),
-                    "incarnation": int(labels[INCARNATION]),
-                    "config": labels[CONFIG],
-                }
+                found[name] = described(uid, processes[uid], labels)
         there = {it["metadata"]["uid"] for it in every}
         for uid, pid in processes.items():
             if uid not in there:

@@ -1,5 +1,6 @@
 """Processes of the binary: started with a deadline and stopped by pid."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -35,15 +36,9 @@ class Program:
     def start(self):
         # What an earlier run of it printed is not this one's.
         with open(self.out, "wb") as out, open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                self.arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=log,
-                env=self.env,
-                cwd=self.out.parent,
-                start_new_session=True,
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": log}
+            place = {"cwd": self.out.parent, "env": self.env}
+            self.process = subprocess.Popen(self.arguments, **streams, **place, start_new_session=True)
         return self
 
     @property
@@ -143,12 +138,21 @@ def is_alive(pid, started=None):
 
 
 def working_below(folder):
-    """The processes whose working directory is below a folder: every engine has its own there."""
-    folder = str(pathlib.Path(folder).resolve())
-    found = []
-    for process in psutil.process_iter(["pid", "cwd", "status"]):
-        cwd = process.info["cwd"] or ""
-        # A process whose directory was removed names it with " (deleted)".
-        if process.info["status"] != psutil.STATUS_ZOMBIE and cwd.startswith(folder + "/"):
-            found.append(process)
+    """pid → working directory of the processes that work below a folder, where each engine has one of its own; a zombie has
+    none. It reads one link for each process, because it is called often."""
+    beginning, found = f"{pathlib.Path(folder).resolve()}/", {}
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError):
+            directory = os.readlink(f"/proc/{pid}/cwd")
+            if directory.startswith(beginning):
+                found[pid] = directory
+    return found
+
+
+def kill_below(folder):
+    """Kills the processes that work below a folder, and returns them."""
+    found = working_below(folder)
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     return found

@@ -4,11 +4,8 @@ It reads SQL, ZooKeeper, the state directory and this machine's processes, never
 wrong master cannot agree. A look in the middle of a change fails once and is repeated until the deadline.
 """
 
-import json
-import pathlib
 import time
 
-import psutil
 from kazoo.exceptions import KazooException
 
 REST_WITHIN_S = 45
@@ -91,72 +88,18 @@ def wanted_engines(database):
     return wanted, different
 
 
-def running_engines(state_dir):
-    """The engines whose process runs, from the state directory; what else is there is a difference."""
-    found, different, known = {}, [], set()
-    processes = working_below(state_dir)
-    for folder in sorted((pathlib.Path(state_dir) / "engines").iterdir()):
-        if folder.name.startswith("."):
-            different.append(f"{folder.name} is left of an engine that was being made or removed")
-            continue
-        try:
-            record = json.loads((folder / "engine.json").read_text())
-            pid = pid_of(folder, processes)
-        except (OSError, json.JSONDecodeError) as error:
-            different.append(f"the directory of {folder.name} is being made or removed, or can't be read: {error}")
-            continue
-        if not runs(pid):
-            different.append(f"engine {folder.name} (pid {pid}) has ended and its directory is there")
-            continue
-        known.add(pid)
-        labels = record["labels"]
-        found[folder.name] = {
-            "pid": pid,
-            "uid": record["uid"],
-            "tenant": labels["tenant_name"],
-            "pool": labels["pool_name"],
-            "unit": labels["unit_name"],
-            "ordinal": int(labels["enginehouse.io/slot"]),
-            "incarnation": int(labels["enginehouse.io/incarnation"]),
-            "config": labels["enginehouse.io/config"],
-        }
-    for pid, cwd in processes:
-        if pid not in known:
-            different.append(f"process {pid} works in {cwd} and is no engine of the state directory")
-    return found, different
-
-
-def pid_of(folder, processes):
-    """The engine's process: written down, or found by its folder if who started it died before writing."""
-    try:
-        return json.loads((folder / "process.json").read_text())["pid"]
-    except FileNotFoundError:
-        place = str(folder.resolve())
-        return next((pid for pid, cwd in processes if cwd.startswith(place + "/")), -1)
-
-
-def runs(pid):
-    if pid < 0:
-        return False
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def working_below(folder):
-    """(pid, working directory) of the processes below a folder; cheap, since it is asked again and again."""
-    folder = str(pathlib.Path(folder).resolve()) + "/"
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                cwd = str((entry / "cwd").readlink())
-            except OSError:
-                continue  # it has ended; a zombie has no working directory either
-            if cwd.startswith(folder):
-                found.append((int(entry.name), cwd))
-    return found
+def described(uid, pid, labels):
+    """An engine that runs, with what is compared."""
+    return {
+        "pid": pid,
+        "uid": uid,
+        "tenant": labels["tenant_name"],
+        "pool": labels["pool_name"],
+        "unit": labels["unit_name"],
+        "ordinal": int(labels["enginehouse.io/slot"]),
+        "incarnation": int(labels["enginehouse.io/incarnation"]),
+        "config": labels["enginehouse.io/config"],
+    }
 
 
 def registrations(nodes, wanted):
