@@ -10,6 +10,8 @@ import secrets
 import signal
 import uuid
 
+import tomli_w
+
 from harness import zookeeper
 from harness.databases import PostgresDatabase
 from harness.engines import Engines
@@ -66,7 +68,7 @@ class Cluster:
         self.nodes = None
 
     def configuration(self, candidate=True, name=None):
-        """The text of a program's configuration file. `settings` are tables that override the ones below."""
+        """The tables of a program's configuration file. `settings` are tables that override the ones below."""
         tables = {
             "cluster": {"name": self.name, "secret_file": str(self.folder / "cluster.secret")},
             "zookeeper": {
@@ -83,14 +85,11 @@ class Cluster:
         }
         for section, entries in (*self.settings.items(), *self.settings_of.get(name, {}).items()):
             tables[section] = tables.get(section, {}) | entries
-        return "\n".join(
-            f"[{section}]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in entries.items())
-            for section, entries in tables.items()
-        )
+        return tables
 
     def write(self, name, candidate=True):
         path = self.folder / f"{name}.toml"
-        path.write_text(self.configuration(candidate, name))
+        path.write_text(tomli_w.dumps(self.configuration(candidate, name)))
         return path
 
     def start(self, failpoints=None):
@@ -171,15 +170,3 @@ class Cluster:
             self.engines.end_all()
             self.logs.close()
             self.database.close()
-
-
-def toml(value):
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{toml(str(key))} = {toml(entry)}" for key, entry in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -4,6 +4,8 @@ import json
 import re
 import urllib.parse
 
+import tomli_w
+
 from harness.cluster import Cluster
 from harness.control import Control
 from harness.processes import run
@@ -29,14 +31,11 @@ class Patient:
 
     def variant(self, name, **sections):
         """Another configuration file: `section=None` leaves a section out, `section={…}` changes keys of it."""
-        wanted = dict(self.cluster.settings)
-        self.cluster.settings = wanted | {key: value for key, value in sections.items() if value}
-        text = self.cluster.configuration()
-        self.cluster.settings = wanted
-        for section in (key for key, value in sections.items() if value is None):
-            text = re.sub(rf"\[{section}\]\n(?:[^\[\n][^\n]*\n)*", "", text)
+        tables = self.cluster.configuration()
+        for section, entries in sections.items():
+            tables[section] = entries and tables.get(section, {}) | entries
         path = self.cluster.folder / f"{name}.toml"
-        path.write_text(text)
+        path.write_text(tomli_w.dumps({section: entries for section, entries in tables.items() if entries is not None}))
         return path
 
     def text(self, file=None):
