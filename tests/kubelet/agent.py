@@ -40,7 +40,7 @@ class Kubelet:
 
     def __init__(self, cluster, folder, images=None):
         self.cluster = cluster
-        self.client = cluster.client("admin", "kubelet")
+        self.client = cluster.client_of(cluster.token_of_admin)
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, mode=0o700)
         self.starter = Starter(self, dict(images or {}))
@@ -293,7 +293,7 @@ class Kubelet:
         if not self.names_changed:
             self.names_changed = True
             self.send(self.write_names)
-        made = pod.status(may_be_ready=self.faults.of("readiness", pod.seen) is None)
+        made = pod.status()
         if made is not None:
             self.reports.status(pod, made)
             pod.written = made

@@ -6,13 +6,16 @@
 | `config` | its container cannot be created: `CreateContainerConfigError`; `message=` |
 | `start` | it stays in `ContainerCreating` |
 | `crash` | its containers end with `code=` (1) and `reason=` as soon as they run |
-| `readiness` | it runs and never becomes ready, whatever its probes return |
 | `end` | its processes end without a confirmation: it stays *terminating* |
 
 Single events are methods of the kubelet: `evict`, `kill`.
 """
 
-KINDS = ("image", "config", "start", "crash", "readiness", "end")
+import contextlib
+import typing
+from collections.abc import Callable
+
+KINDS = ("image", "config", "start", "crash", "end")
 
 
 def bearing(**labels):
@@ -24,21 +27,12 @@ def named(name, namespace=None):
     return lambda pod: pod["metadata"]["name"] == name and namespace in (None, pod["metadata"]["namespace"])
 
 
-class Fault:
+class Fault(typing.NamedTuple):
     """One of `KINDS` for the pods that `match` accepts."""
 
-    def __init__(self, faults, kind, match, options):
-        assert kind in KINDS, kind
-        self.faults, self.kind, self.match, self.options = faults, kind, match, options
-
-    def lift(self):
-        self.faults.lift(self)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.lift()
+    kind: str
+    match: Callable
+    options: dict
 
 
 class Faults:
@@ -49,13 +43,15 @@ class Faults:
         self.changed = changed
 
     def add(self, kind, match, options):
-        fault = Fault(self, kind, match, options)
-        self.held = (*self.held, fault)
-        self.changed()
-        return fault
+        """What is returned lifts the fault with `close()`, and at the end of a `with` block."""
+        assert kind in KINDS, kind
+        fault, lift = Fault(kind, match, options), contextlib.ExitStack()
+        self.hold((*self.held, fault))
+        lift.callback(lambda: self.hold(tuple(it for it in self.held if it is not fault)))
+        return lift
 
-    def lift(self, fault):
-        self.held = tuple(it for it in self.held if it is not fault)
+    def hold(self, faults):
+        self.held = faults
         self.changed()
 
     def of(self, kind, pod):

@@ -9,9 +9,9 @@ class Nodes:
     def __init__(self, client):
         self.client = client
 
-    def add(self, name, cpu="8", memory="16Gi", pods=110, labels=None, taints=()):
-        """Creates a node that is ready. `taints`: {"key": …, "value": …, "effect": …}."""
-        amounts = {"cpu": str(cpu), "memory": str(memory), "pods": str(pods)}
+    def add(self, name, cpu="8", memory="16Gi", labels=None):
+        """Creates a node that is ready."""
+        amounts = {"cpu": cpu, "memory": memory, "pods": "110"}
         now = status.now()
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
         labels = {"kubernetes.io/hostname": name} | (labels or {})
@@ -19,9 +19,8 @@ class Nodes:
         node_status = {"capacity": amounts, "allocatable": amounts, "addresses": addresses, "conditions": [ready]}
         self.client.create("nodes", {"metadata": {"name": name, "labels": labels}, "status": node_status})
         # The API server taints every new node as not ready; a controller removes the taint from a ready one.
-        self.client.patch("nodes", name, {"spec": {"taints": list(taints)}})
+        self.client.patch("nodes", name, {"spec": {"taints": []}})
 
-    def change(self, name, labels=None, taints=None):
-        """Adds labels (`None` removes one) and replaces the taints."""
-        spec = {} if taints is None else {"spec": {"taints": list(taints)}}
-        self.client.patch("nodes", name, {"metadata": {"labels": labels or {}}} | spec)
+    def change(self, name, labels):
+        """Adds labels; `None` removes one."""
+        self.client.patch("nodes", name, {"metadata": {"labels": labels}})

@@ -80,8 +80,8 @@ class Container:
     def started_at(self):
         return self.state["running"]["startedAt"] if self.runs else status.now()
 
-    def entry(self, may_be_ready=True):
-        ready = self.succeeded if self.initial else self.ready and self.runs and may_be_ready
+    def entry(self):
+        ready = self.succeeded if self.initial else self.ready and self.runs
         return status.container(self.name, self.spec["image"], self.state, ready, self.restarts, self.last)
 
     def is_to_start(self):
@@ -185,9 +185,9 @@ class Pod:
     def is_ready(self):
         return bool(self.containers) and all(it.ready and it.runs for it in self.containers)
 
-    def status(self, may_be_ready):
+    def status(self):
         """Its status as it is to be written, or `None` if that was written already."""
-        entries = [it.entry(may_be_ready) for it in self.containers]
+        entries = [it.entry() for it in self.containers]
         initial = [it.entry() for it in self.initial]
         made = status.of_pod(entries, self.restart_policy, self.start_time, self.ip, "127.0.0.1", initial)
         if self.written is not None:

@@ -7,17 +7,14 @@ from harness.kubernetes_client import ApiError, Unreachable
 AGAIN_AFTER_S = 0.2
 
 
-class Watcher:
+class Watcher(threading.Thread):
     """Calls `all(objects)` after each list and `one(kind, object)` for each change, from a thread of its own."""
 
     def __init__(self, client, resource, all_, one):
+        super().__init__(daemon=True, name=f"watches {resource}")
         self.client, self.resource, self.all, self.one = client, resource, all_, one
         self.closed = threading.Event()
         self.watch = None
-        self.thread = threading.Thread(target=self.run, daemon=True, name=f"watches {resource}")
-
-    def start(self):
-        self.thread.start()
 
     def close(self):
         self.closed.set()

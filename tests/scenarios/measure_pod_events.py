@@ -156,10 +156,10 @@ class News:
                 lambda it: "ErrImagePull" in str(it.get("status")),
                 lambda it: it and "could not pull image" in (it["reason"] or ""),
             )
-            image[0].lift()
+            image[0].close()
             self.measure(
                 "running",
-                start.lift,
+                start.close,
                 lambda it: "running" in str(it.get("status", {}).get("containerStatuses")),
                 lambda it: it and it["state"] in RUNS,
             )

@@ -2,6 +2,7 @@
 through the program. NetworkPolicies are evaluated by `harness.network_policy`."""
 
 import base64
+import contextlib
 import copy
 import json
 import re
@@ -31,13 +32,10 @@ def objects(workspace):
 
 @pytest.fixture(scope="module")
 def applier(workspace, objects):
-    cluster = Kubernetes(workspace / "kubernetes-of-manifests")
-    try:
+    with contextlib.closing(Kubernetes(workspace / "kubernetes-of-manifests")) as cluster:
         made = Applier(cluster.start())
         made.apply([it for it in objects if it["kind"] in ("Namespace", "ServiceAccount")])
         yield made
-    finally:
-        cluster.close()
 
 
 def templates(objects):

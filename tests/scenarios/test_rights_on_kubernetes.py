@@ -1,6 +1,7 @@
 """The rights that `deploy/kubernetes` gives, with tokens of these accounts at the real API server: what a master needs works,
 everything else is denied, and proxies and metadata agents may nothing."""
 
+import contextlib
 import itertools
 import re
 
@@ -52,27 +53,18 @@ OF_ENGINES = verbs(CORE, "pods", "create", "delete", "deletecollection", "get", 
 
 @pytest.fixture(scope="module")
 def narrow(workspace):
-    cluster = Kubernetes(workspace / "kubernetes-narrow")
-    try:
-        cluster.start()
-        Applier(cluster).apply(rights_of(example(workspace / "deploy-narrow")))
+    with contextlib.closing(Kubernetes(workspace / "kubernetes-narrow")) as cluster:
+        Applier(cluster.start()).apply(rights_of(example(workspace / "deploy-narrow")))
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(scope="module")
 def wide(workspace):
-    cluster = Kubernetes(workspace / "kubernetes-wide")
-    try:
-        cluster.start()
+    with contextlib.closing(Kubernetes(workspace / "kubernetes-wide")) as cluster:
         objects = overlay(workspace / "deploy-wide", ["base"], components=["every-namespace"])
-        applier = Applier(cluster)
-        applier.apply(rights_of(objects))
+        Applier(cluster.start()).apply(rights_of(objects))
         wait_for_the_fence(cluster)
         yield cluster
-    finally:
-        cluster.close()
 
 
 def rights_of(objects):
@@ -156,13 +148,8 @@ def test_the_server_grants_exactly_the_listed_verbs_on_every_resource(narrow, ac
             granted = allowed(client, group, resource, verb, place, subresource)
             expected = account == "enginehouse-master" and subresource is None and (group, resource, verb) in may[place]
             if granted != expected:
-                assert allowed(unprivileged, group, resource, verb, place, subresource), (
-                    verb,
-                    group,
-                    resource,
-                    subresource,
-                    place,
-                )
+                asked_for = (group, resource, verb, place, subresource)
+                assert allowed(unprivileged, *asked_for), asked_for
     assert asked > 3000, f"only {asked} questions: did the server tell its resources?"
 
 
@@ -257,11 +244,10 @@ def test_the_fence_holds_a_master_to_its_namespaces(wide):
     master.create("roles", {"metadata": {"name": "enginehouse-engine"}, "rules": [rule]}, ENGINES)
     reference = {"apiGroup": RBAC, "kind": "Role", "name": "enginehouse-engine"}
     subject = {"kind": "ServiceAccount", "name": "enginehouse-engine", "namespace": ENGINES}
-    master.create(
-        "rolebindings", {"metadata": {"name": "enginehouse-engine"}, "roleRef": reference, "subjects": [subject]}, ENGINES
-    )
+    binding = {"metadata": {"name": "enginehouse-engine"}, "roleRef": reference, "subjects": [subject]}
+    master.create("rolebindings", binding, ENGINES)
     master.create("serviceaccounts", {"metadata": {"name": "enginehouse-engine"}}, ENGINES)
-    wait_until(lambda: admin.find("serviceaccounts", "default", ENGINES), WITHIN_S, "pods can be made in the namespace")
+    wide.wait_namespace(ENGINES)
     made = master.create("pods", pod("engine"), ENGINES)
     master.delete("pods", "engine", ENGINES, uid=made["metadata"]["uid"])
     more = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}

@@ -48,7 +48,7 @@ def cluster(pods, workspace):
 def asked(pods, since):
     counted = [
         it
-        for it in pods.kubernetes.requests(user=MASTER)
+        for it in pods.kubernetes.requests(MASTER)
         if it["stage"] == ("ResponseStarted" if it["verb"] == "watch" else "ResponseComplete")
     ]
     return collections.Counter((it["verb"], it["objectRef"]["resource"]) for it in counted[since:]), len(counted)

@@ -73,11 +73,6 @@ class Component(ServerProcess):
     def command(self):
         return [program(), self.name, *self.arguments()]
 
-    def start(self):
-        self.launch()
-        self.wait_serving()
-        return self
-
     def kill(self):
         # Which ends it too.
         self.process.stdin.close()
@@ -97,7 +92,7 @@ class Kubernetes:
         self.key = self.folder / "service-account.key"
         self.etcd_address = f"127.0.0.1:{free_port()}"
         self.address = f"127.0.0.1:{free_port()}"
-        self.tokens = {"admin": secrets.token_hex(24)}
+        self.token_of_admin = secrets.token_hex(24)
         self.admin = None
         self.etcd = Component("etcd", self.folder / "etcd", self.etcd_arguments, self.etcd_answers)
         components = self.folder / "apiserver", self.folder / "controllers"
@@ -116,7 +111,7 @@ class Kubernetes:
         return self
 
     def write_files(self):
-        write_secret(self.folder / "tokens.csv", f"{self.tokens['admin']},admin,admin,system:masters\n")
+        write_secret(self.folder / "tokens.csv", f"{self.token_of_admin},admin,admin,system:masters\n")
         subprocess.run([program(), "service-account-key", self.key], check=True, timeout=KEY_WITHIN_S)
         if self.audit_log:
             policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
@@ -159,7 +154,7 @@ class Kubernetes:
         if not self.authority.exists():
             return False
         if self.admin is None:
-            self.admin = self.client("admin")
+            self.admin = self.client_of(self.token_of_admin)
         try:
             return self.admin.request("GET", "/readyz") == "ok"
         except (ApiError, Unreachable):
@@ -167,7 +162,7 @@ class Kubernetes:
 
     def manager_arguments(self):
         return [
-            f"--kubeconfig={self.kubeconfig('admin')}",
+            f"--kubeconfig={self.kubeconfig()}",
             f"--controllers={','.join(self.controllers)}",
             f"--service-account-private-key-file={self.key}",
             f"--root-ca-file={self.authority}",
@@ -188,24 +183,21 @@ class Kubernetes:
 
     def scheduler_arguments(self):
         path = self.scheduler.folder / "scheduler.json"
-        connection = {"kubeconfig": str(self.kubeconfig("admin")), "qps": 500, "burst": 1000}
+        connection = {"kubeconfig": str(self.kubeconfig()), "qps": 500, "burst": 1000}
         # Unschedulable pods are retried as early as the configuration allows.
         settings = {"clientConnection": connection, "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
         kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
         path.write_text(json.dumps(kind | settings | {"leaderElection": {"leaderElect": False}}))
         return [f"--config={path}", "--secure-port=0"]
 
-    def client(self, user="admin", agent="enginehouse-scenarios", address=None):
-        """A client with a token by name; `address` may be that of a relay before the server."""
-        return self.client_of(self.tokens[user], agent, address)
+    def client_of(self, token):
+        return Client(self.address, self.authority, token)
 
-    def client_of(self, token, agent="enginehouse-scenarios", address=None):
-        return Client(address or self.address, self.authority, token, agent)
-
-    def kubeconfig(self, user="admin"):
-        return self.kubeconfig_of(self.tokens[user], user)
+    def kubeconfig(self):
+        return self.kubeconfig_of(self.token_of_admin, "admin")
 
     def kubeconfig_of(self, token, name, namespace="default", address=None):
+        """The path of a kubeconfig; `address` may be that of a relay before the server."""
         path = self.folder / f"{name}.kubeconfig"
         server = {"server": f"https://{address or self.address}", "certificate-authority": str(self.authority)}
         context = {"cluster": "tests", "user": name, "namespace": namespace}
@@ -220,9 +212,12 @@ class Kubernetes:
     def namespace(self, name, labels=None):
         """Makes a namespace and waits until pods can be made in it: a pod needs the service account of its namespace."""
         self.admin.create("namespaces", {"metadata": {"name": name, "labels": labels or {}}})
+        self.wait_namespace(name)
+        return name
+
+    def wait_namespace(self, name):
         what = f"namespace {name} has its default service account"
         wait_until(lambda: self.admin.find("serviceaccounts", "default", name), CONTROLLERS_WITHIN_S, what)
-        return name
 
     def service_account(self, namespace, name, rules=(), cluster_rules=(), hours=1):
         """Makes a service account with these rules (of a Role, of a ClusterRole), and answers a token of it."""
@@ -249,16 +244,10 @@ class Kubernetes:
         target = {"kind": "Node", "name": node}
         self.admin.create("pods", {"metadata": {"name": name}, "target": target}, namespace, name, "binding")
 
-    def requests(self, **wanted):
-        """The audited requests so far; `user="…"`, `verb="…"`, `resource="…"` leave out the others."""
-        found = []
-        for line in self.audit_log.read_text().rpartition("\n")[0].splitlines():
-            event = json.loads(line)
-            found_of = {"user": event["user"].get("username"), "verb": event["verb"]}
-            found_of["resource"] = event.get("objectRef", {}).get("resource")
-            if all(found_of[name] == value for name, value in wanted.items()):
-                found.append(event)
-        return found
+    def requests(self, user):
+        """The audited requests of a user so far."""
+        events = map(json.loads, self.audit_log.read_text().rpartition("\n")[0].splitlines())
+        return [it for it in events if it["user"].get("username") == user]
 
     def close(self):
         for component in (self.scheduler, self.manager, self.apiserver, self.etcd):

@@ -27,20 +27,16 @@ RESOURCES = {
     "configmaps": (CORE, True),
     "deployments": ("/apis/apps/v1", True),
     "events": (CORE, True),
-    "limitranges": (CORE, True),
     "namespaces": (CORE, False),
     "networkpolicies": ("/apis/networking.k8s.io/v1", True),
     "nodes": (CORE, False),
-    "poddisruptionbudgets": ("/apis/policy/v1", True),
     "pods": (CORE, True),
-    "resourcequotas": (CORE, True),
     "rolebindings": ("/apis/rbac.authorization.k8s.io/v1", True),
     "roles": ("/apis/rbac.authorization.k8s.io/v1", True),
     "secrets": (CORE, True),
     "selfsubjectaccessreviews": ("/apis/authorization.k8s.io/v1", False),
     "serviceaccounts": (CORE, True),
     "services": (CORE, True),
-    "statefulsets": ("/apis/apps/v1", True),
 }
 
 
@@ -73,14 +69,12 @@ def path_of(resource, namespace=None, name=None, subresource=None):
 class Client:
     """A client with one token; threads may share it."""
 
-    def __init__(self, address, authority, token, agent="enginehouse-scenarios"):
+    def __init__(self, address, authority, token):
         configuration = Configuration(host=f"https://{address}", ssl_ca_cert=str(authority), retries=False)
         configuration.proxy = None
         configuration.connection_pool_maxsize = CONNECTIONS
         self.api = ApiClient(configuration)
-        self.headers = {"Accept": "application/json", "User-Agent": agent}
-        if token is not None:
-            self.headers["Authorization"] = f"Bearer {token}"
+        self.headers = {"Accept": "application/json", "Authorization": f"Bearer {token}"}
 
     def get(self, resource, name, namespace=None, subresource=None):
         return self.request("GET", path_of(resource, namespace, name, subresource))

@@ -10,13 +10,12 @@ import pathlib
 import shutil
 import subprocess
 
+from harness.control_plane import write_secret
 from harness.kubernetes_client import STRICT
 from harness.processes import REPOSITORY
-from harness.waiting import wait_until
 
 FOLDER = REPOSITORY / "deploy/kubernetes"
 RENDERED_WITHIN_S = 60
-READY_WITHIN_S = 60
 SECRETS = {"cluster.secret": "8d" * 32, "database.url": "postgres://enginehouse:of-the-test@127.0.0.1:1/none"}
 
 
@@ -38,8 +37,7 @@ def overlay(folder, resources, files=None, **content):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (files or {}).items():
-        (folder / name).touch(mode=0o600)
-        (folder / name).write_text(text)
+        write_secret(folder / name, text)
     # Only relative paths are allowed.
     below = {"resources": [os.path.relpath(FOLDER / it, folder) for it in resources]}
     if "components" in content:
@@ -53,8 +51,7 @@ def example(folder, **files):
     """The example, rendered where its secrets may be written: a copy beside a copy of what it stands on."""
     shutil.copytree(FOLDER, folder)
     for name, text in (SECRETS | files).items():
-        (folder / "example" / name).touch(mode=0o600)
-        (folder / "example" / name).write_text(text)
+        write_secret(folder / "example" / name, text)
     return render(folder / "example")
 
 
@@ -105,9 +102,4 @@ class Applier:
             self.create(it)
         for it in objects:
             if it["kind"] == "Namespace":
-                name = it["metadata"]["name"]
-                wait_until(
-                    lambda name=name: self.client.find("serviceaccounts", "default", name),
-                    READY_WITHIN_S,
-                    f"namespace {name} has its default service account",
-                )
+                self.cluster.wait_namespace(it["metadata"]["name"])
