@@ -6,6 +6,7 @@ is tested: what they find is what the earlier version wrote for them. A pod's ui
 replaces the recorded one in rows and nodes.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -17,8 +18,8 @@ from kazoo.exceptions import NodeExistsError
 from kazoo.security import ACL, Id
 
 from harness.kubernetes_client import ApiError
-from harness.processes import BINARY, REPOSITORY, environment
-from harness.recording import NODE, connected
+from harness.processes import REPOSITORY, environment
+from harness.recording import connected, placeholders
 from harness.waiting import wait_until
 
 FOLDER = REPOSITORY / "tests" / "upgrade"
@@ -44,20 +45,7 @@ class Recorded:
 
     def place(self, cluster):
         """Fixes what the placeholders stand for in an installation that is not started yet."""
-        self.names = {
-            "{{STATE_DIR}}": str(cluster.state_dir),
-            "{{DATA_DIR}}": str(cluster.folder / "data"),
-            "{{SAMPLES}}": str(cluster.samples),
-            "{{FOLDER}}": str(cluster.folder),
-            "{{PROGRAM}}": str(BINARY),
-            "{{ROOT}}": cluster.root,
-            "{{ROOT_NAME}}": cluster.root.lstrip("/"),
-            "{{DISCOVERY}}": cluster.discovery,
-            "{{ZOOKEEPER}}": cluster.connect,
-            "{{NODE}}": NODE,
-        }
-        if hasattr(cluster, "pods"):
-            self.names["{{KUBECONFIG}}"] = str(cluster.pods.master)
+        self.names = placeholders(cluster)
 
     def load_rows(self, run, kind):
         """Makes the tables and fills them; `run` executes one statement in a database of that kind."""
@@ -71,15 +59,11 @@ class Recorded:
                 run(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})")
 
     def load_sqlite(self, path):
-        connection = sqlite3.connect(path, isolation_level=None)
-        try:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
             self.load_rows(connection.execute, "sqlite")
-        finally:
-            connection.close()
 
     def load_znodes(self, cluster):
-        client = connected(cluster.connect, cluster.secret)
-        try:
+        with connected(cluster.connect, cluster.secret) as client:
             for it in self.json("znodes.json"):
                 if it["ephemeral"]:
                     continue
@@ -89,9 +73,6 @@ class Recorded:
                 except NodeExistsError:
                     # Above the root all tests share a node; pods run already, and one may have registered.
                     assert it["path"] == cluster.root.rsplit("/", 1)[0] or it["path"].endswith("/answered"), it["path"]
-        finally:
-            client.stop()
-            client.close()
 
     def load_files(self):
         for it in self.json("files.json"):
@@ -112,21 +93,13 @@ class Recorded:
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with open(folder / "log", "ab") as log:
-                child = subprocess.Popen(
-                    record["argv"],
-                    cwd=folder / "files",
-                    env=environment(variables),
-                    stdin=lock,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+                streams = {"stdin": lock, "stdout": log, "stderr": log}
+                env = environment(variables)
+                child = subprocess.Popen(record["argv"], cwd=folder / "files", env=env, **streams, start_new_session=True)
             # The child has it as its standard input; ours would keep a dead engine alive.
             os.close(lock)
-            started = json.loads((folder / "process.json").read_text()) | {
-                "pid": child.pid,
-                "start_ticks": start_ticks(child.pid),
-            }
+            started = json.loads((folder / "process.json").read_text())
+            started |= {"pid": child.pid, "start_ticks": start_ticks(child.pid)}
             (folder / "process.json").write_text(json.dumps(started))
             children.append(child)
         return children

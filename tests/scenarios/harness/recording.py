@@ -15,6 +15,7 @@ What differs from one installation to the next stands as a name in double braces
 Logs and locks are left out.
 """
 
+import contextlib
 import json
 import pathlib
 import platform
@@ -34,7 +35,6 @@ NUMBERS = {"bigint": "BIGINT", "smallint": "SMALLINT"}
 
 
 def write(folder, cluster, about):
-    names = placeholders(cluster)
     files = {
         "installation.json": about | {"secret": cluster.secret, "cluster": cluster.name},
         "rows.json": rows(cluster.database),
@@ -48,31 +48,36 @@ def write(folder, cluster, about):
         files["environments.json"] = {name: environment(engine.pid) for name, engine in sorted(cluster.engines.all().items())}
     for name, content in files.items():
         text = json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True)
-        (folder / name).write_text(replaced(text, names) + "\n")
+        (folder / name).write_text(with_placeholders(text, cluster) + "\n")
     (folder / "schema.sql").write_text(schema(cluster.database))
 
 
 def placeholders(cluster):
-    """What stands for what; longer values first, because one may begin with another."""
-    kubeconfig = getattr(cluster, "pods", None) and str(cluster.pods.master)
+    """The names, and what they stand for in an installation."""
     found = {
-        str(cluster.state_dir): "{{STATE_DIR}}",
-        str(cluster.samples): "{{SAMPLES}}",
-        str(cluster.folder): "{{FOLDER}}",
-        str(BINARY): "{{PROGRAM}}",
-        cluster.root: "{{ROOT}}",
-        cluster.root.lstrip("/"): "{{ROOT_NAME}}",
-        cluster.discovery: "{{DISCOVERY}}",
-        cluster.connect: "{{ZOOKEEPER}}",
-        f'"{NODE}"': '"{{NODE}}"',
-        # In the text of a file that is JSON itself.
-        rf"\"{NODE}\"": r"\"{{NODE}}\"",
-    } | ({kubeconfig: "{{KUBECONFIG}}"} if kubeconfig else {})
-    return dict(sorted(found.items(), key=lambda it: -len(it[0])))
+        "STATE_DIR": cluster.state_dir,
+        "DATA_DIR": cluster.folder / "data",
+        "SAMPLES": cluster.samples,
+        "FOLDER": cluster.folder,
+        "PROGRAM": BINARY,
+        "ROOT": cluster.root,
+        "ROOT_NAME": cluster.root.lstrip("/"),
+        "DISCOVERY": cluster.discovery,
+        "ZOOKEEPER": cluster.connect,
+        "NODE": NODE,
+    }
+    if hasattr(cluster, "pods"):
+        found["KUBECONFIG"] = cluster.pods.master
+    return {f"{{{{{name}}}}}": str(value) for name, value in found.items()}
 
 
-def replaced(text, names):
-    for value, name in names.items():
+def with_placeholders(text, cluster):
+    """A text of JSON; longer values are replaced first, because one may begin with another."""
+    found = placeholders(cluster)
+    # Only whole strings are the node; in the text of a file that is JSON itself, too.
+    node = found.pop("{{NODE}}")
+    found |= {'"{{NODE}}"': f'"{node}"', r"\"{{NODE}}\"": rf"\"{node}\""}
+    for name, value in sorted(found.items(), key=lambda it: -len(it[1])):
         text = text.replace(value, name)
     return text
 
@@ -130,24 +135,26 @@ def rows(database):
     return found
 
 
+@contextlib.contextmanager
 def connected(hosts, secret):
+    """A client with the rights of every role."""
     client = KazooClient(
         hosts=hosts,
         timeout=TIMEOUT_S,
         auth_data=[("digest", f"{role}:{derived(secret, f'zookeeper-{role}')}") for role in ("master", "proxy", "agent")],
     )
     client.start(timeout=TIMEOUT_S)
-    return client
-
-
-def znodes(cluster):
-    client = connected(cluster.connect, cluster.secret)
     try:
-        above = [cluster.root.rsplit("/", 1)[0], f"/{cluster.discovery}"]
-        return [node(client, above[0]), *tree(client, cluster.root), *tree(client, above[1])]
+        yield client
     finally:
         client.stop()
         client.close()
+
+
+def znodes(cluster):
+    with connected(cluster.connect, cluster.secret) as client:
+        above = node(client, cluster.root.rsplit("/", 1)[0])
+        return [above, *tree(client, cluster.root), *tree(client, f"/{cluster.discovery}")]
 
 
 def tree(client, path):
