@@ -1,9 +1,11 @@
-"""What scenarios share: one standalone installation and one cluster for those that leave them as they found them.
+"""What scenarios share: one standalone installation and one cluster for those that leave them as they found them, and a
+Kubernetes for each file whose engines are pods.
 
-A test that kills or stops something gets an installation of its own (`own_standalone`, `own_cluster`). Every
-installation's logs are searched after every test: an unexpected WARN or ERROR line fails it.
+A test that kills or stops something gets an installation of its own (`own_standalone`, `own_cluster`, `own_pod_cluster`).
+Every installation's logs are searched after every test: an unexpected WARN or ERROR line fails it.
 """
 
+import functools
 import os
 import pathlib
 import random
@@ -14,11 +16,13 @@ import tempfile
 import pytest
 
 from harness import spark
+from harness.api_relay import ApiRelay
 from harness.clients import pyhive_session, rows
 from harness.cluster import Cluster
 from harness.control import Control
-from harness.fixtures import FAILED
+from harness.fixtures import FAILED, searched, started
 from harness.golden import GoldenFile
+from harness.pods import PodCluster, Pods, PodTenant
 from harness.processes import BINARY, run
 from harness.standalone import Standalone
 from harness.tier import skip_long
@@ -28,13 +32,10 @@ SEED = int(os.environ.get("EH_TEST_SEED") or random.SystemRandom().randrange(1, 
 os.environ["EH_TEST_SEED"] = str(SEED)
 
 
-def pytest_configure(config):
+def pytest_configure():
     # What runs in the background of a script has SIGINT ignored, and so has all that it starts: a Java never hears
     # Ctrl-C then, and a program none that comes before it listens. What has a handler here is reset there.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "quick: needs no server; run by tests/run --quick, too")
-    config.addinivalue_line("markers", "alone: measures, or loads the machine itself; never beside another scenario")
-    config.addinivalue_line("markers", "long: only tests/run --long runs it; skipped in the other tiers")
 
 
 def pytest_collection_modifyitems(items):
@@ -113,6 +114,9 @@ def folder(workspace, request):
     return pathlib.Path(tempfile.mkdtemp(prefix=request.node.name[:40] + ".", dir=workspace))
 
 
+TOUR = "--listen 127.0.0.1:0 --tour --exit --seed".split()
+
+
 class Tour:
     """One `standalone --tour --exit`: its data directory, its exit status and what it printed."""
 
@@ -125,17 +129,7 @@ class Tour:
 
     def run_tour(self, seed=None):
         return run(
-            [
-                "standalone",
-                "--data-dir",
-                self.installation.data,
-                "--listen",
-                "127.0.0.1:0",
-                "--tour",
-                "--exit",
-                "--seed",
-                seed or self.seed,
-            ],
+            ["standalone", "--data-dir", self.installation.data, *TOUR, seed or self.seed],
             within_s=180,
             cwd=self.installation.folder,
         )
@@ -177,8 +171,11 @@ def standalone(shared_standalone, request):
 
 
 @pytest.fixture
-def control(standalone):
-    return Control(standalone.address)
+def control(request):
+    """An admin at the cluster of the test, or at the shared standalone."""
+    if "cluster" in request.fixturenames:
+        return Control(request.getfixturevalue("cluster").addresses["proxy-b"])
+    return Control(request.getfixturevalue("standalone").address)
 
 
 class Tenant:
@@ -220,23 +217,18 @@ def own_standalone(folder, request):
 @pytest.fixture(scope="session")
 def shared_cluster(workspace):
     """One cluster for all tests that leave it as they found it."""
-    installation = Cluster(workspace / "cluster", spark=spark.ABSENT)
-    try:
-        installation.start()
-        yield installation
-    finally:
-        installation.close()
+    yield from started(Cluster(workspace / "cluster", spark=spark.ABSENT))
 
 
 @pytest.fixture
 def cluster(shared_cluster, request):
+    """The shared cluster, or the one that a file has for its tests; its logs are searched after the test."""
     yield from searched(shared_cluster, request)
 
 
 @pytest.fixture
-def cluster_tenant(cluster, request):
-    """Makes tenants on the shared cluster, which are dropped after the test: (tenant, pool, unit, its user)."""
-    control = Control(cluster.addresses["proxy-b"])
+def cluster_tenant(cluster, control):
+    """Makes tenants on a cluster, which are dropped after the test: (tenant, pool, unit, its user)."""
     made = []
 
     def make(name, **options):
@@ -250,13 +242,23 @@ def cluster_tenant(cluster, request):
 
 @pytest.fixture
 def own_cluster(folder, request):
-    """Makes clusters that the test may kill: `own_cluster(section={key: value})`, started."""
+    """Makes clusters that the test may kill: `own_cluster(section={key: value})`, started unless `start=False`."""
+    yield from clusters(Cluster, folder, request)
+
+
+@pytest.fixture
+def own_pod_cluster(pods, folder, request):
+    """The same, with engines that are pods."""
+    yield from clusters(functools.partial(PodCluster, pods=pods), folder, request)
+
+
+def clusters(kind, folder, request):
     made = []
 
-    def make(**settings):
-        made.append(Cluster(folder / f"cluster-{len(made)}", **settings))
+    def make(start=True, **settings):
+        made.append(kind(folder / f"cluster-{len(made)}", **settings))
         made[-1].logs.begin()
-        return made[-1].start()
+        return made[-1].start() if start else made[-1]
 
     yield make
     try:
@@ -268,9 +270,28 @@ def own_cluster(folder, request):
             installation.close()
 
 
-def searched(installation, request):
-    """Hands an installation to a test and searches its logs afterwards, unless the test failed anyway."""
-    installation.logs.begin()
-    yield installation
-    if not request.node.stash.get(FAILED, False):
-        installation.logs.check()
+@pytest.fixture(scope="module")
+def pods(workspace, request):
+    """A Kubernetes of the file's own."""
+    yield from started(Pods(workspace / f"kubernetes-of-{request.module.__name__}"))
+
+
+@pytest.fixture(scope="module")
+def relay(pods):
+    """A relay before the API server of `pods`."""
+    with ApiRelay(pods.kubernetes) as relay:
+        yield relay
+
+
+@pytest.fixture
+def pod_tenant(cluster):
+    """Makes tenants (`harness.pods.PodTenant`) on a cluster with pods, which are dropped after the test."""
+    made = []
+
+    def make(name, **options):
+        made.append(PodTenant(cluster, name, **options))
+        return made[-1]
+
+    yield make
+    for tenant in made:
+        tenant.drop()

@@ -10,13 +10,12 @@ import pyhive.exc
 import pytest
 from thrift.transport.TTransport import TTransportException
 
-from harness.api_relay import ApiRelay, api_calls
-from harness.clients import impyla_session, pyhive_session, rows
+from harness.api_relay import api_calls
+from harness.clients import impyla_session
 from harness.control import Control
 from harness.databases import MariadbDatabase
 from harness.decisions import applied
-from harness.fixtures import FAILED, started
-from harness.pods import HOME, PodCluster, Pods
+from harness.pods import HOME
 from harness.processes import is_alive
 from harness.rest import at_rest
 from harness.tier import only_long, some
@@ -29,25 +28,18 @@ STARTS = {"processes": "1m", "pods": "2m"}
 class StoryInstallation:
     """The cluster of a story; it knows how to interrupt the creation of engines of its kind."""
 
-    def __init__(self, kind, request):
-        self.kind, self.request = kind, request
-        self.relay = self.cluster = None
+    def __init__(self, kind, fixture):
+        self.kind, self.fixture = kind, fixture
 
     def make(self, **settings):
         if self.kind == "processes":
-            self.cluster = self.request.getfixturevalue("own_cluster")(**settings)
-            return self.cluster
-        self.pods = self.request.getfixturevalue("pods")
-        self.relay = ApiRelay(self.pods.kubernetes).__enter__()
-        self.cluster = PodCluster(
-            self.request.getfixturevalue("folder") / "pods",
-            self.pods,
-            self.relay.kubeconfig_of(self.pods.token, "master", HOME),
-            cluster={"name": f"founding-{uuid.uuid4().hex[:6]}"},
-            **settings,
-        )
-        self.cluster.logs.begin()
-        return self.cluster.start()
+            self.cluster = self.fixture("own_cluster")(**settings)
+        else:
+            self.pods, self.relay = self.fixture("pods"), self.fixture("relay")
+            kubeconfig = self.relay.kubeconfig_of(self.pods.token, "master", HOME)
+            name = f"founding-{uuid.uuid4().hex[:6]}"
+            self.cluster = self.fixture("own_pod_cluster")(kubeconfig=kubeconfig, cluster={"name": name}, **settings)
+        return self.cluster
 
     def places(self, name):
         return self.pods.nodes_of(name) if self.kind == "pods" else ""
@@ -66,44 +58,20 @@ class StoryInstallation:
         finally:
             fault.lift()
 
-    def close(self, failed):
-        try:
-            if self.kind == "pods" and self.cluster and not failed:
-                self.cluster.logs.check()
-        finally:
-            with contextlib.ExitStack() as stack:
-                if self.relay:
-                    stack.callback(self.relay.close)
-                if self.kind == "pods" and self.cluster:
-                    stack.callback(self.cluster.close)
-
-
-@pytest.fixture(scope="module")
-def pods(workspace):
-    yield from started(Pods(workspace / "founding-pods"))
-
 
 @pytest.fixture
 def installation(request):
-    it = StoryInstallation(request.param, request)
-    yield it
-    it.close(request.node.stash.get(FAILED, False))
+    return StoryInstallation(request.param, request.getfixturevalue)
 
 
 def on(kinds):
     return pytest.mark.parametrize("installation", kinds, indirect=True)
 
 
-def restart_armed(cluster, name, role, failpoint):
-    """Starts a process again that kills itself at a failpoint; without one it is a usual one."""
-    program = cluster.programs[name]
-    if program.is_running():
-        program.stop()
-    program.env.pop("ENGINEHOUSE_FAILPOINTS", None)
-    if failpoint:
-        program.env["ENGINEHOUSE_FAILPOINTS"] = f"{failpoint}=kill"
-    program.start()
-    assert role in program.arguments
+def restart_armed(cluster, name, failpoint):
+    """Starts a process again that kills itself at a failpoint."""
+    cluster.programs[name].stop()
+    cluster.start_program(name, wait=False, failpoints=f"{failpoint}=kill")
 
 
 def wait_killed(cluster, name, within_s=40):
@@ -130,22 +98,21 @@ def test_the_next_master_creates_only_what_is_missing(installation):
     cluster.settled(control)
     assert engines_of(cluster, tenant) == {}
     with installation.one_create(tenant, pool) as point:
-        restart_armed(cluster, "proxy-a", "proxy", point)
+        restart_armed(cluster, "proxy-a", point)
         (answer,) = control.execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3")
         wait_killed(cluster, "proxy-a")
     first = engines_of(cluster, tenant)
     assert len(first) == 1, first
     # The second one makes the two that are missing and dies when only the alter node is left to delete.
     before = len(applied(cluster.logs))
-    restart_armed(cluster, "proxy-a", "proxy", "master.node.before")
+    restart_armed(cluster, "proxy-a", "master.node.before")
     wait_killed(cluster, "proxy-a")
     made = engines_of(cluster, tenant)
     assert len(made) == 3 and first.items() <= made.items(), (first, made)
     assert {it[1] for it in created_since(cluster, before)} == made.keys() - first.keys()
     assert cluster.nodes.read("lock/alter")["id"] == answer["alteration"]
     before = len(applied(cluster.logs))
-    restart_armed(cluster, "proxy-a", "proxy", None)
-    cluster.wait_ready("proxy-a")
+    cluster.restart("proxy-a")
     assert len(control.wait_ready(tenant, 3)) == 3
     cluster.settled(control)
     assert created_since(cluster, before) == []
@@ -162,7 +129,7 @@ def test_an_agent_that_dies_before_the_commit_changes_nothing(installation):
     cluster.settled(control)
     cluster.logs.allow("no metadata agent responds; using the last catalog", "still waiting")
     for agent in ("agent-1", "agent-2"):
-        restart_armed(cluster, agent, "metadata-agent", "agent.alter.node_made")
+        restart_armed(cluster, agent, "agent.alter.node_made")
     wait_until(lambda: len(cluster.nodes.children("agents")) == 2, 20, "both agents are registered")
     before = cluster.database.rows("SELECT * FROM resource_unit")
     with pytest.raises(pyhive.exc.Error) as error:
@@ -172,8 +139,7 @@ def test_an_agent_that_dies_before_the_commit_changes_nothing(installation):
     node = cluster.nodes.read("lock/alter")
     assert node and unit in json.dumps(node), (node, error)
     assert cluster.database.rows("SELECT * FROM resource_unit") == before
-    restart_armed(cluster, "agent-1", "metadata-agent", None)
-    cluster.wait_ready("agent-1")
+    cluster.restart("agent-1")
     wait_until(lambda: not cluster.nodes.exists("lock/alter"), 40, "the node goes")
     (row,) = [it for it in control.alterations() if it["id"] == node["id"]]
     assert row["outcome"] == "aborted", row
@@ -230,7 +196,7 @@ def test_the_only_proxy_dies_and_comes_back_as_master(installation):
     (kept,) = cluster.engines.of(tenant)
     kept = (kept.name, kept.process)
     cluster.settled(control)
-    restart_armed(cluster, "proxy-a", "proxy", "master.after.create_engine")
+    restart_armed(cluster, "proxy-a", "master.after.create_engine")
     cluster.wait_ready("proxy-a")
     with contextlib.suppress(pyhive.exc.Error, TTransportException, OSError):
         Control(cluster.addresses["proxy-a"]).execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3")
@@ -238,8 +204,7 @@ def test_the_only_proxy_dies_and_comes_back_as_master(installation):
     assert cluster.nodes.exists("lock/alter"), "the change stands without a master"
     left = {it.name: it.process for it in cluster.engines.of(tenant)}
     assert left[kept[0]] == kept[1], "engines need no proxy to live"
-    restart_armed(cluster, "proxy-a", "proxy", None)
-    cluster.wait_ready("proxy-a")
+    cluster.restart("proxy-a")
     Control(cluster.addresses["proxy-a"]).wait_ready(tenant, 3)
     at_rest(cluster)
     assert left.items() <= {it.name: it.process for it in cluster.engines.of(tenant)}.items()
@@ -263,8 +228,8 @@ def test_changing_pools_keeps_engines_on_mariadb(own_cluster):
     made = control.make("asked", users="'alice'")
     control.start(*made)
     for address in (cluster.addresses["proxy-a"], cluster.addresses["proxy-b"]):
-        with pyhive_session(address, "alice") as session:
-            assert rows(session, "SELECT sum(value) AS s FROM generate_series(1, 100)") == [{"s": 5050}]
+        summed = Control(address).execute("SELECT sum(value) AS s FROM generate_series(1, 100)", "alice")
+        assert summed == [{"s": 5050}]
         with impyla_session(address, "alice") as cursor:
             cursor.execute("SELECT 'ünïcödé' AS text")
             assert cursor.fetchall() == [("ünïcödé",)]

@@ -2,7 +2,7 @@
 
 import time
 
-from harness.clients import pyhive_session, refused, rows
+from harness.clients import pyhive_session, rows
 from harness.cluster import ALTER_WAIT_S
 from harness.control import Control
 from harness.decisions import applied, different, explained, out_of_order
@@ -12,8 +12,7 @@ TICKS_S = 5
 BUSY_S = 10
 
 
-def test_with_a_stopped_master_one_alter_commits_and_the_next_is_refused(cluster, cluster_tenant):
-    control = Control(cluster.addresses["proxy-b"])
+def test_with_a_stopped_master_one_alter_commits_and_the_next_is_refused(cluster, control, cluster_tenant):
     tenant, pool, unit, user = cluster_tenant("stopped", options=", PROPERTIES ('app.token'='hidden')")
     old = control.start(tenant, pool, unit)
     cluster.settled(control)
@@ -32,16 +31,14 @@ def test_with_a_stopped_master_one_alter_commits_and_the_next_is_refused(cluster
         assert unit in text and "512M" in text and "hidden" not in text and "******" in text, node["old"]
         assert "1G" in node["statement"] and "hidden" not in str(node)
         began = time.monotonic()
-        with pyhive_session(control.address) as session:
-            refusal = refused(session, f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '2G'")
+        refusal = control.refused(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '2G'")
         waited = time.monotonic() - began
         assert refusal.sqlstate == "55P03", refusal
         for part in (f'resource unit "{unit}"', '"admin"', "requested at 20", answer["alteration"]):
             assert part in refusal.message, (part, refusal)
         assert ALTER_WAIT_S - 0.5 <= waited < ALTER_WAIT_S + BUSY_S, waited
         assert cluster.nodes.read("lock/alter")["id"] == answer["alteration"]
-        with pyhive_session(control.address, user) as session:
-            assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+        assert control.execute("SELECT 1 AS one", user) == [{"one": 1}]
         # Stopped for longer than its session lives: it comes back as a deposed master and has to win again.
         wait_until(lambda: not cluster.nodes.children("lock/master"), 30, "the stopped master's lock has expired")
     finally:
@@ -53,15 +50,14 @@ def test_with_a_stopped_master_one_alter_commits_and_the_next_is_refused(cluster
     assert (converged["outcome"], converged["progress"]) == ("committed", "converged")
 
 
-def test_no_master_acts_while_another_client_holds_the_lock(cluster, cluster_tenant):
-    control = Control(cluster.addresses["proxy-b"])
+def test_no_master_acts_while_another_client_holds_the_lock(cluster, control, cluster_tenant):
     tenant, pool, unit, _ = cluster_tenant("nobody_acts")
     cluster.settled(control)
     cluster.programs["proxy-a"].stop()
     lock = cluster.nodes.master_lock("a scenario")
     assert lock.acquire(timeout=30)
     try:
-        cluster.start_program("proxy-a", "proxy")
+        cluster.start_program("proxy-a")
         before = len(applied(cluster.logs))
         (started,) = control.execute(f"START ENGINE {tenant} {pool} {unit}")
         stays(
@@ -80,8 +76,7 @@ def test_no_master_acts_while_another_client_holds_the_lock(cluster, cluster_ten
     control.wait_ready(tenant)
 
 
-def test_a_freshly_started_master_makes_no_create_call_when_all_is_well(cluster, cluster_tenant):
-    control = Control(cluster.addresses["proxy-b"])
+def test_a_freshly_started_master_makes_no_create_call_when_all_is_well(cluster, control, cluster_tenant):
     tenant, *_ = cluster_tenant("all_is_well", options=", MIN_ENGINES 2")
     control.wait_ready(tenant, 2)
     cluster.settled(control)
@@ -114,8 +109,7 @@ def test_everything_converges_without_any_watch_event(own_cluster):
     control.drop(*made)
 
 
-def test_the_rows_of_explain_are_the_decisions_that_are_then_executed(cluster, cluster_tenant):
-    control = Control(cluster.addresses["proxy-b"])
+def test_the_rows_of_explain_are_the_decisions_that_are_then_executed(cluster, control, cluster_tenant):
     tenant, pool, unit, _ = cluster_tenant("explained", options=", MIN_ENGINES 1")
     control.wait_ready(tenant)
     cluster.settled(control)

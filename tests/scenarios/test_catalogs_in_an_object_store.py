@@ -1,6 +1,7 @@
 """Catalogs of DataFusion engines in an object store: every engine of a tenant has the tables, and they outlive engines."""
 
 import concurrent.futures
+import contextlib
 import time
 
 import pytest
@@ -9,7 +10,6 @@ from harness.clients import pyhive_session, refused, rows
 from harness.control import Control
 from harness.fixtures import started
 from harness.object_store import ObjectStore
-from harness.pods import PodCluster, Pods
 from harness.tier import only_long
 
 ROUNDS = 5
@@ -90,8 +90,7 @@ def test_tables_in_an_object_store_outlive_their_engines_and_are_shared(own_clus
 
 @only_long
 def test_an_object_store_outage_fails_only_statements_that_need_it(own_cluster, folder):
-    store = ObjectStore(folder / "store").start()
-    try:
+    with contextlib.closing(ObjectStore(folder / "store").start()) as store:
         cluster = own_cluster(engines=store.settings())
         cluster.logs.allow("the catalog's object store failed")
         two_engines(Control(cluster.addresses["proxy-b"]))
@@ -105,23 +104,11 @@ def test_an_object_store_outage_fails_only_statements_that_need_it(own_cluster, 
             assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
             store.resume()
             assert rows(session, "SELECT answer FROM answers") == [{"answer": 42}]
-    finally:
-        store.close()
 
 
 @only_long
-def test_pods_share_the_tables_of_an_object_store(folder, store, workspace):
-    pods = Pods(workspace / "pods-with-a-store")
-    cluster = None
-    try:
-        pods.start()
-        cluster = PodCluster(folder / "cluster", pods, engines=store.settings() | {"catalog_url": "s3://tables/of-pods"})
-        cluster.start()
-        control = Control(cluster.addresses["proxy-b"])
-        engines = two_engines(control, [f", {pods.nodes_of(it)}" for it in ("of_one", "of_two")])
-        tables_outlive_engines(cluster, control, engines)
-        cluster.logs.check()
-    finally:
-        if cluster is not None:
-            cluster.close()
-        pods.close()
+def test_pods_share_the_tables_of_an_object_store(own_pod_cluster, pods, store):
+    cluster = own_pod_cluster(engines=store.settings() | {"catalog_url": "s3://tables/of-pods"})
+    control = Control(cluster.addresses["proxy-b"])
+    engines = two_engines(control, [f", {pods.nodes_of(it)}" for it in ("of_one", "of_two")])
+    tables_outlive_engines(cluster, control, engines)

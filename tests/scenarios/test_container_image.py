@@ -63,11 +63,8 @@ def test_nothing_is_in_it_but_the_program_its_libraries_and_a_user(root):
 
 def test_the_program_runs_there_as_its_user(root):
     done = inside(root, "--version")
-    assert (
-        done.returncode == 0
-        and done.stdout
-        == subprocess.run([BINARY, "--version"], capture_output=True, text=True, timeout=WITHIN_S, check=True).stdout
-    ), done.stderr
+    here = subprocess.run([BINARY, "--version"], capture_output=True, text=True, timeout=WITHIN_S, check=True)
+    assert (done.returncode, done.stdout) == (0, here.stdout), done.stderr
 
 
 def test_it_takes_the_file_that_the_manifests_give_it(root, tmp_path):

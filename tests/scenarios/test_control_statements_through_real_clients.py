@@ -8,20 +8,7 @@ from harness.java import Jdbc, beeline
 from harness.waiting import wait_until
 
 COLUMNS = {
-    "engines": [
-        "tenant",
-        "pool",
-        "unit",
-        "engine",
-        "state",
-        "config",
-        "current",
-        "sessions",
-        "running",
-        "address",
-        "started_at",
-        "reason",
-    ],
+    "engines": "tenant pool unit engine state config current sessions running address started_at reason".split(),
     "change": ["alteration", "object", "state"],
     "request": ["engine", "state", "tenant", "pool", "unit"],
     "properties": ["property", "value"],

@@ -8,10 +8,11 @@ import time
 import pyhive.exc
 import pytest
 
-from harness.clients import pyhive_session, refusal_of, refused
+from harness.clients import refusal_of
 from harness.control import Control
 from harness.databases import MariadbServer, PostgresServer
 from harness.failpoints import Failpoints
+from harness.fixtures import started
 from harness.masters import Masters
 from harness.rest import at_rest
 from harness.session_monitor import SessionMonitor
@@ -33,11 +34,7 @@ SERVERS = some([PostgresServer, MariadbServer], PostgresServer)
 
 @pytest.fixture(params=SERVERS, ids=lambda it: it.kind)
 def server(request):
-    server = request.param()
-    try:
-        yield server.start()
-    finally:
-        server.close()
+    yield from started(request.param())
 
 
 def installed(own_cluster, **settings):
@@ -68,8 +65,7 @@ def test_a_database_crash_during_a_commit_leaves_a_definite_outcome(server, own_
         server.kill()
         gone = time.monotonic()
         points.let_go(POINT)
-        with pyhive_session(control.address) as session:
-            refusal = refused(session, "SHOW ENGINES out")
+        refusal = control.refused("SHOW ENGINES out")
         waited = time.monotonic() - gone
         assert refusal.sqlstate == "57P03" and "the metadata database is not available" in refusal.message, refusal
         assert "refused" in refusal.message, f"the reason is named: {refusal}"
@@ -86,7 +82,6 @@ def test_a_database_crash_during_a_commit_leaves_a_definite_outcome(server, own_
         assert last["reason"].startswith("a reply was lost: "), last
         control.execute(f"ALTER RESOURCE UNIT {names[2]} MAX_ENGINES 7 WAIT '30s'")
         monitor.wait_round()
-        print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")
 
 
 def test_without_metadata_agents_for_half_a_minute_queries_go_on(own_cluster):
@@ -121,4 +116,3 @@ def test_without_metadata_agents_for_half_a_minute_queries_go_on(own_cluster):
         assert masters.term().epoch == term.epoch, "it was the master all the time"
         control.execute(f"ALTER RESOURCE UNIT {names[2]} MAX_ENGINES 7 WAIT '30s'")
         monitor.wait_round()
-        print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")

@@ -16,8 +16,7 @@ LONG_S = 20
 ENDLESS = 100_000_000_000
 
 
-def test_an_engine_whose_config_label_is_changed_by_hand_is_replaced(cluster, cluster_tenant):
-    control = Control(cluster.addresses["proxy-b"])
+def test_an_engine_whose_config_label_is_changed_by_hand_is_replaced(cluster, control, cluster_tenant):
     tenant, pool, unit, _ = cluster_tenant("label")
     name = control.start(tenant, pool, unit)
     engine = cluster.engines.one(name)
@@ -34,24 +33,21 @@ def test_an_engine_with_right_labels_from_another_master_is_adopted(own_cluster)
     tenant, pool, unit = control.make("adopted", users="'alice'")
     # This master dies as soon as it has made the engine: its uid is recorded nowhere.
     cluster.programs["proxy-a"].stop()
-    cluster.programs["proxy-a"].env["ENGINEHOUSE_FAILPOINTS"] = "master.after.create_engine=kill"
-    cluster.programs["proxy-a"].start()
+    cluster.start_program("proxy-a", wait=False, failpoints="master.after.create_engine=kill")
     (answer,) = control.execute(f"START ENGINE {tenant} {pool} {unit}")
     wait_until(lambda: not cluster.programs["proxy-a"].is_running(), 30, "the master died")
     engine = cluster.engines.one(answer["engine"])
     before = engine.process
     assert cluster.database.rows(f"SELECT uid FROM engine WHERE name = '{engine.name}'") == [[None]]
-    cluster.start_program("proxy-a", "proxy")
+    cluster.start_program("proxy-a")
     (row,) = control.wait_ready(tenant)
     assert row["engine"] == engine.name
     assert cluster.engines.one(engine.name).process == before
     assert cluster.database.rows(f"SELECT uid FROM engine WHERE name = '{engine.name}'") == [[engine.uid]]
-    with pyhive_session(cluster.addresses["proxy-b"], "alice") as session:
-        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+    assert control.execute("SELECT 1 AS one", "alice") == [{"one": 1}]
 
 
-def cannot_start(cluster, cluster_tenant, tenant_name, broken, repaired, parts):
-    control = Control(cluster.addresses["proxy-b"])
+def cannot_start(cluster, control, cluster_tenant, tenant_name, broken, repaired, parts):
     tenant, pool, unit, user = cluster_tenant(tenant_name)
     old = control.start(tenant, pool, unit)
     before = cluster.engines.one(old).process
@@ -75,12 +71,9 @@ def cannot_start(cluster, cluster_tenant, tenant_name, broken, repaired, parts):
         assert (stand_in["state"], stand_in["current"]) == ("ready", False), stand_in
         assert "waits for replacement" in stand_in["reason"], stand_in
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
-
-        def serves():
-            with pyhive_session(cluster.addresses["proxy-a"], user) as another:
-                return rows(another, "SELECT 1 AS one") == [{"one": 1}]
-
-        stays(serves, SERVES_S, "the old engine answers new sessions")
+        other = Control(cluster.addresses["proxy-a"])
+        served = [{"one": 1}]
+        stays(lambda: other.execute("SELECT 1 AS one", user) == served, SERVES_S, "the old engine answers new sessions")
         assert cluster.engines.one(old).process == before
         control.execute(f"ALTER RESOURCE UNIT {unit} {repaired} WAIT '1m'")
         (row,) = control.wait_ready(tenant)
@@ -88,9 +81,10 @@ def cannot_start(cluster, cluster_tenant, tenant_name, broken, repaired, parts):
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
 
 
-def test_an_alter_to_a_rejected_property_stops_no_engine(cluster, cluster_tenant):
+def test_an_alter_to_a_rejected_property_stops_no_engine(cluster, control, cluster_tenant):
     cannot_start(
         cluster,
+        control,
         cluster_tenant,
         "bad_property",
         "PROPERTIES ('datafusion.execution.batch_size'='many')",
@@ -99,8 +93,8 @@ def test_an_alter_to_a_rejected_property_stops_no_engine(cluster, cluster_tenant
     )
 
 
-def test_an_alter_to_a_missing_engine_type_stops_no_engine(cluster, cluster_tenant):
-    cannot_start(cluster, cluster_tenant, "no_spark", "ENGINE_TYPE 'spark'", "ENGINE_TYPE 'datafusion'", ["spark"])
+def test_an_alter_to_a_missing_engine_type_stops_no_engine(cluster, control, cluster_tenant):
+    cannot_start(cluster, control, cluster_tenant, "no_spark", "ENGINE_TYPE 'spark'", "ENGINE_TYPE 'datafusion'", ["spark"])
 
 
 def seconds_of_work(session, seconds):
@@ -132,8 +126,7 @@ def is_draining(control, tenant, name):
     return shown["state"] == "draining"
 
 
-def test_a_running_statement_is_finished_before_a_drained_engine_exits(cluster, cluster_tenant):
-    control = Control(cluster.addresses["proxy-b"])
+def test_a_running_statement_is_finished_before_a_drained_engine_exits(cluster, control, cluster_tenant):
     tenant, pool, unit, user = cluster_tenant("drained")
     name = control.start(tenant, pool, unit)
     process = cluster.engines.one(name).process
@@ -153,8 +146,7 @@ def test_a_running_statement_is_finished_before_a_drained_engine_exits(cluster, 
     assert gone < GONE_WITHIN_S, f"it exited {gone:.1f} s after its result was fetched"
 
 
-def test_an_idle_engine_exits_within_two_seconds_of_its_drain(cluster, cluster_tenant):
-    control = Control(cluster.addresses["proxy-b"])
+def test_an_idle_engine_exits_within_two_seconds_of_its_drain(cluster, control, cluster_tenant):
     tenant, pool, unit, _ = cluster_tenant("idle")
     name = control.start(tenant, pool, unit)
     process = cluster.engines.one(name).process
@@ -172,8 +164,7 @@ def test_an_idle_engine_exits_within_two_seconds_of_its_drain(cluster, cluster_t
     )
 
 
-def test_a_stateful_session_stays_on_a_drained_engine_until_the_deadline(cluster, cluster_tenant):
-    control = Control(cluster.addresses["proxy-b"])
+def test_a_stateful_session_stays_on_a_drained_engine_until_the_deadline(cluster, control, cluster_tenant):
     tenant, pool, unit, user = cluster_tenant("own_state")
     name = control.start(tenant, pool, unit)
     engine = cluster.engines.one(name)
@@ -182,7 +173,7 @@ def test_a_stateful_session_stays_on_a_drained_engine_until_the_deadline(cluster
         rows(free, "SELECT 1")
         began = time.monotonic()
         control.execute(f"RESTART ENGINE {pool} '{name}' WITHIN '6s'")
-        wait_until(lambda: (it := control.engine(tenant, name)) and it["state"] == "draining", 20, "the old engine drains", 0.1)
+        control.wait_engine(tenant, name, "draining", within_s=20)
         # Its own state is on the old engine; a session without any moves and does not notice.
         assert rows(own, "SELECT answer FROM mine") == [{"answer": 42}]
         assert rows(free, "SELECT 1 AS one") == [{"one": 1}]
@@ -194,8 +185,7 @@ def test_a_stateful_session_stays_on_a_drained_engine_until_the_deadline(cluster
         assert rows(free, "SELECT 1 AS one") == [{"one": 1}]
 
 
-def test_an_alter_there_and_back_while_the_first_engine_drains(cluster, cluster_tenant):
-    control = Control(cluster.addresses["proxy-b"])
+def test_an_alter_there_and_back_while_the_first_engine_drains(cluster, control, cluster_tenant):
     tenant, pool, unit, user = cluster_tenant("there_and_back")
     first = control.start(tenant, pool, unit)
     process = cluster.engines.one(first).process
@@ -203,29 +193,13 @@ def test_an_alter_there_and_back_while_the_first_engine_drains(cluster, cluster_
         cursor = session.cursor()
         cursor.execute(statement(ENDLESS), async_=True)
         control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'")
-        second = wait_until(
-            lambda: next((it for it in control.engines(tenant) if it["current"] and it["state"] == "ready"), None),
-            40,
-            "the second engine is ready",
-            0.3,
-        )
-        assert second["engine"] != first and second["config"].startswith("1_1G"), second
+        second = control.wait_another(tenant, first)
+        assert second["config"].startswith("1_1G"), second
         wait_until(lambda: is_draining(control, tenant, first), 20, "the first engine drains", 0.2)
         control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '512M'")
-        third = wait_until(
-            lambda: next(
-                (
-                    it
-                    for it in control.engines(tenant)
-                    if it["current"] and it["state"] == "ready" and it["config"].startswith("1_512M")
-                ),
-                None,
-            ),
-            40,
-            "the third engine is ready",
-            0.3,
-        )
-        assert third["engine"] not in (first, second["engine"]), "a drained engine is never taken back"
+        # A drained engine is never taken back.
+        third = control.wait_another(tenant, first, second["engine"])
+        assert third["config"].startswith("1_512M"), third
         assert runs(cursor) and is_alive(*process), "the first engine still works"
         cursor.cancel()
         cursor.close()

@@ -5,13 +5,10 @@ import signal
 
 import pytest
 
-from harness.clients import pyhive_session, rows
 from harness.control import Control
 from harness.failovers import CANDIDATES, terms_ended_by, with_a_third
-from harness.fixtures import started
 from harness.masters import summary
 from harness.pod_recorder import PodRecorder
-from harness.pods import PodCluster, Pods
 from harness.rest import at_rest
 from harness.tier import LONG
 from harness.waiting import wait_until
@@ -23,28 +20,13 @@ WITHIN_S = 60
 ENDS = [(signal.SIGKILL, 2, 4), (signal.SIGTERM, 10, 5)]
 
 
-@pytest.fixture(scope="module")
-def pods(workspace):
-    yield from started(Pods(workspace / "pods-of-failovers"))
-
-
 @pytest.mark.parametrize(("number", "session_timeout_s", "within_s"), ENDS, ids=["SIGKILL", "SIGTERM"])
-def test_the_next_master_goes_on_with_the_pods_that_are_there(pods, folder, number, session_timeout_s, within_s):
+def test_the_next_master_goes_on_with_the_pods_that_are_there(pods, own_pod_cluster, number, session_timeout_s, within_s):
     name = f"after_{number.name.lower()}"
-    cluster = PodCluster(
-        folder / "cluster",
-        pods,
-        cluster={"name": name.replace("_", "-")},
-        candidates=CANDIDATES,
-        session_timeout_s=session_timeout_s,
+    cluster = own_pod_cluster(
+        cluster={"name": name.replace("_", "-")}, candidates=CANDIDATES, session_timeout_s=session_timeout_s
     )
-    cluster.logs.begin()
-    try:
-        masters = with_a_third(cluster.start())
-        took = failovers(cluster, masters, pods, name, number)
-        cluster.logs.check()
-    finally:
-        cluster.close()
+    took = failovers(cluster, with_a_third(cluster), pods, name, number)
     summary(f"from {number.name} to the successor's epoch, with pods and a session timeout of {session_timeout_s} s", took)
     assert max(took) <= within_s * 1000, took
 
@@ -60,10 +42,8 @@ def failovers(cluster, masters, pods, name, number):
             took.append(term.since_ms - at)
             master = masters.program_of(term)
             cluster.wait_ready(master)
-            address = cluster.addresses[master]
-            with pyhive_session(address, "alice") as session:
-                assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
-            control = Control(address)
+            control = Control(cluster.addresses[master])
+            assert control.execute("SELECT 40 + 2 AS answer", "alice") == [{"answer": 42}]
             made.append(control.start(*names, wait="2m"))
             control.stop(names[1], made[-1])
         assert at_rest(cluster) == before, "the pod that was there is the one that is there"

@@ -5,13 +5,12 @@ import contextlib
 
 import pytest
 
-from harness.api_relay import ApiRelay, api_calls, watch_events
-from harness.clients import pyhive_session, rows
+from harness.api_relay import api_calls, watch_events
 from harness.control import Control
 from harness.fixtures import started
 from harness.masters import Masters
 from harness.pod_recorder import PodRecorder
-from harness.pods import HOME, PodCluster, Pods
+from harness.pods import HOME, PodCluster
 from harness.tier import only_long, some
 from harness.waiting import wait_until
 
@@ -26,18 +25,7 @@ LISTS = api_calls("list", resource="pods", namespace=None, name=None)
 
 
 @pytest.fixture(scope="module")
-def pods(workspace):
-    yield from started(Pods(workspace / "troubled-pods"))
-
-
-@pytest.fixture(scope="module")
-def relay(pods):
-    with ApiRelay(pods.kubernetes) as it:
-        yield it
-
-
-@pytest.fixture(scope="module")
-def installation(pods, relay, workspace):
+def shared_cluster(pods, relay, workspace):
     it = PodCluster(
         workspace / "troubled-cluster",
         pods,
@@ -49,51 +37,9 @@ def installation(pods, relay, workspace):
 
 
 @pytest.fixture
-def cluster(installation):
-    installation.logs.begin()
-    installation.logs.allow(*TROUBLE)
-    yield installation
-    installation.logs.check()
-
-
-@pytest.fixture
-def control(cluster):
-    return Control(cluster.addresses["proxy-b"])
-
-
-class Tenant:
-    def __init__(self, cluster, control, pods, name):
-        self.control, self.pods = control, pods
-        self.made = self.name, self.pool, self.unit = control.make(name, users=f"'{name}_user'", places=pods.nodes_of(name))
-        self.namespace = cluster.namespace(self.name, self.pool)
-        self.user, self.address = f"{name}_user", control.address
-
-    def start(self):
-        return self.control.start(*self.made, wait="2m")
-
-    def there(self):
-        return {name: it["metadata"]["uid"] for name, it in self.pods.of(self.namespace).items()}
-
-    def answers(self):
-        with pyhive_session(self.address, self.user) as session:
-            assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
-
-    def end(self):
-        self.control.drop(*self.made)
-        wait_until(lambda: not self.there(), WITHIN_S, f"the pods of {self.name} are gone")
-
-
-@pytest.fixture
-def tenant(cluster, control, pods, request):
-    made = []
-
-    def make(name):
-        made.append(Tenant(cluster, control, pods, name))
-        return made[-1]
-
-    yield make
-    for it in made:
-        it.end()
+def cluster(cluster):
+    cluster.logs.allow(*TROUBLE)
+    return cluster
 
 
 WRONGS = {
@@ -108,23 +54,23 @@ WRONGS = {
 
 
 @pytest.mark.parametrize("wrong", some(WRONGS, "throttled", "done_and_cut"))
-def test_an_engine_is_created_once_despite_failing_creates(tenant, relay, wrong):
+def test_an_engine_is_created_once_despite_failing_creates(pod_tenant, relay, wrong):
     kind, options = WRONGS[wrong]
-    it = tenant(f"made_{wrong}")
+    it = pod_tenant(f"made_{wrong}")
     with relay.fault(kind, api_calls("create", resource="pods", namespace=it.namespace), skip=THE_FIRST, **options):
         engine = it.start()
-    assert list(it.there()) == [engine]
+    assert list(it.uids()) == [engine]
     it.answers()
 
 
 @pytest.mark.parametrize("wrong", some(WRONGS, "refused", "done_and_unanswered"))
-def test_an_engine_ends_despite_failing_deletes(tenant, control, pods, relay, wrong):
+def test_an_engine_ends_despite_failing_deletes(pod_tenant, control, relay, wrong):
     kind, options = WRONGS[wrong]
-    it = tenant(f"ended_{wrong}")
+    it = pod_tenant(f"ended_{wrong}")
     engine = it.start()
     with relay.fault(kind, api_calls("delete", resource="pods", namespace=it.namespace), **options):
         control.stop(it.pool, engine, wait="2m")
-        pods.gone(it.namespace, engine)
+        it.gone(engine)
         wait_until(lambda: control.engines(it.name) == [], WITHIN_S, "SHOW ENGINES tells of no engine", 0.2)
 
 
@@ -139,43 +85,38 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", some(LIES, "expire", "repeat_late"))
-def test_wrong_watch_events_cause_no_wrong_decision(tenant, control, pods, relay, lie):
+def test_wrong_watch_events_cause_no_wrong_decision(pod_tenant, control, relay, lie):
     kind, options = LIES[lie]
-    it = tenant(f"watched_{lie}")
+    it = pod_tenant(f"watched_{lie}")
     with relay.fault(kind, WATCH, **options):
         old = it.start()
         control.execute(f"ALTER RESOURCE UNIT {it.unit} DRIVER_MEMORY '600M' WAIT '2m'")
         (row,) = control.wait_ready(it.name)
         assert row["engine"] != old
-        pods.gone(it.namespace, old)
+        it.gone(old)
         it.answers()
         control.stop(it.pool, row["engine"], wait="2m")
-        pods.gone(it.namespace, row["engine"])
+        it.gone(row["engine"])
     wait_until(lambda: control.engines(it.name) == [], WITHIN_S, "SHOW ENGINES tells of no engine", 0.2)
 
 
-def test_an_engine_whose_end_is_not_reported_is_replaced(tenant, control, pods, relay):
-    it = tenant("ghost")
+def test_an_engine_whose_end_is_not_reported_is_replaced(pod_tenant, control, pods, relay):
+    it = pod_tenant("ghost")
     first = it.start()
-
-    def another():
-        found = [row for row in control.engines(it.name) if row["engine"] != first and row["state"] == "ready"]
-        return found[0]["engine"] if found else None
-
     with relay.fault("drop", WATCH, event=watch_events(name=first), times=None) as lost:
         pods.admin.delete("pods", first, it.namespace, grace_s=0)
         wait_until(lambda: lost.injected >= 2 * WATCHERS, WITHIN_S, "the news is lost")
-        second = wait_until(another, 2 * WITHIN_S, "the slot has another engine", 0.2)
+        second = control.wait_another(it.name, first, within_s=2 * WITHIN_S)["engine"]
     (row,) = control.wait_ready(it.name)
-    assert row["engine"] == second and list(it.there()) == [second]
+    assert row["engine"] == second and list(it.uids()) == [second]
     it.answers()
 
 
-def test_a_stale_list_ends_no_engine(tenant, control, pods, relay):
-    it = tenant("outlived")
+def test_a_stale_list_ends_no_engine(pod_tenant, control, pods, relay):
+    it = pod_tenant("outlived")
     version = relay.version()
     engine = it.start()
-    before = it.there()
+    before = it.uids()
     with relay.fault("stale", LISTS, times=None, version=version) as stale:
         with relay.fault("expire", WATCH, event=watch_events("MODIFIED", name=engine), times=WATCHERS) as expired:
             pods.admin.patch("pods", engine, {"metadata": {"annotations": {"seen": "yes"}}}, it.namespace)
@@ -183,9 +124,9 @@ def test_a_stale_list_ends_no_engine(tenant, control, pods, relay):
                 lambda: min(expired.injected, stale.injected) >= WATCHERS, WITHIN_S, "every candidate has read an old list", 0.2
             )
         masters_tick(control)
-        assert it.there() == before
+        assert it.uids() == before
         it.answers()
-    assert it.there() == before
+    assert it.uids() == before
     (row,) = control.wait_ready(it.name)
     assert row["engine"] == engine
 
@@ -212,76 +153,70 @@ def everybody_restarts(cluster, masters, what):
         what()
 
 
-def test_a_new_master_with_a_stale_list_creates_and_deletes_nothing(cluster, tenant, pods, relay):
-    it = tenant("stale")
+def test_a_new_master_with_a_stale_list_creates_and_deletes_nothing(cluster, pod_tenant, pods, relay):
+    it = pod_tenant("stale")
     version = relay.version()
     engine = it.start()
-    before = it.there()
+    before = it.uids()
 
     def stays():
         control = Control(cluster.addresses["proxy-a"])
         masters_tick(control)
         (row,) = control.wait_ready(it.name)
-        assert row["engine"] == engine and it.there() == before
+        assert row["engine"] == engine and it.uids() == before
 
     with PodRecorder(pods.admin, it.namespace) as monitor:
         with relay.fault("stale", LISTS, version=version, times=None), relay.fault("gone", WATCH, times=2):
             everybody_restarts(cluster, Masters(cluster), stays)
         assert set(monitor.names.values()) == {engine}, "no other pod was ever made"
     it.control = Control(cluster.addresses["proxy-b"])
-    it.address = it.control.address
     it.answers()
 
 
 @pytest.mark.parametrize("when", some(("unheard", "done"), "done"))
-def test_an_engine_of_a_dead_master_is_created_once_by_the_next(cluster, tenant, relay, when):
+def test_an_engine_of_a_dead_master_is_created_once_by_the_next(cluster, pod_tenant, relay, when):
     done = when == "done"
     masters = Masters(cluster)
     term = masters.wait_acting()
     masters.wait_queued(2)
-    it = tenant(f"orphaned_{when}")
+    it = pod_tenant(f"orphaned_{when}")
     program = masters.program_of(term)
     other = next(name for name in ("proxy-a", "proxy-b") if name != program)
     control = Control(cluster.addresses[other])
-    it.control, it.address = control, cluster.addresses[other]
+    it.control = control
     creates = api_calls("create", resource="pods", namespace=it.namespace)
     try:
         with relay.fault("hold", creates, skip=THE_FIRST, after=done) as held:
             (answer,) = control.execute(f"START ENGINE {it.name} {it.pool} {it.unit}")
             wait_until(lambda: held.injected, WITHIN_S, "the master is making the engine")
             cluster.programs[program].kill()
-            made = it.there()
+            made = it.uids()
             assert bool(made) == done, "the pod is there if the server has made it"
             masters.wait_acting(term.epoch)
         (row,) = control.wait_ready(it.name)
-        assert row["engine"] == answer["engine"] and list(it.there()) == [row["engine"]]
-        assert it.there().items() >= made.items(), "the next master takes the pod that is there"
+        assert row["engine"] == answer["engine"] and list(it.uids()) == [row["engine"]]
+        assert it.uids().items() >= made.items(), "the next master takes the pod that is there"
         it.answers()
     finally:
         cluster.start_program(program)
 
 
-def test_engines_survive_an_api_server_outage_and_changes_apply_afterwards(cluster, tenant, control, pods):
-    it, later = tenant("unshaken"), tenant("patient")
+def test_engines_survive_an_api_server_outage_and_changes_apply_afterwards(cluster, pod_tenant, control, pods):
+    it, later = pod_tenant("unshaken"), pod_tenant("patient")
     it.start()
-    before = it.there()
+    before = it.uids()
     server = pods.kubernetes.apiserver
     server.kill()
     try:
         it.answers()
         (answer,) = control.execute(f"START ENGINE {later.name} {later.pool} {later.unit}")
-
-        def options():
-            row = control.engine(later.name, answer["engine"])
-            return row if row and row["state"] == "pending" and row["reason"] else None
-
-        wait_until(options, WITHIN_S, "SHOW ENGINES says why it waits", 0.2)
+        control.wait_engine(later.name, answer["engine"], "pending", ".")
         it.answers()
     finally:
         server.start()
     (row,) = control.wait_ready(later.name, within_s=2 * WITHIN_S)
     assert row["engine"] == answer["engine"]
-    assert it.there() == before
+    assert it.uids() == before
     later.answers()
 
 
@@ -291,9 +226,9 @@ ROUNDS = 12
 
 
 @only_long
-def test_engines_reconcile_under_random_api_errors(tenant, control, pods, relay, seed):
+def test_engines_reconcile_under_random_api_errors(pod_tenant, control, relay, seed):
     """Some requests are refused, of some the answer is lost, and some events tear their watch, until each has happened."""
-    it = tenant("weather")
+    it = pod_tenant("weather")
     old = it.start()
     calls = ("get", "list", "create", "patch", "delete")
     some_of = {"times": OFTEN, "share": 0.2, "seed": seed}
@@ -310,11 +245,11 @@ def test_engines_reconcile_under_random_api_errors(tenant, control, pods, relay,
             control.execute(f"ALTER RESOURCE UNIT {it.unit} DRIVER_MEMORY '{600 + number}M' WAIT '5m'")
             (row,) = control.wait_ready(it.name, within_s=5 * WITHIN_S)
             assert row["engine"] != old
-            pods.gone(it.namespace, old)
+            it.gone(old)
             it.answers()
             old = row["engine"]
             if all(fault.injected == OFTEN for fault in faults):
                 break
         print(f"weather over {number + 1} alterations: {', '.join(map(str, faults))}")
     control.stop(it.pool, old, wait="5m")
-    pods.gone(it.namespace, old)
+    it.gone(old)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from harness.clients import open_pyhive, pyhive_session, rows
+from harness.clients import open_pyhive, rows
 from harness.control import Control
 from harness.fixtures import started
 from harness.installation import ENGINES, NAMESPACE, RESTARTED_WITHIN_S, Installation, address
@@ -74,8 +74,7 @@ def test_an_engine_is_a_pod_that_answers(running, control, engine):
     assert [it["metadata"]["name"] for it in pods] == [engine]
     assert pods[0]["spec"]["containers"][0]["image"] == "enginehouse"
     for pod in running.ready("proxy"):
-        with pyhive_session(address(pod), "ann") as connection:
-            assert rows(connection, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
+        assert Control(address(pod)).execute("SELECT 40 + 2 AS answer", "ann") == [{"answer": 42}]
 
 
 class Speaker(threading.Thread):

@@ -5,11 +5,10 @@ import json
 
 import pytest
 
-from harness.clients import pyhive_session, refused, rows
-from harness.control import Control
+from harness.clients import refused, rows
 from harness.doctor import check, ill
-from harness.fixtures import followed, started
-from harness.pods import HOME, PodCluster, Pods
+from harness.fixtures import started
+from harness.pods import HOME, PodCluster
 from harness.processes import run
 from harness.waiting import wait_until
 from kubelet import bearing
@@ -18,175 +17,109 @@ WITHIN_S = 60
 
 
 @pytest.fixture(scope="module")
-def pods(workspace):
-    yield from started(Pods(workspace / "pods"))
-
-
-@pytest.fixture(scope="module")
-def installation(pods, workspace):
+def shared_cluster(pods, workspace):
     yield from started(PodCluster(workspace / "pod-cluster", pods))
 
 
-@pytest.fixture
-def cluster(installation):
-    yield from followed(installation)
+def test_a_pod_answers_a_query_and_stop_ends_it(control, pod_tenant):
+    tenant = pod_tenant("first")
+    engine = tenant.start()
+    assert list(tenant.uids()) == [engine]
+    tenant.answers()
+    (row,) = control.engines(tenant.name)
+    assert row["address"] == f"{tenant.pod(engine)['status']['podIP']}:10021", row
+    control.stop(tenant.pool, engine)
+    tenant.gone(engine)
+    assert control.engines(tenant.name) == []
 
 
-@pytest.fixture
-def control(cluster):
-    return Control(cluster.addresses["proxy-b"])
-
-
-def test_a_pod_answers_a_query_and_stop_ends_it(cluster, control, pods):
-    tenant, pool, unit = control.make("first", users="'alice'", places=pods.nodes_of("first"))
-    engine = control.start(tenant, pool, unit, wait="2m")
-    namespace = cluster.namespace(tenant, pool)
-    (name,) = pods.of(namespace)
-    assert name == engine
-    with pyhive_session(cluster.addresses["proxy-b"], "alice") as session:
-        assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
-    (row,) = control.engines(tenant)
-    pod = pods.admin.get("pods", engine, namespace)
-    assert row["address"] == f"{pod['status']['podIP']}:10021", row
-    control.stop(pool, engine)
-    pods.gone(namespace, engine)
-    assert control.engines(tenant) == []
-    control.drop(tenant, pool, unit)
-
-
-def test_alter_replaces_a_pod_after_its_sessions_finish(cluster, control, pods):
-    tenant, pool, unit = control.make("altered", users="'bob'", places=pods.nodes_of("altered"))
-    old = control.start(tenant, pool, unit, wait="2m")
-    namespace = cluster.namespace(tenant, pool)
-    with pyhive_session(cluster.addresses["proxy-b"], "bob") as session:
+def test_alter_replaces_a_pod_after_its_sessions_finish(cluster, control, pod_tenant):
+    tenant = pod_tenant("altered")
+    old = tenant.start()
+    with tenant.session() as session:
         rows(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
-        control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '600M'")
-
-        def replaced():
-            by_name = {it["engine"]: it for it in control.engines(tenant)}
-            new = [it for it in by_name.values() if it["current"] and it["state"] == "ready"]
-            return new[0] if new and by_name.get(old, {}).get("state") == "draining" else None
-
-        new = wait_until(replaced, WITHIN_S, "a new engine is ready, the old one drains", 0.2)
-        assert set(pods.of(namespace)) == {old, new["engine"]}
+        control.execute(f"ALTER RESOURCE UNIT {tenant.unit} DRIVER_MEMORY '600M'")
+        new = control.wait_another(tenant.name, old)
+        control.wait_engine(tenant.name, old, "draining")
+        assert set(tenant.uids()) == {old, new["engine"]}
         assert new["config"].split("_")[1] == "600M", new
         assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
-        with pyhive_session(cluster.addresses["proxy-b"], "bob") as another:
-            assert rows(another, "SELECT 1 AS one") == [{"one": 1}]
-    pods.gone(namespace, old)
-    (row,) = control.wait_ready(tenant)
+        tenant.answers()
+    tenant.gone(old)
+    (row,) = control.wait_ready(tenant.name)
     assert row["engine"] == new["engine"]
-    ended = wait_until(
-        lambda: cluster.database.rows(f"SELECT ended_reason FROM engine WHERE name = '{old}' AND ended_reason IS NOT NULL"),
-        WITHIN_S,
-        "the old engine's end is written down",
-    )
-    assert ended == [["drained"]]
-    control.drop(tenant, pool, unit)
+    assert cluster.wait_ended(old) == "drained"
 
 
-def test_a_session_that_created_a_view_in_its_pod_is_never_moved(cluster, control, pods):
+def test_a_session_that_created_a_view_in_its_pod_is_never_moved(control, pod_tenant):
     """The catalog of a pod is its own: DESCRIBE and EXPLAIN report it, and a session that uses it stays."""
-    tenant, pool, unit = control.make("kept_here", users="'bob'", places=pods.nodes_of("kept_here"))
-    old = control.start(tenant, pool, unit, wait="2m")
-    described = control.described(pool, old)
+    tenant = pod_tenant("kept_here")
+    old = tenant.start()
+    described = control.described(tenant.pool, old)
     assert described["catalog"].startswith("own: "), described
-    change = f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '600M'"
+    change = f"ALTER RESOURCE UNIT {tenant.unit} DRIVER_MEMORY '600M'"
     _, log = control.look(f"EXPLAIN {change}")
     assert any("warning: " in it and f'"{old}"' in it for it in log), log
-    with pyhive_session(cluster.addresses["proxy-b"], "bob") as session:
+    with tenant.session() as session:
         rows(session, "CREATE VIEW mine AS SELECT 42 AS answer")
         control.execute(change)
-        wait_until(
-            lambda: {it["engine"]: it["state"] for it in control.engines(tenant)}.get(old) == "draining",
-            WITHIN_S,
-            "the old engine drains",
-            0.2,
-        )
+        control.wait_engine(tenant.name, old, "draining")
         assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
-    pods.gone(cluster.namespace(tenant, pool), old)
-    control.wait_ready(tenant)
-    control.drop(tenant, pool, unit)
+    tenant.gone(old)
+    control.wait_ready(tenant.name)
 
 
-def test_a_deleted_pod_drains_and_its_slot_gets_another(cluster, control, pods):
-    tenant, pool, unit = control.make("deleted", users="'carol'", places=pods.nodes_of("deleted"))
-    first = control.start(tenant, pool, unit, wait="2m")
-    namespace = cluster.namespace(tenant, pool)
-    with pyhive_session(cluster.addresses["proxy-b"], "carol") as session:
+def test_a_deleted_pod_drains_and_its_slot_gets_another(control, pods, pod_tenant):
+    tenant = pod_tenant("deleted")
+    first = tenant.start()
+    with tenant.session() as session:
         rows(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
-        pods.admin.delete("pods", first, namespace)
-        wait_until(
-            lambda: (control.engine(tenant, first) or {}).get("state") == "terminating",
-            WITHIN_S,
-            "SHOW ENGINES tells that it is on its way out",
-            0.2,
-        )
+        pods.admin.delete("pods", first, tenant.namespace)
+        control.wait_engine(tenant.name, first, "terminating")
         assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
-    pods.gone(namespace, first)
-    (row,) = control.wait_ready(tenant)
+    tenant.gone(first)
+    (row,) = control.wait_ready(tenant.name)
     assert row["engine"] != first
-    control.drop(tenant, pool, unit)
 
 
-def test_a_foreign_pod_is_named_and_not_touched(cluster, control, pods):
-    tenant, pool, unit = control.make("guarded", users="'dave'", places=pods.nodes_of("guarded"))
-    engine = control.start(tenant, pool, unit, wait="2m")
-    namespace = cluster.namespace(tenant, pool)
-    own = pods.admin.get("pods", engine, namespace)
-    pods.admin.create(
-        "pods",
-        {
-            "metadata": {"name": "stranger", "labels": own["metadata"]["labels"]},
-            "spec": {
-                "containers": [
-                    {"name": "main", "image": "nothing", "securityContext": own["spec"]["containers"][0]["securityContext"]}
-                ],
-                "securityContext": own["spec"]["securityContext"],
-                "nodeSelector": {"no": "such-node"},
-            },
-        },
-        namespace,
-    )
-
-    def shown_row():
-        row = control.engine(tenant, "stranger")
-        return row if row and row["state"] == "foreign" else None
-
-    row = wait_until(shown_row, WITHIN_S, "SHOW ENGINES names it", 0.2)
-    assert (row["tenant"], row["pool"], row["unit"], row["current"]) == (tenant, pool, None, False), row
-    assert f"{namespace}/stranger" in row["reason"] and "no signature" in row["reason"], row
+def test_a_foreign_pod_is_named_and_not_touched(control, pods, pod_tenant):
+    tenant = pod_tenant("guarded")
+    engine = tenant.start()
+    own = tenant.pod(engine)
+    security = own["spec"]["containers"][0]["securityContext"]
+    spec = {
+        "containers": [{"name": "main", "image": "nothing", "securityContext": security}],
+        "securityContext": own["spec"]["securityContext"],
+        "nodeSelector": {"no": "such-node"},
+    }
+    metadata = {"name": "stranger", "labels": own["metadata"]["labels"]}
+    stranger = pods.admin.create("pods", {"metadata": metadata, "spec": spec}, tenant.namespace)
+    row = control.wait_engine(tenant.name, "stranger", "foreign")
+    assert (row["tenant"], row["pool"], row["unit"], row["current"]) == (tenant.name, tenant.pool, None, False), row
+    assert f"{tenant.namespace}/stranger" in row["reason"] and "no signature" in row["reason"], row
     _, log = control.look("SHOW MASTER")
     assert any("foreign" in line and "stranger" in line for line in log), log
-    assert [it["engine"] for it in control.execute(f"SHOW ENGINES {tenant}", user="dave")] == [engine]
-    stranger = pods.admin.get("pods", "stranger", namespace)
-    control.stop(pool, engine)
-    pods.gone(namespace, engine)
-    after = pods.admin.get("pods", "stranger", namespace)
+    assert [it["engine"] for it in control.execute(f"SHOW ENGINES {tenant.name}", tenant.user)] == [engine]
+    control.stop(tenant.pool, engine)
+    tenant.gone(engine)
+    after = tenant.pod("stranger")
     assert after["metadata"]["uid"] == stranger["metadata"]["uid"]
     assert "deletionTimestamp" not in after["metadata"]
-    pods.admin.delete("pods", "stranger", namespace, grace_s=0)
-    wait_until(lambda: control.engines(tenant) == [], WITHIN_S, "SHOW ENGINES names it no longer", 0.2)
-    control.drop(tenant, pool, unit)
+    pods.admin.delete("pods", "stranger", tenant.namespace, grace_s=0)
+    wait_until(lambda: control.engines(tenant.name) == [], WITHIN_S, "SHOW ENGINES names it no longer", 0.2)
 
 
-def test_an_image_pull_failure_is_reported_and_recovered_from(cluster, control, pods):
-    tenant, pool, unit = control.make("imageless", users="'erin'", places=pods.nodes_of("imageless"))
-    with pods.kubelet.fault("image", bearing(tenant_name=tenant), message="manifest unknown"):
-        (answer,) = control.execute(f"START ENGINE {tenant} {pool} {unit}")
-
-        def shown_row():
-            row = control.engine(tenant, answer["engine"])
-            return row if row and "could not pull image" in (row["reason"] or "") else None
-
-        row = wait_until(shown_row, WITHIN_S, "SHOW ENGINES says why", 0.2)
+def test_an_image_pull_failure_is_reported_and_recovered_from(control, pods, pod_tenant):
+    tenant = pod_tenant("imageless")
+    with pods.kubelet.fault("image", bearing(tenant_name=tenant.name), message="manifest unknown"):
+        (answer,) = control.execute(f"START ENGINE {' '.join(tenant.link)}")
+        row = control.wait_engine(tenant.name, answer["engine"], reason="could not pull image")
         assert row["state"] in ("pending", "starting") and "manifest unknown" in row["reason"], row
-        described = control.described(pool, answer["engine"])
+        described = control.described(tenant.pool, answer["engine"])
         assert "manifest unknown" in described["reason"] and described["pod"].endswith(answer["engine"]), described
-    (row,) = control.wait_ready(tenant)
+    (row,) = control.wait_ready(tenant.name)
     assert row["engine"] == answer["engine"]
-    control.stop(pool, answer["engine"])
-    control.drop(tenant, pool, unit)
+    control.stop(tenant.pool, answer["engine"])
 
 
 def test_a_missing_right_is_reported_by_show_and_the_doctor(cluster, control, pods):
@@ -222,21 +155,20 @@ def described(control, pool):
     return {it["property"]: it["value"] for it in rows_of}, [it["value"] for it in rows_of if it["property"] == "warning"]
 
 
-def test_pods_run_on_the_nodes_and_cpu_of_their_pool(cluster, control, pods):
+def test_pods_run_on_the_nodes_and_cpu_of_their_pool(cluster, control, pods, pod_tenant):
     cluster.logs.allow("a node is in two resource pools")
     for node, labels in (("fast-1", {"disk": "fast", "tier": "gold"}), ("slow-1", {"disk": "slow"})):
         pods.kubelet.nodes.add(node, cpu="8", memory="16Gi", labels=labels)
-    tenant, pool, unit = control.make("labelled", users="'fay'", places="NODE_SELECTOR ('disk'='fast'), CPU_OVERCOMMIT 200")
-    engine = control.start(tenant, pool, unit, wait="2m")
-    namespace = cluster.namespace(tenant, pool)
-    pod = pods.admin.get("pods", engine, namespace)
-    assert pod["spec"]["nodeName"] == "fast-1"
-    (container,) = pod["spec"]["containers"]
+    tenant = pod_tenant("labelled", places="NODE_SELECTOR ('disk'='fast'), CPU_OVERCOMMIT 200")
+    engine = tenant.start()
+    spec = tenant.pod(engine)["spec"]
+    assert spec["nodeName"] == "fast-1"
+    (container,) = spec["containers"]
     assert (container["resources"]["requests"]["cpu"], container["resources"]["limits"]["cpu"]) == ("500m", "1")
 
     def wait_described(wanted):
         return wait_until(
-            lambda: (found := described(control, pool)) and wanted(*found) and found, WITHIN_S, "DESCRIBE tells it", 0.2
+            lambda: (found := described(control, tenant.pool)) and wanted(*found) and found, WITHIN_S, "DESCRIBE tells it", 0.2
         )
 
     # 16 cores may be promised where 8 are; the engine asked for a half of its one.
@@ -251,35 +183,26 @@ def test_pods_run_on_the_nodes_and_cpu_of_their_pool(cluster, control, pods):
     control.execute("DROP RESOURCE POOL golden")
     pods.kubelet.nodes.change("slow-1", labels={"disk": "fast"})
     pods.kubelet.nodes.change("fast-1", labels={"disk": None})
-    (row,) = wait_until(
-        lambda: [
-            it for it in [control.engines(tenant)] if len(it) == 1 and it[0]["engine"] != engine and it[0]["state"] == "ready"
-        ],
-        WITHIN_S,
-        "the engine is replaced",
-        0.2,
-    )[0]
-    assert pods.admin.get("pods", row["engine"], namespace)["spec"]["nodeName"] == "slow-1"
-    control.drop(tenant, pool, unit)
+    another = control.wait_another(tenant.name, engine)["engine"]
+    assert tenant.pod(another)["spec"]["nodeName"] == "slow-1"
 
 
-def test_a_pool_without_nodes_starts_nothing_and_keeps_what_runs(cluster, control, pods):
-    tenant, pool, unit = control.make("nodeless", users="'gil'")
-    namespace = cluster.namespace(tenant, pool)
-    start = f"START ENGINE {tenant} {pool} {unit} WAIT '2m'"
-    with pyhive_session(cluster.addresses["proxy-b"], "gil") as session:
+def test_a_pool_without_nodes_starts_nothing_and_keeps_what_runs(control, pods, pod_tenant):
+    tenant = pod_tenant("nodeless", places="")
+    start = f"START ENGINE {' '.join(tenant.link)} WAIT '2m'"
+    with tenant.session() as session:
         refusal = refused(session, start)
-        assert refusal.sqlstate == "55000" and f'resource pool "{pool}" has no nodes' in refusal.message, refusal
+        assert refusal.sqlstate == "55000" and f'resource pool "{tenant.pool}" has no nodes' in refusal.message, refusal
         assert "neither NODE_LIST nor NODE_SELECTOR" in refusal.message, refusal
-    assert control.engines(tenant) == [] and pods.admin.find("namespaces", namespace) is None, "nothing was created"
-    control.execute(f"ALTER RESOURCE POOL {pool} {pods.nodes_of('nodeless')}")
-    engine = control.start(tenant, pool, unit, wait="2m")
-    uid = pods.admin.get("pods", engine, namespace)["metadata"]["uid"]
-    control.execute(f"ALTER RESOURCE POOL {pool} NODE_LIST ()")
-    with pyhive_session(cluster.addresses["proxy-b"], "gil") as session:
+    assert control.engines(tenant.name) == [], "nothing was created"
+    assert pods.admin.find("namespaces", tenant.namespace) is None, "nothing was created"
+    control.execute(f"ALTER RESOURCE POOL {tenant.pool} {pods.nodes_of('nodeless')}")
+    engine = tenant.start()
+    uids = tenant.uids()
+    control.execute(f"ALTER RESOURCE POOL {tenant.pool} NODE_LIST ()")
+    with tenant.session() as session:
         assert "its NODE_LIST is empty" in refused(session, start).message
         assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
-    (row,) = control.engines(tenant)
+    (row,) = control.engines(tenant.name)
     assert (row["engine"], row["state"], row["current"]) == (engine, "ready", True), row
-    assert pods.admin.get("pods", engine, namespace)["metadata"]["uid"] == uid
-    control.drop(tenant, pool, unit)
+    assert tenant.uids() == uids

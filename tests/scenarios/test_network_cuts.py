@@ -103,7 +103,6 @@ def test_a_master_cut_off_from_zookeeper_is_replaced_and_stays_a_proxy(relayed, 
         monitor.wait_round()
         wait_until(lambda: not with_warning(control, names[0]), 30, "SHOW ENGINES misses nothing any more")
         assert not [it for it in control.engines(names[0]) if "this proxy" in (it["reason"] or "")]
-        print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")
     control.stop(names[1], old)
     wait_until(lambda: list(at_rest(cluster)) == [started["engine"]], 30, "the old engine is gone")
     assert Control(cluster.addresses[CUT_OFF]).execute("SELECT 3 AS three", user="alice") == [{"three": 3}]

@@ -12,8 +12,7 @@ from TCLIService.ttypes import TOperationState
 from harness import spark
 from harness.clients import pyhive_session, refused, rows
 from harness.cluster import Cluster
-from harness.control import Control
-from harness.fixtures import followed, started
+from harness.fixtures import started
 from harness.java import beeline_ok
 from harness.processes import is_alive, working_below
 from harness.tier import only_long
@@ -27,18 +26,8 @@ ENDLESS = "SELECT count(*) AS n FROM range(100000000000000) WHERE hash(id) = 1"
 
 
 @pytest.fixture(scope="module")
-def installation(workspace):
+def shared_cluster(workspace):
     yield from started(Cluster(workspace / "spark-cluster", spark=spark.on_this_machine()))
-
-
-@pytest.fixture
-def cluster(installation):
-    yield from followed(installation)
-
-
-@pytest.fixture
-def control(cluster):
-    return Control(cluster.addresses["proxy-b"])
 
 
 def spark_of(engine):
@@ -71,27 +60,17 @@ def error_of_operation(session, statement):
     return wait_until(failed, WITHIN_S, "the statement fails", 0.1)
 
 
-def ended_because(cluster, name):
-    return wait_until(
-        lambda: cluster.database.rows(f"SELECT ended_reason FROM engine WHERE name = '{name}' AND ended_reason IS NOT NULL"),
-        WITHIN_S,
-        f"the end of engine {name} is written down",
-    )[0][0]
-
-
 def has_ended(engine, java):
     wait_until(lambda: not engine.is_alive() and not java.is_running(), WITHIN_S, "agent and Spark have ended")
 
 
-def test_pyhive_and_beeline_are_answered_by_spark(cluster, control):
-    tenant, pool, unit = control.make(
-        "sparkling", users="'alice'", options=f"{SPARK}, PROPERTIES ('spark.sql.shuffle.partitions'='3')"
-    )
+def test_pyhive_and_beeline_are_answered_by_spark(cluster, control, cluster_tenant):
+    tenant, pool, unit, user = cluster_tenant("sparkling", options=f"{SPARK}, PROPERTIES ('spark.sql.shuffle.partitions'='3')")
     name = control.start(tenant, pool, unit, wait=STARTS_WITHIN)
-    with pyhive_session(cluster.addresses["proxy-b"], "alice") as session:
+    with pyhive_session(cluster.addresses["proxy-b"], user) as session:
         (row,) = rows(session, "SELECT version() AS version, current_user() AS me")
         assert row["version"].startswith(f"{spark.version()} "), row
-        assert row["me"] == "alice"
+        assert row["me"] == user
         sums = rows(session, "SELECT id % 2 AS odd, sum(id) AS total FROM range(1000) GROUP BY 1 ORDER BY 1")
         assert sums == [{"odd": 0, "total": 249500}, {"odd": 1, "total": 250000}]
         (row,) = rows(session, "SET spark.sql.shuffle.partitions")
@@ -104,7 +83,7 @@ def test_pyhive_and_beeline_are_answered_by_spark(cluster, control):
     assert described["catalog"].startswith("own: "), described
     _, log = control.look(f"EXPLAIN ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '700M'")
     assert any("warning: " in it and f'"{name}"' in it for it in log), log
-    done = beeline_ok(cluster.addresses["proxy-a"], "SELECT answer, version() AS v FROM kept", user="alice")
+    done = beeline_ok(cluster.addresses["proxy-a"], "SELECT answer, version() AS v FROM kept", user=user)
     assert any(line.startswith(f"42\t{spark.version()} ") for line in done.lines()), done.out
     engine = cluster.engines.one(name)
     java = spark_of(engine)
@@ -118,13 +97,12 @@ def test_pyhive_and_beeline_are_answered_by_spark(cluster, control):
     assert listens and all(it.removeprefix("::ffff:") == "127.0.0.1" for it in listens), listens
     control.stop(pool, name)
     has_ended(engine, java)
-    control.drop(tenant, pool, unit)
 
 
-def test_a_cancelled_statement_gives_sparks_only_core_free(cluster, control):
-    tenant, pool, unit = control.make("cancelled", users="'bob'", options=SPARK)
+def test_a_cancelled_statement_gives_sparks_only_core_free(cluster, control, cluster_tenant):
+    tenant, pool, unit, user = cluster_tenant("cancelled", options=SPARK)
     name = control.start(tenant, pool, unit, wait=STARTS_WITHIN)
-    with pyhive_session(cluster.addresses["proxy-b"], "bob") as session:
+    with pyhive_session(cluster.addresses["proxy-b"], user) as session:
         cursor = session.cursor()
         cursor.execute(ENDLESS, async_=True)
         wait_until(lambda: (control.engine(tenant, name) or {}).get("running") == 1, WITHIN_S, "SHOW ENGINES counts it", 0.2)
@@ -134,7 +112,6 @@ def test_a_cancelled_statement_gives_sparks_only_core_free(cluster, control):
         # Beside one that still runs this would wait for days.
         assert rows(session, "SELECT sum(id) AS total FROM range(10)") == [{"total": 45}]
     control.stop(pool, name)
-    control.drop(tenant, pool, unit)
 
 
 def test_a_restart_drains_spark_after_its_sessions_finish(cluster, control):
@@ -150,55 +127,43 @@ def test_a_restart_drains_spark_after_its_sessions_finish(cluster, control):
         cursor = another.cursor()
         cursor.execute(ENDLESS, async_=True)
         control.execute(f"RESTART ENGINE {pool} '{old}'")
-
-        def replaced():
-            by_name = {it["engine"]: it for it in control.engines(tenant)}
-            new = [it for it in by_name.values() if it["current"] and it["state"] == "ready"]
-            return new[0]["engine"] if new and by_name.get(old, {}).get("state") == "draining" else None
-
-        new = wait_until(replaced, WITHIN_S, "a new Spark is ready, the old one drains", 0.2)
+        new = control.wait_another(tenant, old, within_s=WITHIN_S)["engine"]
+        control.wait_engine(tenant, old, "draining")
         assert cursor.poll().operationState == TOperationState.RUNNING_STATE
         cursor.cancel()
         assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
         (row,) = rows(another, "SET spark.app.name")
         assert row["value"] == new, row
     has_ended(engine, java)
-    assert ended_because(cluster, old) == "drained"
+    assert cluster.wait_ended(old) == "drained"
     (row,) = control.wait_ready(tenant)
     assert row["engine"] == new
     control.drop(tenant, pool, unit)
 
 
-def test_an_engine_ends_with_its_spark_and_spark_with_its_agent(cluster, control):
+def test_an_engine_ends_with_its_spark_and_spark_with_its_agent(cluster, control, cluster_tenant):
     cluster.logs.allow("the engine failed reason=")
-    tenant, pool, unit = control.make("killed", users="'erin'", options=SPARK)
+    tenant, pool, unit, user = cluster_tenant("killed", options=SPARK)
     first = control.start(tenant, pool, unit, wait=STARTS_WITHIN)
     engine = cluster.engines.one(first)
     spark_of(engine).kill()
-    assert "Spark ended with signal: 9" in ended_because(cluster, first)
+    assert "Spark ended with signal: 9" in cluster.wait_ended(first)
     assert not engine.is_alive()
-    second = wait_until(
-        lambda: next((it["engine"] for it in control.engines(tenant) if it["state"] == "ready"), None),
-        WITHIN_S,
-        "its slot has another engine",
-        0.3,
-    )
-    engine = cluster.engines.one(second)
+    engine = cluster.engines.one(control.wait_another(tenant, first, within_s=WITHIN_S)["engine"])
     java = spark_of(engine)
     os.kill(engine.pid, signal.SIGKILL)
     wait_until(lambda: not is_alive(java.pid, java.create_time()), WITHIN_S, "Spark is ended with its agent")
     wait_until(lambda: not working_below(engine.folder), WITHIN_S, "nothing of the engine is left")
     control.execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 0")
-    control.drop(tenant, pool, unit)
 
 
 @only_long
-def test_clients_of_a_stopped_spark_receive_08s01_and_it_goes_on(cluster, control):
+def test_clients_of_a_stopped_spark_receive_08s01_and_it_goes_on(cluster, control, cluster_tenant):
     cluster.logs.allow("engine does not respond; leaving the registry", "engine lost while a statement was sent")
-    tenant, pool, unit = control.make("stopped", users="'frank'", options=SPARK)
+    tenant, pool, unit, user = cluster_tenant("stopped", options=SPARK)
     name = control.start(tenant, pool, unit, wait=STARTS_WITHIN)
     java = spark_of(cluster.engines.one(name))
-    with pyhive_session(cluster.addresses["proxy-b"], "frank") as session:
+    with pyhive_session(cluster.addresses["proxy-b"], user) as session:
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
         java.suspend()
         began = time.monotonic()
@@ -207,20 +172,17 @@ def test_clients_of_a_stopped_spark_receive_08s01_and_it_goes_on(cluster, contro
     shown = control.engine(tenant, name)
     assert shown["state"] == "lost" and "does not answer" in shown["reason"], shown
     java.resume()
-    wait_until(lambda: control.engine(tenant, name)["state"] == "ready", WITHIN_S, "its agent has registered again")
-    with pyhive_session(cluster.addresses["proxy-b"], "frank") as session:
-        assert rows(session, "SELECT 3 AS three") == [{"three": 3}]
+    control.wait_engine(tenant, name, "ready", within_s=WITHIN_S)
+    assert control.execute("SELECT 3 AS three", user) == [{"three": 3}]
     control.stop(pool, name)
-    control.drop(tenant, pool, unit)
 
 
-def test_a_spark_start_failure_is_reported(cluster, control):
+def test_a_spark_start_failure_is_reported(cluster, control, cluster_tenant):
     cluster.logs.allow("the engine failed reason=")
     broken = f"{SPARK}, PROPERTIES ('spark.serializer'='no.such.Serializer')"
-    tenant, pool, unit = control.make("broken", options=broken)
+    tenant, pool, unit, _ = cluster_tenant("broken", options=broken)
     (answer,) = control.execute(f"START ENGINE {tenant} {pool} {unit}")
-    reason = ended_because(cluster, answer["engine"])
+    reason = cluster.wait_ended(answer["engine"])
     assert "did not start" in reason and "Spark ended with exit status: 1" in reason, reason
     ((log,),) = cluster.database.rows(f"SELECT log_tail FROM engine WHERE name = '{answer['engine']}'")
     assert "no.such.Serializer" in log, log
-    control.drop(tenant, pool, unit)

@@ -15,23 +15,22 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 
 import pytest
 
 from harness import spark
 from harness.clients import impyla_session, open_pyhive
+from harness.fixtures import started
 from harness.java import Jdbc, JdbcError
 from harness.ports import free_port
 from harness.processes import REPOSITORY
+from harness.server_process import ServerProcess
 from harness.tier import only_long
-from harness.waiting import wait_until
 
 pytestmark = pytest.mark.alone
 
 DATA = pathlib.Path(__file__).with_name("differential")
 PAGE = REPOSITORY / "docs/sql-differences.md"
-WITHIN_S = 120
 # Statements and their parameters, as PyHive and impyla take them; JDBC writes `?` for `%s`.
 PARAMETERS = [
     ("SELECT %s", "O'Brien"),
@@ -69,55 +68,44 @@ def listed():
     return {statement: name for name, statement in lines}
 
 
+class ReferenceSpark(ServerProcess):
+    name = "Spark"
+    start_within_s = 120
+
+    def __init__(self, folder):
+        self.folder, self.port = folder, free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.folder.mkdir(parents=True)
+        path = f"{pathlib.Path(shutil.which('java')).parent}:/usr/bin:/bin"
+        self.env = {"PATH": path, "JAVA_HOME": str(spark.java_home()), "HOME": str(folder), "TZ": "UTC"}
+
+    def command(self):
+        conf = {
+            "spark.master": "local[1]",
+            "spark.ui.enabled": "false",
+            "spark.sql.catalogImplementation": "in-memory",
+            "spark.sql.warehouse.dir": self.folder / "warehouse",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.hadoop.hive.server2.thrift.port": self.port,
+            "spark.hadoop.hive.server2.thrift.bind.host": "127.0.0.1",
+            **spark.PROPERTIES,
+        }
+        settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+        server = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
+        return [spark.home() / "bin/spark-submit", *settings, "--class", server, "spark-internal"]
+
+    def answers(self):
+        with contextlib.suppress(Exception):
+            open_pyhive(self.address, "alice").close()
+            return True
+        return False
+
+
 @pytest.fixture(scope="module")
 def reference(workspace):
-    folder = workspace / "reference-spark"
-    folder.mkdir(parents=True)
-    port = free_port()
-    conf = {
-        "spark.master": "local[1]",
-        "spark.ui.enabled": "false",
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.hadoop.hive.server2.thrift.port": str(port),
-        "spark.hadoop.hive.server2.thrift.bind.host": "127.0.0.1",
-        **spark.PROPERTIES,
-    }
-    command = [str(spark.home() / "bin/spark-submit")]
-    for key, value in conf.items():
-        command += ["--conf", f"{key}={value}"]
-    command += ["--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal"]
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            env={
-                "PATH": str(pathlib.Path(shutil.which("java")).parent) + ":/usr/bin:/bin",
-                "JAVA_HOME": str(spark.java_home()),
-                "HOME": str(folder),
-                "TZ": "UTC",
-            },
-        )
-    try:
-
-        def answers():
-            assert process.poll() is None, (folder / "log").read_text()[-4000:]
-            with contextlib.suppress(Exception):
-                open_pyhive(f"127.0.0.1:{port}", "alice").close()
-                return True
-            return False
-
-        wait_until(answers, WITHIN_S, "Spark answers", 0.5)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
+    for it in started(ReferenceSpark(workspace / "reference-spark")):
+        yield it.address
 
 
 def family(name):

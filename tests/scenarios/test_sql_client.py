@@ -39,19 +39,8 @@ def test_a_file_is_run_until_its_first_error_with_status_one(standalone, tenant,
 
 
 def test_urls_of_jdbc_are_understood_and_wrong_ones_refused(standalone, tenant):
-    done = run(
-        [
-            "sql",
-            "--url",
-            f"jdbc:hive2://{standalone.address}/default?enginehouse.tenant=analysts",
-            "-u",
-            "bob",
-            "--format",
-            "csv",
-            "-e",
-            "SELECT 1 AS one",
-        ]
-    )
+    url = f"jdbc:hive2://{standalone.address}/default?enginehouse.tenant=analysts"
+    done = run(["sql", "--url", url, "-u", "bob", "--format", "csv", "-e", "SELECT 1 AS one"])
     assert (done.returncode, done.stdout) == (0, "one\n1\n"), done
     assert run(["sql", "--url", "jdbc:mysql://x/", "-e", "SELECT 1"]).returncode != 0
     refused = run(["sql", "--url", "127.0.0.1:1", "-e", "SELECT 1"])

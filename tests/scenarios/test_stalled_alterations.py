@@ -113,8 +113,7 @@ def test_an_alteration_without_its_engine_stalls_and_others_continue(own_cluster
         in_the_way.put()
         (first,) = control.execute(change)
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
-        with pyhive_session(cluster.addresses["proxy-b"], "alice") as another:
-            assert rows(another, "SELECT 1 AS one") == [{"one": 1}]
+        assert control.execute("SELECT 1 AS one", "alice") == [{"one": 1}]
         began = time.monotonic()
         control.execute("CREATE RESOURCE UNIT meanwhile DRIVER_MEMORY '256M'")
         assert time.monotonic() - began < DEADLINE_S
@@ -141,8 +140,7 @@ def test_an_alteration_without_its_engine_stalls_and_others_continue(own_cluster
     assert ready["engine"] == name, "it is the engine that was promised, made once"
     if obstacle is not LimitIsReached:
         assert cluster.engines.one(served).process == process, "the engine that served was not touched"
-    with pyhive_session(cluster.addresses["proxy-a"], "bob") as session:
-        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+    assert Control(cluster.addresses["proxy-a"]).execute("SELECT 1 AS one", "bob") == [{"one": 1}]
     cluster.settled(control)
 
 
@@ -187,8 +185,7 @@ def test_engines_that_never_start_stall_nothing(own_cluster, folder):
     other = tenant, pool, unit = control.make("other", users="'alice'", options=", MIN_ENGINES 1")
     control.wait_ready(tenant)
     control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '256M' WAIT '1m'")
-    with pyhive_session(cluster.addresses["proxy-a"], "alice") as session:
-        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+    assert Control(cluster.addresses["proxy-a"]).execute("SELECT 1 AS one", "alice") == [{"one": 1}]
     control.drop(*other)
     control.execute("ALTER RESOURCE UNIT hangs_u MIN_ENGINES 0")
     control.execute("DROP TENANT hangs WAIT '1m'")

@@ -1,6 +1,5 @@
 """A MariaDB server that is made a standby keeps its connections: nothing is decided or read on them any more."""
 
-import contextlib
 import time
 
 import pyhive.exc
@@ -8,6 +7,7 @@ import pytest
 
 from harness.control import Control
 from harness.databases import MariadbServer
+from harness.fixtures import started
 from harness.waiting import stays
 
 # Longer than several ticks, and than the pool keeps an idle connection from being asked again.
@@ -17,8 +17,7 @@ COMES_WITHIN_S = 2
 
 @pytest.fixture
 def server():
-    with contextlib.closing(MariadbServer()) as it:
-        yield it.start()
+    yield from started(MariadbServer())
 
 
 def test_a_primary_that_becomes_a_standby_is_neither_read_nor_written(server, own_cluster):

@@ -6,7 +6,7 @@ import pytest
 
 from harness.control import Control
 from harness.fixtures import started
-from harness.pods import HOME, PodCluster, Pods
+from harness.pods import HOME, Pods
 from harness.waiting import wait_until
 
 WITHIN_S = 60
@@ -33,18 +33,6 @@ def pods(workspace):
     yield from started(Pods(workspace / "pods-that-are-at-rest", audit=True))
 
 
-@pytest.fixture
-def cluster(pods, workspace):
-    it = PodCluster(workspace / "cluster-at-rest", pods, master={"tick_interval": "200ms"})
-    try:
-        it.start()
-        it.logs.begin()
-        yield it
-        it.logs.check()
-    finally:
-        it.close()
-
-
 def asked(pods, since):
     counted = [
         it
@@ -54,7 +42,8 @@ def asked(pods, since):
     return collections.Counter((it["verb"], it["objectRef"]["resource"]) for it in counted[since:]), len(counted)
 
 
-def test_while_nothing_changes_no_tick_asks_the_api_server_for_anything(cluster, pods):
+def test_while_nothing_changes_no_tick_asks_the_api_server_for_anything(own_pod_cluster, pods):
+    cluster = own_pod_cluster(master={"tick_interval": "200ms"})
     control = Control(cluster.addresses["proxy-b"])
     tenant, pool, unit = control.make(
         "resting", options=f", MIN_ENGINES {ENGINES}, MAX_ENGINES {ENGINES}", places=pods.nodes_of("resting")

@@ -155,12 +155,8 @@ def test_a_late_database_write_is_refused_by_the_epoch(deposed, point):
 def test_a_master_stopped_inside_the_directory_lock_delays_creates(deposed):
     name = deposed.start_stopping_at("orchestrator.ensure.admitted")
     deposed.wait_followed("orchestrator.ensure.admitted")
-
-    def held_row():
-        reason = deposed.control.engine(deposed.link[0], name)["reason"]
-        return reason and "another process holds the lock" in reason and reason
-
-    print("SHOW ENGINES says:", wait_until(held_row, 30, "SHOW ENGINES says that the directory lock is held"))
+    row = deposed.control.wait_engine(deposed.link[0], name, reason="another process holds the lock")
+    print("SHOW ENGINES says:", row["reason"])
     assert deposed.processes() == {}
     deposed.stopped.kill()
     deposed.cluster.logs.allow("decision failed.*another process holds the lock")

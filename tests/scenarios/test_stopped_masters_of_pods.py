@@ -10,12 +10,12 @@ import itertools
 
 import pytest
 
-from harness.api_relay import ApiRelay, api_calls
+from harness.api_relay import api_calls
 from harness.decisions import applied_in
 from harness.deposed_master import CANDIDATES, SESSION_TIMEOUT_S, TICK_S, DeposedMaster
 from harness.failpoints import Failpoints
 from harness.fixtures import started
-from harness.pods import HOME, PodCluster, Pods
+from harness.pods import HOME, PodCluster
 from harness.rest import at_rest
 from harness.tier import some
 from harness.waiting import wait_until
@@ -28,23 +28,12 @@ numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def pods(workspace):
-    yield from started(Pods(workspace / "contested-pods"))
-
-
-@pytest.fixture(scope="module")
-def relay(pods):
-    with ApiRelay(pods.kubernetes) as it:
-        yield it
-
-
-@pytest.fixture(scope="module")
 def points(workspace):
     return Failpoints(workspace / "points-of-contested-pods")
 
 
 @pytest.fixture(scope="module")
-def installation(pods, relay, points, workspace):
+def shared_cluster(pods, relay, points, workspace):
     it = PodCluster(
         workspace / "contested-cluster",
         pods,
@@ -54,30 +43,24 @@ def installation(pods, relay, points, workspace):
         env=points.env,
         master={"tick_interval": f"{TICK_S}s"},
     )
-    try:
-        yield it.start()
-    finally:
-        points.clear()
-        it.close()
+    yield from started(it)
 
 
 @pytest.fixture
-def deposed(installation, pods, points):
-    installation.logs.begin()
+def deposed(cluster, pods, points):
     # A call that was stopped for longer than it may take is given up, and one whose answer was lost has failed.
-    installation.logs.allow("decision failed", "watch failed")
+    cluster.logs.allow("decision failed", "watch failed")
     name = f"contested_{next(numbers)}"
-    it = DeposedMaster(installation, points, name, pods.nodes_of(name))
+    it = DeposedMaster(cluster, points, name, pods.nodes_of(name))
     try:
         it.served_by = it.control.start(*it.link)
-        at_rest(installation)
+        at_rest(cluster)
         yield it
     finally:
         it.end()
     it.masters.wait_queued(len(CANDIDATES))
     it.control.drop(*it.link)
-    assert at_rest(installation) == {}
-    installation.logs.check()
+    assert at_rest(cluster) == {}
 
 
 @contextlib.contextmanager

@@ -9,12 +9,9 @@ import json
 import pytest
 
 from harness.clients import pyhive_session, rows
-from harness.cluster import Cluster
 from harness.control import Control
 from harness.databases import MariadbDatabase, PostgresDatabase, SqliteDatabase
 from harness.decisions import applied
-from harness.fixtures import started
-from harness.pods import PodCluster, Pods
 from harness.processes import run
 from harness.recorded import Recorded, wait_registered
 from harness.recording import rows as rows_of
@@ -107,55 +104,48 @@ def answered(address, user, query):
         return rows(session, query)
 
 
+@pytest.fixture
+def children():
+    """The engines that a test starts; they end before it does."""
+    found = []
+    yield found
+    for child in found:
+        child.wait(timeout=WITHIN_S)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_upgrade_keeps_engines_catalogs_and_declarations(folder, version):
+def test_an_upgrade_keeps_engines_catalogs_and_declarations(children, own_cluster, version):
     recorded = Recorded(version, "processes")
-    cluster = Cluster(folder / "cluster", secret=recorded.about["secret"], **settings(recorded))
-    children = []
-    try:
-        recorded.place(cluster)
-        recorded.load_rows(cluster.database.rows, "postgres")
-        recorded.load_znodes(cluster)
-        recorded.load_files()
-        children = recorded.start_processes(cluster)
-        names = recorded.about["engines"]
-        control = takes_over(cluster, recorded, names)
-        assert {it.pid for it in cluster.engines.all().values()} == {it.pid for it in children}
-        for query, had in recorded.about["answers"].items():
-            assert answered(cluster.addresses["proxy-a"], "alice", query) == had, query
-        control.execute("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '1m'")
-        control.wait_ready("lab")
-        left = cluster.engines.all().keys() & set(names)
-        assert left == {it for it in names if "-nightly-" not in it}
-        cluster.logs.check()
-    finally:
-        cluster.close()
-        for child in children:
-            child.wait(timeout=WITHIN_S)
-
-
-@pytest.fixture(scope="module")
-def pods(workspace):
-    yield from started(Pods(workspace / "pods-of-upgrades"))
+    cluster = own_cluster(start=False, secret=recorded.about["secret"], **settings(recorded))
+    recorded.place(cluster)
+    recorded.load_rows(cluster.database.rows, "postgres")
+    recorded.load_znodes(cluster)
+    recorded.load_files()
+    children += recorded.start_processes(cluster)
+    names = recorded.about["engines"]
+    control = takes_over(cluster, recorded, names)
+    assert {it.pid for it in cluster.engines.all().values()} == {it.pid for it in children}
+    for query, had in recorded.about["answers"].items():
+        assert answered(cluster.addresses["proxy-a"], "alice", query) == had, query
+    control.execute("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '1m'")
+    control.wait_ready("lab")
+    left = cluster.engines.all().keys() & set(names)
+    assert left == {it for it in names if "-nightly-" not in it}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_upgrade_keeps_pods(pods, folder, version):
+def test_an_upgrade_keeps_pods(pods, own_pod_cluster, version):
     recorded = Recorded(version, "pods")
-    cluster = PodCluster(folder / "cluster", pods, secret=recorded.about["secret"], **settings(recorded))
-    try:
-        recorded.place(cluster)
-        recorded.load_objects(pods)
-        recorded.load_rows(cluster.database.rows, "postgres")
-        recorded.load_znodes(cluster)
-        names = recorded.about["engines"]
-        uids = {name: it.uid for name, it in cluster.engines.all().items()}
-        control = takes_over(cluster, recorded, names)
-        assert {name: it.uid for name, it in cluster.engines.all().items()} == uids
-        assert answered(cluster.addresses["proxy-a"], "alice", "SELECT 42 AS answer") == [{"answer": 42}]
-        if LONG:
-            control.execute("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '2m'")
-            wait_until(lambda: len(cluster.engines.all().keys() & set(names)) == 2, WITHIN_S, "two pods were replaced")
-        cluster.logs.check()
-    finally:
-        cluster.close()
+    cluster = own_pod_cluster(start=False, secret=recorded.about["secret"], **settings(recorded))
+    recorded.place(cluster)
+    recorded.load_objects(pods)
+    recorded.load_rows(cluster.database.rows, "postgres")
+    recorded.load_znodes(cluster)
+    names = recorded.about["engines"]
+    uids = {name: it.uid for name, it in cluster.engines.all().items()}
+    control = takes_over(cluster, recorded, names)
+    assert {name: it.uid for name, it in cluster.engines.all().items()} == uids
+    assert answered(cluster.addresses["proxy-a"], "alice", "SELECT 42 AS answer") == [{"answer": 42}]
+    if LONG:
+        control.execute("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '2m'")
+        wait_until(lambda: len(cluster.engines.all().keys() & set(names)) == 2, WITHIN_S, "two pods were replaced")

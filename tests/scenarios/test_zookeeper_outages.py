@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from harness.clients import pyhive_session, refused
 from harness.control import Control
 from harness.ensemble import Ensemble
+from harness.fixtures import started
 from harness.masters import Masters
 from harness.rest import at_rest
 from harness.session_monitor import SessionMonitor
@@ -26,11 +26,7 @@ SETTINGS = {
 
 @pytest.fixture
 def ensemble(folder, request):
-    ensemble = Ensemble(folder, request.param)
-    try:
-        yield ensemble.start()
-    finally:
-        ensemble.close()
+    yield from started(Ensemble(folder, request.param))
 
 
 def installed(own_cluster, ensemble):
@@ -43,14 +39,6 @@ def installed(own_cluster, ensemble):
     return cluster, control, names
 
 
-def executed_with_log(control, statement):
-    with pyhive_session(control.address) as session:
-        cursor = session.cursor()
-        cursor.execute(statement)
-        names = [it[0] for it in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()], "\n".join(cursor.fetch_logs())
-
-
 @pytest.mark.parametrize("ensemble", [1], indirect=True, ids=["one server"])
 def test_sessions_survive_a_zookeeper_outage_and_changes_apply_afterwards(ensemble, own_cluster):
     cluster, control, names = installed(own_cluster, ensemble)
@@ -61,15 +49,14 @@ def test_sessions_survive_a_zookeeper_outage_and_changes_apply_afterwards(ensemb
         gone = time.monotonic()
         stale = "stale: the master's last tick was"
         wait_until(lambda: stale in control.execute("SHOW MASTER")[0]["state"], 20, "SHOW MASTER reports that no master acts")
-        (master,), log = executed_with_log(control, "SHOW MASTER")
-        assert master["epoch"] == term.epoch and "zookeeper is not available" in log, (master, log)
-        (engine,), _ = executed_with_log(control, "SHOW ENGINES out")
+        (master,), log = control.look("SHOW MASTER")
+        assert master["epoch"] == term.epoch and "zookeeper is not available" in str(log), (master, log)
+        (engine,) = control.engines("out")
         assert engine["state"] == "unknown" and stale in engine["reason"], engine
-        _, log = executed_with_log(control, "SHOW ALTERATIONS")
-        assert "undecided alterations are not shown" in log and "zookeeper is not available" in log, log
+        _, log = control.look("SHOW ALTERATIONS")
+        assert "undecided alterations are not shown" in str(log) and "zookeeper is not available" in str(log), log
         (started,) = control.execute(f"START ENGINE {' '.join(names)}")
-        with pyhive_session(control.address) as session:
-            refusal = refused(session, f"ALTER RESOURCE UNIT {names[2]} DRIVER_MEMORY '1G'")
+        refusal = control.refused(f"ALTER RESOURCE UNIT {names[2]} DRIVER_MEMORY '1G'")
         assert "zookeeper is not available" in refusal.message and "Nothing was changed" in refusal.message, refusal
         assert control.engine("out", started["engine"])["state"] == "pending"
         wait_until(lambda: time.monotonic() - gone >= AWAY_S, AWAY_S + 1, "every session is given up")
@@ -82,7 +69,6 @@ def test_sessions_survive_a_zookeeper_outage_and_changes_apply_afterwards(ensemb
         assert masters.wait_acting(term.epoch).epoch > term.epoch
         assert control.execute("SHOW MASTER")[0]["state"] == "acting"
         monitor.wait_round()
-        print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")
 
 
 @pytest.mark.parametrize("ensemble", [3], indirect=True, ids=["three servers"])
@@ -111,4 +97,3 @@ def test_when_the_leader_of_the_ensemble_dies_the_others_go_on(ensemble, own_clu
         leader.wait_serving()
         assert at_rest(cluster) == engines
         monitor.wait_round()
-        print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")

@@ -4,8 +4,7 @@ An installation knows its processes by pid, restarts what was killed, and checks
 still runs.
 """
 
-import functools
-import operator
+import itertools
 import signal
 import urllib.parse
 
@@ -13,7 +12,7 @@ from harness.cluster import ROLES, Cluster
 from harness.databases import PostgresDatabase, SqliteDatabase
 from harness.failpoints import Failpoints
 from harness.masters import Masters
-from harness.pods import HOME, PodCluster
+from harness.pods import PodCluster
 from harness.processes import Program, is_alive, run
 from harness.rest import at_rest
 from harness.standalone import Standalone
@@ -108,7 +107,7 @@ class Relays:
         return [(it, "silence") for name in PROXIES for it in self.zookeeper[name]]
 
     def close(self):
-        for it in [*functools.reduce(operator.iadd, self.zookeeper.values(), []), *self.database.values()]:
+        for it in itertools.chain(*self.zookeeper.values(), self.database.values()):
             it.close()
 
 
@@ -117,11 +116,9 @@ class PodRelays(Relays):
 
     def __init__(self, cluster):
         super().__init__(cluster)
-        kubernetes, token = cluster.pods.kubernetes, cluster.pods.token
-        self.api = {name: TcpRelay(kubernetes.address) for name in PROXIES}
+        self.api = {name: TcpRelay(cluster.pods.kubernetes.address) for name in PROXIES}
         for name, relay in self.api.items():
-            kubeconfig = kubernetes.kubeconfig_of(token, f"{cluster.name}-{name}", HOME, relay.address)
-            cluster.settings_of[name] = {"kubernetes": {"kubeconfig": str(kubeconfig), "call_deadline": f"{CALL_DEADLINE_S}s"}}
+            cluster.relay_kubernetes(name, relay, call_deadline=f"{CALL_DEADLINE_S}s")
 
     def of(self, name):
         return super().of(name) + [(it, "silence") for it in [self.api.get(name)] if it]
@@ -142,8 +139,7 @@ class Installation:
 
     tenant = "matrix"
 
-    def places(self, tenant):
-        del tenant
+    def places(self, _tenant):
         return ""
 
     def role_of(self, pid):
@@ -154,8 +150,8 @@ class Installation:
     def name_of(self, pid):
         return next((it for it, program in self.programs.items() if program.pid == pid), None)
 
-    def stop(self, name, number=signal.SIGTERM):
-        self.programs[name].stop(number)
+    def stop(self, name):
+        self.programs[name].stop(signal.SIGTERM)
 
     def revive(self, pid):
         if pid in self.passing:
@@ -201,12 +197,7 @@ class ClusterInstallation(Installation):
     logs = property(lambda self: self.cluster.logs)
 
     def master(self):
-        def of_the_term():
-            term = self.masters.term()
-            who = (self.nodes.bytes(f"lock/master/{term.lock.rsplit('/', 1)[1]}") or b"").decode()
-            return next((it for it, p in self.programs.items() if p.is_running() and who.endswith(f":{p.pid}")), None)
-
-        return wait_until(of_the_term, 20, "a running proxy is master")
+        return wait_until(lambda: self.masters.running_program_of(self.masters.term()), 20, "a running proxy is master")
 
     def other(self):
         master = self.master()
@@ -302,8 +293,7 @@ class StandaloneInstallation(Installation):
     programs = property(lambda self: {"standalone": self.standalone.program})
     logs = property(lambda self: self.standalone.logs)
 
-    def address(self, via):
-        del via
+    def address(self, _via):
         return self.standalone.address
 
     def master(self):
@@ -311,16 +301,13 @@ class StandaloneInstallation(Installation):
 
     other = master
 
-    def program(self, role):
-        del role
+    def program(self, _role):
         return "standalone"
 
-    def pid_of(self, role):
-        del role
+    def pid_of(self, _role):
         return self.standalone.program.pid
 
-    def start_again(self, name, wait=True):
-        del name
+    def start_again(self, _name, wait=True):
         self.standalone.start(wait=wait)
         if wait:
             self.look_into_registry()

@@ -6,6 +6,7 @@ outcome). Only a lost statement may or may not have taken effect.
 
 import concurrent.futures
 import contextlib
+import dataclasses
 
 import pyhive.exc
 
@@ -20,12 +21,12 @@ AGAIN_WITHIN_S = 30
 NOT_NOW = {"55P03", "57P03", "40001"}
 
 
+@dataclasses.dataclass
 class Outcome:
-    def __init__(self, kind, rows=None, sqlstate=None, message=""):
-        self.kind = kind
-        self.rows = rows
-        self.sqlstate = sqlstate
-        self.message = message
+    kind: str
+    rows: list = None
+    sqlstate: str = None
+    message: str = ""
 
     def __repr__(self):
         return f"{self.kind}: {self.rows if self.kind == 'acknowledged' else f'{self.sqlstate} {self.message}'}"

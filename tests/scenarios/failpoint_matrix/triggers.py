@@ -10,6 +10,7 @@ import signal
 import time
 
 from failpoint_matrix.statements import ANSWER_WITHIN_S
+from harness.clients import rows
 from harness.waiting import wait_until
 
 
@@ -134,7 +135,7 @@ def hand_over(worker, via="any"):
     another engine. A second session with state of its own keeps the first engine alive meanwhile."""
     points, opened, seen = worker.installation.points, "proxy.bind.session_opened", "engine_agent.drain.begun"
     with worker.session() as stays:
-        worker.on(stays, "CREATE TEMPORARY VIEW mine AS SELECT 1 AS one")
+        rows(stays, "CREATE TEMPORARY VIEW mine AS SELECT 1 AS one")
         (slot,) = worker.slots()
         points.arm(opened, "hold")
         yield

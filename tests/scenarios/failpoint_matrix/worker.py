@@ -13,7 +13,7 @@ import json
 from failpoint_matrix import triggers
 from failpoint_matrix.actions import ACTIONS
 from failpoint_matrix.statements import NOT_NOW, Statement, execute
-from harness.clients import impyla_session, open_pyhive, rows
+from harness.clients import impyla_session, pyhive_session
 from harness.logs import PANIC
 from harness.processes import is_alive
 from harness.waiting import wait_until
@@ -172,18 +172,8 @@ class Worker:
 
         return self.clients.submit(run)
 
-    @contextlib.contextmanager
     def session(self):
-        session = open_pyhive(self.installation.address("any"), self.user)
-        try:
-            yield session
-        finally:
-            # Its proxy may be dead.
-            with contextlib.suppress(Exception):
-                session.close()
-
-    def on(self, session, statement):
-        return rows(session, statement)
+        return pyhive_session(self.installation.address("any"), self.user)
 
     def next_name(self, word):
         self.count_of_names += 1

@@ -2,6 +2,7 @@
 keep the server's whole response with the SQLSTATE; impyla's keep the message only."""
 
 import contextlib
+import dataclasses
 
 import pyhive.exc
 import thrift_sasl
@@ -87,11 +88,11 @@ def rows_and_log(connection, statement, with_log=True):
             cursor.close()
 
 
+@dataclasses.dataclass
 class Refused:
-    def __init__(self, sqlstate, message, code=None):
-        self.sqlstate = sqlstate
-        self.message = message
-        self.code = code
+    sqlstate: str
+    message: str
+    code: int
 
     def __repr__(self):
         return f"{self.sqlstate}: {self.message}"
@@ -108,6 +109,5 @@ def refused(connection, statement):
 
 def refusal_of(error):
     answer = error.args[0]
-    if getattr(answer, "sqlState", None):
-        return Refused(answer.sqlState, answer.errorMessage, answer.errorCode)
-    return Refused(answer.status.sqlState, answer.status.errorMessage, answer.status.errorCode)
+    status = answer if getattr(answer, "sqlState", None) else answer.status
+    return Refused(status.sqlState, status.errorMessage, status.errorCode)

@@ -7,7 +7,6 @@ Each cluster has a root of its own in ZooKeeper and a database of its own: in Po
 
 import pathlib
 import secrets
-import signal
 import uuid
 
 import tomli_w
@@ -92,12 +91,11 @@ class Cluster:
         path.write_text(tomli_w.dumps(self.configuration(candidate, name)))
         return path
 
-    def start(self, failpoints=None):
-        """Migrates and starts all programs. `failpoints`: what is armed in which program's first start."""
+    def start(self):
+        """Migrates and starts all programs."""
         self.migrate()
-        armed = failpoints or {}
         for name in ROLES:
-            self.start_program(name, wait=False, failpoints=armed.get(name))
+            self.start_program(name, wait=False)
         for name in ROLES:
             self.wait_ready(name)
         self.nodes = zookeeper.Nodes(self.root, self.secret, self.connect)
@@ -107,12 +105,12 @@ class Cluster:
         done = run(["migrate", "--config", self.write("migrate")], cwd=self.folder)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def start_program(self, name, role=None, candidate=None, wait=True, failpoints=None):
-        """Starts a program (again). `failpoints` as in ENGINEHOUSE_FAILPOINTS, for this start only."""
-        candidate = name in self.candidates if candidate is None else candidate
-        path = self.write(name, candidate)
+    def start_program(self, name, wait=True, failpoints=None):
+        """Starts a program (again); one that is not in `ROLES` is a proxy. `failpoints` as in ENGINEHOUSE_FAILPOINTS, for this
+        start only."""
+        path = self.write(name, name in self.candidates)
         env = self.env | ({"ENGINEHOUSE_FAILPOINTS": failpoints} if failpoints else {})
-        self.programs[name] = Program(name, [role or ROLES[name], "--config", path], self.folder, env).start()
+        self.programs[name] = Program(name, [ROLES.get(name, "proxy"), "--config", path], self.folder, env).start()
         if wait:
             self.wait_ready(name)
 
@@ -120,10 +118,10 @@ class Cluster:
         ready = self.programs[name].wait_ready()
         self.addresses[name] = ready.removeprefix("jdbc:hive2://").rstrip("/")
 
-    def restart(self, name, role=None, number=signal.SIGINT, candidate=None, failpoints=None):
+    def restart(self, name):
         """Ends a program, whatever state it is in, and starts it again."""
-        self.programs[name].stop(number)
-        self.start_program(name, role, candidate, failpoints=failpoints)
+        self.programs[name].stop()
+        self.start_program(name)
 
     def wait_for_master(self, within_s=30):
         """Waits until a master acts: it holds the lock and has written its tick into the database."""
@@ -153,16 +151,20 @@ class Cluster:
 
         wait_until(quiet, within_s, "every alteration has converged, neither alter node nor drain fact is left", 0.2)
 
+    def wait_ended(self, engine, within_s=120):
+        """Waits until the end of an engine is recorded; returns the reason."""
+        query = f"SELECT ended_reason FROM engine WHERE name = '{engine}' AND ended_reason IS NOT NULL"
+        return wait_until(lambda: self.database.rows(query), within_s, f"the end of engine {engine} is recorded")[0][0]
+
     def close(self):
         try:
             if self.nodes:
                 self.nodes.close()
             failures = []
-            for program in [it for name, it in self.programs.items() if name.startswith("proxy")] + [
-                it for name, it in self.programs.items() if not name.startswith("proxy")
-            ]:
+            # Proxies first.
+            for name in sorted(self.programs, reverse=True):
                 try:
-                    program.stop()
+                    self.programs[name].stop()
                 except AssertionError as error:
                     failures.append(str(error))
             assert not failures, "\n".join(failures)

@@ -1,6 +1,8 @@
 """Control statements through PyHive on any proxy."""
 
-from harness.clients import pyhive_session, rows, rows_and_log
+import re
+
+from harness.clients import pyhive_session, refused, rows, rows_and_log
 from harness.waiting import wait_until
 
 READY_WITHIN_S = 60
@@ -16,6 +18,10 @@ class Control:
         with pyhive_session(self.address, user) as connection:
             return rows(connection, statement)
 
+    def refused(self, statement, user="admin"):
+        with pyhive_session(self.address, user) as connection:
+            return refused(connection, statement)
+
     def look(self, statement, user="admin"):
         with pyhive_session(self.address, user) as connection:
             return rows_and_log(connection, statement)
@@ -24,8 +30,25 @@ class Control:
         return self.execute(f"SHOW ENGINES {tenant}")
 
     def engine(self, tenant, name):
-        found = [it for it in self.engines(tenant) if it["engine"] == name]
-        return found[0] if found else None
+        return next((it for it in self.engines(tenant) if it["engine"] == name), None)
+
+    def wait_engine(self, tenant, name, state=None, reason="", within_s=READY_WITHIN_S):
+        """Waits until SHOW ENGINES shows an engine in a state, with a reason that the pattern matches; returns its row."""
+
+        def shown():
+            row = self.engine(tenant, name)
+            return row and state in (None, row["state"]) and re.search(reason, row["reason"] or "") and row
+
+        return wait_until(shown, within_s, f"SHOW ENGINES shows engine {name}, {state or 'any state'}: {reason}", 0.2)
+
+    def wait_another(self, tenant, *names, within_s=READY_WITHIN_S):
+        """Waits until a current engine with none of these names is ready; returns its row."""
+
+        def other():
+            engines = [it for it in self.engines(tenant) if it["current"] and it["state"] == "ready"]
+            return next((it for it in engines if it["engine"] not in names), None)
+
+        return wait_until(other, within_s, f"an engine of {tenant} other than {names} is ready", 0.2)
 
     def described(self, pool, engine):
         """DESCRIBE ENGINE: the values by property."""

@@ -25,6 +25,7 @@ from harness.ports import free_port
 from harness.server_process import ServerProcess
 
 CONNECT_WITHIN_S = 10
+ANSWER_WITHIN_S = 30
 
 
 def address_of(variable):
@@ -39,6 +40,17 @@ def text(value):
     if isinstance(value, bytes | bytearray):
         return value.decode()
     return None if value is None else str(value)
+
+
+def open_postgres(url, name):
+    at = urllib.parse.urlsplit(url)
+    return pg8000.native.Connection(at.username, host=at.hostname, port=at.port, database=name, timeout=CONNECT_WITHIN_S)
+
+
+def open_mariadb(url, name):
+    at = urllib.parse.urlsplit(url)
+    limits = {"connect_timeout": CONNECT_WITHIN_S, "read_timeout": ANSWER_WITHIN_S, "write_timeout": ANSWER_WITHIN_S}
+    return pymysql.connect(host=at.hostname, port=at.port, user=at.username, database=name, autocommit=True, **limits)
 
 
 class Database:
@@ -104,10 +116,7 @@ class PostgresDatabase(Database):
         super().__init__(server.url if server else address_of("EH_TEST_POSTGRES"))
 
     def open(self, name):
-        parts = urllib.parse.urlsplit(self.server_url)
-        return pg8000.native.Connection(
-            parts.username, host=parts.hostname, port=parts.port, database=name, timeout=CONNECT_WITHIN_S
-        )
+        return open_postgres(self.server_url, name)
 
     def ask(self, connection, statement):
         return connection.run(statement) or []
@@ -126,17 +135,7 @@ class MariadbDatabase(Database):
         super().__init__(server.url if server else address_of("EH_TEST_MARIADB"))
 
     def open(self, name):
-        parts = urllib.parse.urlsplit(self.server_url)
-        return pymysql.connect(
-            host=parts.hostname,
-            port=parts.port,
-            user=parts.username,
-            database=name,
-            autocommit=True,
-            connect_timeout=CONNECT_WITHIN_S,
-            read_timeout=30,
-            write_timeout=30,
-        )
+        return open_mariadb(self.server_url, name)
 
     def ask(self, connection, statement):
         with connection.cursor() as cursor:
@@ -191,11 +190,6 @@ class Server(ServerProcess):
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def start(self):
-        self.launch()
-        self.wait_serving()
-        return self
-
     def answers(self):
         try:
             self.connect().close()
@@ -233,7 +227,7 @@ class PostgresServer(Server):
         return [*self.program("postgres"), *options.split(), *"-c max_connections=100 -c shared_buffers=32MB".split()]
 
     def connect(self):
-        return pg8000.native.Connection("postgres", host="127.0.0.1", port=self.port, database="postgres", timeout=5)
+        return open_postgres(self.url, "postgres")
 
     def database(self):
         return PostgresDatabase(self)
@@ -257,7 +251,7 @@ class MariadbServer(Server):
         return ["mariadbd", *options.split(), *files.split()]
 
     def connect(self):
-        return pymysql.connect(host="127.0.0.1", port=self.port, user="root", connect_timeout=5)
+        return open_mariadb(self.url, "mysql")
 
     def database(self):
         return MariadbDatabase(self)

@@ -8,7 +8,7 @@ CANDIDATES = ("proxy-a", "proxy-b", "proxy-c")
 
 def with_a_third(cluster):
     """Starts the third candidate of a cluster that runs; answers its masters."""
-    cluster.start_program("proxy-c", "proxy")
+    cluster.start_program("proxy-c")
     return Masters(cluster)
 
 
@@ -27,4 +27,4 @@ def terms_ended_by(cluster, masters, number, runs):
         term = masters.wait_acting(term.epoch)
         program.wait(within_s=20)
         yield at, program, after
-        cluster.start_program(name, "proxy", wait=False)
+        cluster.start_program(name, wait=False)

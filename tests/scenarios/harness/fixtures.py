@@ -1,4 +1,4 @@
-"""What fixtures lend: something that is started before the tests that have it and closed after the last of them."""
+"""Fixtures that lend something to tests."""
 
 import pytest
 
@@ -14,8 +14,9 @@ def started(it):
         it.close()
 
 
-def followed(installation):
-    """Lends an installation that runs to one test, after which its logs are searched."""
+def searched(installation, request):
+    """Lends an installation that runs to one test and searches its logs afterwards, unless the test failed anyway."""
     installation.logs.begin()
     yield installation
-    installation.logs.check()
+    if not request.node.stash.get(FAILED, False):
+        installation.logs.check()

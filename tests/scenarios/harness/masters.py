@@ -5,6 +5,7 @@ measured that way contains nothing of how often a test looks.
 """
 
 import dataclasses
+import statistics
 import time
 
 from harness.waiting import wait_until
@@ -49,10 +50,15 @@ class Masters:
         wait_until(lambda: len(self.queue()) == count, within_s, f"{count} candidates stand for election")
 
     def program_of(self, term):
+        found = self.running_program_of(term)
+        assert found, term
+        return found
+
+    def running_program_of(self, term):
+        """`None` if the program has ended, or its session."""
         who = (self.cluster.nodes.bytes(f"lock/master/{term.lock.rsplit('/', 1)[1]}") or b"").decode()
-        found = [name for name, it in self.cluster.programs.items() if it.pid and who.endswith(f":{it.pid}")]
-        assert len(found) == 1, (who, found)
-        return found[0]
+        programs = self.cluster.programs.items()
+        return next((name for name, it in programs if it.is_running() and who.endswith(f":{it.pid}")), None)
 
     def wait_term_after(self, epoch, within_s=ACTS_WITHIN_S):
         """Waits for a term above an epoch and answers it, as it was first seen."""
@@ -74,15 +80,11 @@ class Masters:
 
 
 def summary(what, values, unit="ms"):
-    """Minimum, median, 95th percentile and maximum for people; answers the median."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    """Prints minimum, median, 95th percentile and maximum."""
     print(
-        f"{what}: min {ordered[0]:.0f}, median {median:.0f}, 95th percentile {percentile(values, 95):.0f}, "
-        f"max {ordered[-1]:.0f} {unit} in {len(ordered)} runs"
+        f"{what}: min {min(values):.0f}, median {statistics.median(values):.0f}, "
+        f"95th percentile {percentile(values, 95):.0f}, max {max(values):.0f} {unit} in {len(values)} runs"
     )
-    return median
 
 
 def percentile(values, percent):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 import threading
 
 LOOK_EVERY_S = 0.25
@@ -64,12 +65,7 @@ class Memory(threading.Thread):
 def resident(pid):
     """`VmRSS` and `VmHWM` of a process in KiB; empty if it has ended."""
     try:
-        lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return {}
-    found = {}
-    for line in lines:
-        key, _, rest = line.partition(":")
-        if key in ("VmRSS", "VmHWM"):
-            found[key] = int(rest.split()[0])
-    return found
+    return {key: int(kib) for key, kib in re.findall(r"^(VmRSS|VmHWM):\s+(\d+)", status, re.MULTILINE)}

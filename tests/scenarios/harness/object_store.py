@@ -48,8 +48,7 @@ class ObjectStore(ServerProcess):
         return True
 
     def start(self):
-        self.launch()
-        self.wait_serving()
+        super().start()
         self.client().create_bucket(Bucket=BUCKET)
         return self
 
@@ -68,6 +67,3 @@ class ObjectStore(ServerProcess):
                 "aws_allow_http": "true",
             },
         }
-
-    def close(self):
-        self.stop()

@@ -3,7 +3,9 @@ every engine's pod. The proxies use a service account with exactly a master's ri
 
 import contextlib
 
+from harness.clients import pyhive_session
 from harness.cluster import Cluster
+from harness.control import Control
 from harness.control_plane import Kubernetes
 from harness.logs import Logs
 from harness.pod_engines import PodEngines
@@ -68,9 +70,6 @@ class Pods:
         """The pods of a namespace by name; none if there is no such namespace."""
         return {it["metadata"]["name"]: it for it in self.admin.items("pods", namespace)}
 
-    def gone(self, namespace, name):
-        wait_until(lambda: self.admin.find("pods", name, namespace) is None, GONE_WITHIN_S, f"pod {name} is gone")
-
     def close(self):
         with contextlib.ExitStack() as stack:
             stack.callback(self.kubernetes.close)
@@ -97,5 +96,46 @@ class PodCluster(Cluster):
         self.logs.close()
         self.logs = Logs(str(self.folder / "*.log"), str(pods.folder / "kubelet/*/engine-agent-*/log"))
 
+    def relay_kubernetes(self, name, relay, **settings):
+        """The program of that name is to reach the API server through a relay."""
+        kubeconfig = self.pods.kubernetes.kubeconfig_of(self.pods.token, f"{self.name}-{name}", HOME, relay.address)
+        self.settings_of[name] = {"kubernetes": {"kubeconfig": str(kubeconfig)} | settings}
+
     def namespace(self, tenant, pool):
         return f"{pool}--{tenant}".replace("_", "-")
+
+
+class PodTenant:
+    """A tenant of a `PodCluster` with a user, a unit, and a pool on a node of its own unless `places` names others."""
+
+    def __init__(self, cluster, name, options="", places=None):
+        self.pods, self.user = cluster.pods, f"{name}_user"
+        self.control = Control(cluster.addresses["proxy-b"])
+        places = self.pods.nodes_of(name) if places is None else places
+        self.link = self.name, self.pool, self.unit = self.control.make(
+            name, users=f"'{self.user}'", options=options, places=places
+        )
+        self.namespace = cluster.namespace(self.name, self.pool)
+
+    def start(self, wait="5m"):
+        return self.control.start(*self.link, wait=wait)
+
+    def session(self):
+        return pyhive_session(self.control.address, self.user)
+
+    def pod(self, name):
+        return self.pods.admin.get("pods", name, self.namespace)
+
+    def uids(self):
+        """name → uid of its pods."""
+        return {name: it["metadata"]["uid"] for name, it in self.pods.of(self.namespace).items()}
+
+    def gone(self, name):
+        wait_until(lambda: name not in self.pods.of(self.namespace), GONE_WITHIN_S, f"pod {name} is gone")
+
+    def answers(self):
+        assert self.control.execute("SELECT 40 + 2 AS answer", self.user) == [{"answer": 42}]
+
+    def drop(self):
+        self.control.drop(*self.link)
+        wait_until(lambda: not self.uids(), GONE_WITHIN_S, f"the pods of {self.name} are gone")

@@ -26,10 +26,21 @@ class ServerProcess:
     def is_running(self):
         return self.process is not None and self.process.poll() is None
 
+    def start(self):
+        self.launch()
+        self.wait_serving()
+        return self
+
     def launch(self):
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                list(map(str, self.command())), stdin=self.stdin, stdout=log, stderr=log, env=self.env, start_new_session=True
+                list(map(str, self.command())),
+                stdin=self.stdin,
+                stdout=log,
+                stderr=log,
+                env=self.env,
+                cwd=self.folder,
+                start_new_session=True,
             )
 
     def wait_serving(self):
@@ -61,3 +72,5 @@ class ServerProcess:
                 self.process.wait(timeout=STOP_WITHIN_S)
             except subprocess.TimeoutExpired:
                 self.kill()
+
+    close = stop

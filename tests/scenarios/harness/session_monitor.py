@@ -40,6 +40,7 @@ class SessionMonitor:
         self.thread.join(timeout=ROUND_WITHIN_S)
         for session in self.sessions.values():
             session.close()
+        print(f"the longest that a user waited: {self.slowest_s:.2f} s")
         if kind is None:
             assert not self.thread.is_alive(), "the monitor waits for a response"
             self.check()

@@ -144,20 +144,12 @@ class Client(threading.Thread):
 
     def one(self):
         alter = self.rng.random() < ALTERATIONS
-        what = self.rng.choices(
-            *zip(
-                *(
-                    [(self.alter, 30), (self.create, 6), (self.drop, 6), (self.senseless, 6)]
-                    if alter
-                    else [(self.begin_engine, 22), (self.end_engine, 24)]
-                ),
-                strict=True,
-            )
-        )[0]
         if alter:
+            what = self.rng.choices([self.alter, self.create, self.drop, self.senseless], [30, 6, 6, 6])[0]
             self.alterations += 1
             token = f"a{self.number}-{self.alterations}"
         elif self.requests < REQUESTS_EACH:
+            what = self.rng.choices([self.begin_engine, self.end_engine], [22, 24])[0]
             token = self.user(self.requests)
             self.requests += 1
         else:
@@ -201,16 +193,14 @@ class Client(threading.Thread):
         return f"drop-{change.name}", change.text(), change, None
 
     def senseless(self, token):
-        change = with_comment(
-            self.rng.choice(
-                [
-                    Change("ALTER", "unit", "u_9", (("min_engines", 1),)),
-                    Change("CREATE", "unit", "u_0", (("min_engines", 1),)),
-                    Change("ALTER", "pool", "p_1", (("units", ("u_9",)),)),
-                ]
-            ),
-            token,
+        change = self.rng.choice(
+            [
+                Change("ALTER", "unit", "u_9", (("min_engines", 1),)),
+                Change("CREATE", "unit", "u_0", (("min_engines", 1),)),
+                Change("ALTER", "pool", "p_1", (("units", ("u_9",)),)),
+            ]
         )
+        change = with_comment(change, token)
         return token, change.text(), change, None
 
     def begin_engine(self, token):
