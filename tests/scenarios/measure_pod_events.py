@@ -62,6 +62,14 @@ def first(seen, matches):
     return next((at for at, thing in list(seen) if matches(thing)), None)
 
 
+def row_of(shown, engine):
+    return next((it for it in shown if it["engine"] == engine), None)
+
+
+def values_of(described, _engine):
+    return {it["property"]: it["value"] for it in described}
+
+
 class News:
     def __init__(self, pods, cluster):
         self.pods, self.cluster = pods, cluster
@@ -76,12 +84,12 @@ class News:
         self.followers, self.watches = {}, []
 
     def look(self, statement, answer):
-        """The rows of a statement again and again, as `answer` makes them; `None` when it is refused."""
+        """The rows of a statement about the engine again and again, as `answer` makes them; `None` when it is refused."""
         with pyhive_session(self.control.address) as session:
             while not self.over.is_set():
                 engine = self.engine
                 try:
-                    yield engine, answer(rows(session, statement(engine)), engine)
+                    yield engine, answer(rows(session, statement.format(engine)), engine)
                 except pyhive.exc.OperationalError:
                     yield engine, None
                 self.over.wait(LOOK_EVERY_S)
@@ -91,18 +99,8 @@ class News:
         for resource in ("pods", "events"):
             self.watches.append(self.pods.admin.watch(resource, self.namespace))
             self.followers[resource] = Follower(event for _, event in self.watches[-1])
-        self.followers["SHOW"] = Follower(
-            self.look(
-                lambda _: f"SHOW ENGINES {TENANT}",
-                lambda found, engine: next((it for it in found if it["engine"] == engine), None),
-            )
-        )
-        self.followers["DESCRIBE"] = Follower(
-            self.look(
-                lambda engine: f"DESCRIBE ENGINE {self.pool} '{engine}'",
-                lambda found, _: {it["property"]: it["value"] for it in found},
-            )
-        )
+        self.followers["SHOW"] = Follower(self.look(f"SHOW ENGINES {TENANT}", row_of))
+        self.followers["DESCRIBE"] = Follower(self.look(f"DESCRIBE ENGINE {self.pool} '{{}}'", values_of))
 
     def measure(self, kind, act, written, shown, resource="pods"):
         engine = self.engine
@@ -177,14 +175,8 @@ class News:
 
     def refuse_to_schedule(self, message):
         now = time.monotonic()
-        self.pods.admin.patch(
-            "pods",
-            self.engine,
-            {"status": {"conditions": [condition("PodScheduled", False, "Unschedulable", message)]}},
-            self.namespace,
-            "status",
-            kind="strategic",
-        )
+        change = {"status": {"conditions": [condition("PodScheduled", False, "Unschedulable", message)]}}
+        self.pods.admin.patch("pods", self.engine, change, self.namespace, "status", kind="strategic")
         return now
 
     def warn(self, message):

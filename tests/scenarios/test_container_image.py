@@ -5,15 +5,13 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 
 import pytest
 
 from harness.image import SCRIPT, made, stages, user
 from harness.manifests import FOLDER, overlay
-from harness.processes import BINARY, REPOSITORY
+from harness.processes import BINARY, REPOSITORY, environment, finished, run
 
-WITHIN_S = 60
 PROGRAM = "/usr/local/bin/enginehouse"
 
 
@@ -24,18 +22,10 @@ def root(workspace):
     shutil.rmtree(folder)
 
 
-def inside(root, *arguments, env=None):
+def inside(root, *arguments):
     """Runs the program there, as the image's user and with nothing of this machine."""
     uid, gid = user()
-    return subprocess.run(
-        ["/usr/sbin/chroot", f"--userspec={uid}:{gid}", "--groups=", root, PROGRAM, *arguments],
-        env=env or {},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
-    )
+    return finished(["/usr/sbin/chroot", f"--userspec={uid}:{gid}", "--groups=", root, PROGRAM, *arguments], {})
 
 
 def test_the_image_runs_one_program_as_a_user_on_a_named_base():
@@ -63,8 +53,7 @@ def test_nothing_is_in_it_but_the_program_its_libraries_and_a_user(root):
 
 def test_the_program_runs_there_as_its_user(root):
     done = inside(root, "--version")
-    here = subprocess.run([BINARY, "--version"], capture_output=True, text=True, timeout=WITHIN_S, check=True)
-    assert (done.returncode, done.stdout) == (0, here.stdout), done.stderr
+    assert (done.returncode, done.stdout) == (0, run(["--version"]).stdout), done.stderr
 
 
 def test_it_takes_the_file_that_the_manifests_give_it(root, tmp_path):
@@ -116,7 +105,7 @@ def test_the_manifests_and_the_image_agree_on_user_and_program():
 
 def test_the_script_refuses_what_it_can_not_make(tmp_path):
     def error(*arguments):
-        done = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
+        done = finished([SCRIPT, *arguments], environment())
         assert done.returncode != 0
         return done.stderr
 

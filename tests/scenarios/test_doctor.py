@@ -227,17 +227,9 @@ def sick(patient):
         nodes.client.create(nodes.path("engines/patient-unknown"), json.dumps(permit).encode())
         fact = {"version": 1, "uid": "unknown", "grace_ms": 1, "reason": "a scenario"}
         nodes.client.create(nodes.path("drains/patient-drained"), json.dumps(fact).encode())
-        alter = {
-            "version": 1,
-            "id": "a-scenario",
-            "object": {"kind": "tenant", "name": patient.tenant},
-            "base_generation": 1,
-            "old": None,
-            "statement": "ALTER TENANT patient COMMENT 'x'",
-            "by": "stranger",
-            "agent": "gone",
-            "requested_at_ms": 1,
-        }
+        alter = {"version": 1, "id": "a-scenario", "by": "stranger", "agent": "gone", "requested_at_ms": 1}
+        alter |= {"object": {"kind": "tenant", "name": patient.tenant}, "base_generation": 1, "old": None}
+        alter |= {"statement": "ALTER TENANT patient COMMENT 'x'"}
         nodes.client.create(nodes.path("lock/alter"), json.dumps(alter).encode())
         child = {"version": 1, "agent": "gone", "session": 1}
         nodes.client.create(nodes.path("lock/alter/a-scenario"), json.dumps(child).encode())

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import json
 import re
-import subprocess
 import tomllib
 
 import pytest
@@ -15,10 +14,9 @@ from harness.control_plane import Kubernetes
 from harness.kubernetes_client import ApiError
 from harness.manifests import FOLDER, SECRETS, Applier, NotRendered, example, named, of_kind, overlay, render
 from harness.network_policy import Peer, permits
-from harness.processes import BINARY, REPOSITORY, environment
+from harness.processes import REPOSITORY, run
 from kubelet.environment import expanded
 
-CHECKED_WITHIN_S = 60
 ENGINES = "rp-1--t-1"
 POD_IP = "10.1.2.3"
 ROLES = {"enginehouse-proxy": "proxy", "enginehouse-master": "master", "enginehouse-metadata-agent": "metadata-agent"}
@@ -127,14 +125,8 @@ def checked(container, objects, folder):
     secret = folder / "cluster.secret"
     secret.write_text("ab" * 32)
     secret.chmod(0o600)
-    done = subprocess.run(
-        [BINARY, "config", "check", "--config", folder / "enginehouse.toml"],
-        env=environment(variables(container, objects)) | {"ENGINEHOUSE_CLUSTER_SECRET_FILE": str(secret)},
-        capture_output=True,
-        text=True,
-        timeout=CHECKED_WITHIN_S,
-        check=False,
-    )
+    env = variables(container, objects) | {"ENGINEHOUSE_CLUSTER_SECRET_FILE": str(secret)}
+    done = run(["config", "check", "--config", folder / "enginehouse.toml"], env=env)
     assert done.returncode == 0, f"{container['name']}: {done.stderr}"
     printed = tomllib.loads(done.stdout)
     printed["cluster"]["secret_file"] = tomllib.loads(text)["cluster"]["secret_file"]

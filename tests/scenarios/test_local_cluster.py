@@ -13,7 +13,7 @@ import pytest
 
 from harness.control import Control
 from harness.ports import free_ports
-from harness.processes import BINARY, REPOSITORY, is_alive, kill_below, process_of, working_below
+from harness.processes import BINARY, REPOSITORY, finished, is_alive, kill_below, process_of, working_below
 from harness.waiting import wait_until
 
 SCRIPT = REPOSITORY / "deploy/local/cluster"
@@ -37,15 +37,7 @@ class Local:
     def execute(self, verb):
         plain = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         env = plain | (self.env if verb == "start" else {})
-        return subprocess.run(
-            ["bash", str(SCRIPT), verb, str(self.folder)],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        return finished(["bash", SCRIPT, verb, self.folder], env, within_s=180)
 
     def start(self):
         done = self.execute("start")

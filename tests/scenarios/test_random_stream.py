@@ -3,6 +3,7 @@ acknowledged statement has taken effect, every refused one has not, and the rows
 second computation.
 """
 
+import contextlib
 import copy
 import time
 
@@ -107,11 +108,8 @@ def servers(request, folder):
     if request.param == "postgres and one zookeeper":
         yield {}
         return
-    ensemble = Ensemble(folder, members=3)
-    try:
+    with contextlib.closing(Ensemble(folder, members=3)) as ensemble:
         yield {"database": MariadbDatabase(), "ensemble": ensemble.start()}
-    finally:
-        ensemble.close()
 
 
 @pytest.mark.parametrize("servers", PAIRS, indirect=True)

@@ -218,11 +218,8 @@ class Worker:
 
     def shown_started(self):
         names = {it[-1] for it in self.started()}
-        return [
-            it
-            for it in execute(self.installation.address("any"), f"SHOW ENGINES {self.tenant}").rows or []
-            if it["engine"] in names
-        ]
+        shown = execute(self.installation.address("any"), f"SHOW ENGINES {self.tenant}").rows or []
+        return [it for it in shown if it["engine"] in names]
 
     def stop_started(self):
         for *_, name in self.started():

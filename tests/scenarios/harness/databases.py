@@ -86,17 +86,12 @@ class Database:
     def drop_connection(self):
         connection, self.connection = self.connection, None
         if connection is not None:
-            try:
+            with contextlib.suppress(Exception):
                 connection.close()
-            except Exception:
-                pass
 
     def on_server(self, statement):
-        connection = self.open(self.SYSTEM)
-        try:
+        with contextlib.closing(self.open(self.SYSTEM)) as connection:
             self.ask(connection, statement)
-        finally:
-            connection.close()
 
     def close(self):
         with self.lock:

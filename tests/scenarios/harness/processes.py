@@ -101,14 +101,19 @@ class Program:
 
 
 def run(arguments, within_s=120, env=None, text=None, cwd=None):
+    return finished([BINARY, *arguments], environment(env), within_s, text, cwd)
+
+
+def finished(command, env, within_s=120, text=None, cwd=None):
+    """Runs a command to its end, with an environment of its own."""
     return subprocess.run(
-        [str(BINARY), *map(str, arguments)],
+        list(map(str, command)),
         input=text,
         stdin=subprocess.DEVNULL if text is None else None,
         capture_output=True,
         text=True,
         timeout=within_s,
-        env=environment(env),
+        env=env,
         cwd=cwd,
         check=False,
     )
