@@ -176,7 +176,7 @@ class News:
     def refuse_to_schedule(self, message):
         now = time.monotonic()
         change = {"status": {"conditions": [condition("PodScheduled", False, "Unschedulable", message)]}}
-        self.pods.admin.patch("pods", self.engine, change, self.namespace, "status", kind="strategic")
+        self.pods.admin.patch("pods", self.engine, change, self.namespace, "status", kind="strategic-merge")
         return now
 
     def warn(self, message):
