@@ -189,11 +189,8 @@ impl Action {
     pub fn is_fault(self) -> bool {
         self.name().starts_with("fault: ")
     }
-}
 
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())?;
+    fn agent(self) -> Option<usize> {
         match self {
             Self::Check(agent)
             | Self::MakeNode(agent)
@@ -210,10 +207,19 @@ impl fmt::Display for Action {
             | Self::RollBack(agent)
             | Self::Crash(agent)
             | Self::AgentExpires(agent)
-            | Self::UnknownCommit(agent) => write!(f, " (agent {agent})"),
+            | Self::UnknownCommit(agent) => Some(agent),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
             Self::Snapshot(true) => f.write_str(" (the deadline has passed)"),
-            Self::Depose(true) => f.write_str(" (with a call on its way)"),
-            _ => Ok(()),
+            Self::Depose(true) => f.write_str(" (with a call in flight)"),
+            _ => self.agent().map_or(Ok(()), |agent| write!(f, " (agent {agent})")),
         }
     }
 }
@@ -245,7 +251,7 @@ impl Model for Alteration {
 }
 
 impl Alteration {
-    /// Does a step; false if it changes nothing now.
+    /// Performs a step; returns false if it is not enabled.
     pub(crate) fn apply(&self, state: &mut State, action: Action) -> bool {
         match action {
             Action::Crash(_)

@@ -63,7 +63,7 @@ pub enum Action {
     DrawIncarnation(usize),
     /// Master: an end is recorded.
     RecordEnd(usize),
-    /// Master: a drain drain order is written, permit and registration go.
+    /// Master: a drain order is written, permit and registration go.
     Drain(usize),
     /// Master, without the one multi only: permit and registration are deleted.
     Withdraw(usize),
@@ -71,14 +71,14 @@ pub enum Action {
     DeletePermit(usize),
     /// Master: a pod is deleted.
     DeleteEngine(usize),
-    /// Master: a drain drain order is removed.
+    /// Master: a drain order is removed.
     RemoveDrainOrder(usize),
     /// Master: the alteration is finished.
     Finish,
     /// Engine: it has answered its warm-up.
     WarmUp(usize),
     /// Engine: it reads its permit and no drain order.
-    Look(usize),
+    ReadPermit(usize),
     /// Engine: it registers.
     Register(usize),
     /// Engine: it reads its drain order.
@@ -140,7 +140,7 @@ impl Action {
         Self::RemoveDrainOrder(0),
         Self::Finish,
         Self::WarmUp(0),
-        Self::Look(0),
+        Self::ReadPermit(0),
         Self::Register(0),
         Self::BeginDrain(0),
         Self::Drained(0),
@@ -201,7 +201,7 @@ impl Action {
             Self::RemoveDrainOrder(_) => "master.after.remove_fact",
             Self::Finish => "master.after.finish",
             Self::WarmUp(_) => "engine-agent::engine::warm_up::succeeded",
-            Self::Look(_) => "engine_agent.register.before",
+            Self::ReadPermit(_) => "engine_agent.register.before",
             Self::Register(_) => "engine_agent.register.done",
             Self::BeginDrain(_) => "engine_agent.drain.begun",
             Self::Drained(_) => "engine-agent::engine::drain::finished",
@@ -234,7 +234,7 @@ impl Action {
             | Self::DeleteEngine(engine)
             | Self::RemoveDrainOrder(engine)
             | Self::WarmUp(engine)
-            | Self::Look(engine)
+            | Self::ReadPermit(engine)
             | Self::Register(engine)
             | Self::BeginDrain(engine)
             | Self::Drained(engine)
@@ -304,7 +304,7 @@ impl Engines {
         match action {
             Action::Issue(index, request) => Self::request(state, index, request),
             Action::WarmUp(_)
-            | Action::Look(_)
+            | Action::ReadPermit(_)
             | Action::Register(_)
             | Action::BeginDrain(_)
             | Action::Drained(_)

@@ -5,7 +5,7 @@
 //! - [`alteration`]: metadata agents, the acting master, the alter node with its id child, the database (catalog
 //!   lock, generation, alteration rows, epoch), unknown COMMITs, late and repeated calls, crashes, lost sessions,
 //!   deletions by hand.
-//! - [`engines`]: slots, permits, registrations, drain drain orders, pods with uids, requests that race with the master's
+//! - [`engines`]: slots, permits, registrations, drain orders, pods with uids, requests that race with the master's
 //!   tick, deposed masters, dying engines, a ZooKeeper that has lost everything.
 //!
 //! **Names.** Every step has the name of the failpoint at its end in the code, or of the function that performs it

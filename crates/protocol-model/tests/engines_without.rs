@@ -43,20 +43,20 @@ fn run(
 fn fails(title: &str, setup: Setup<'_>, without: Without, property: &'static str, steps: usize) {
     let found = run(title, setup, without, Some(property));
     assert_eq!(found.failed(), Some((property, steps)), "{title}");
-    let sound = run(&format!("{title}: as it is"), setup, Without::default(), None);
-    assert!(sound.holds(), "{title}: as it is, {:?} {:?}", sound.failed(), sound.unreached);
+    let sound = run(&format!("{title}: full protocol"), setup, Without::default(), None);
+    assert!(sound.holds(), "{title}: full protocol: {:?} {:?}", sound.failed(), sound.unreached);
 }
 
-fn without(take: impl FnOnce(&mut Without)) -> Without {
+fn without(remove: impl FnOnce(&mut Without)) -> Without {
     let mut without = Without::default();
-    take(&mut without);
+    remove(&mut without);
     without
 }
 
 #[test]
 fn a_drain_without_lock_and_mark_ends_a_serving_engine() {
     let by_hand = Limits { hand_deletions: 1, ..DEPOSED };
-    let both = without(|it| (it.drain_lock, it.mark) = (true, true));
+    let both = without(|removed| (removed.drain_lock, removed.mark) = (true, true));
     fails("neither lock nor mark", (0, &[Start, Restart(0)], by_hand), both, EARLY, 32);
     let lost = Limits { losses: 1, ..DEPOSED };
     fails("neither lock nor mark", (0, &[Start, Restart(0)], lost), both, EARLY, 34);
@@ -65,9 +65,9 @@ fn a_drain_without_lock_and_mark_ends_a_serving_engine() {
 /// With the mark, no late drain is found that does harm: what it was planned for is what it meets, or it is refused.
 #[test]
 fn without_the_lock_in_the_drain_the_mark_suffices() {
-    let without = without(|it| it.drain_lock = true);
+    let without = without(|removed| removed.drain_lock = true);
     let other = [EXPIRED, DEAD, Limits { hand_deletions: 1, ..NONE }, Limits { losses: 1, ..NONE }];
-    for limits in other.map(|it| Limits { depositions: 1, ..it }) {
+    for limits in other.map(|limits| Limits { depositions: 1, ..limits }) {
         for setup in [(1, &[Restart(0)][..], limits), (1, &[Force(0)], limits), (1, &[Drop], limits)] {
             let found = run("no lock in the drain", setup, without, None);
             assert!(found.holds(), "{:?} {:?}", found.failed(), found.unreached);
@@ -80,61 +80,61 @@ fn without_the_lock_in_the_drain_the_mark_suffices() {
 
 #[test]
 fn a_drain_without_the_check_of_the_newer_engine_leaves_none() {
-    let without = without(|it| it.newer_registration = true);
+    let without = without(|removed| removed.newer_registration = true);
     fails("no newer registration in the drain", (1, &[Restart(0)], EXPIRED), without, EARLY, 19);
 }
 
 #[test]
 fn a_drain_that_deletes_unread_nodes_ends_a_serving_engine() {
-    let without = without(|it| it.as_seen = true);
+    let without = without(|removed| removed.as_seen = true);
     fails("deleted whether seen or not", (0, &[Start, Restart(0)], NONE), without, EARLY, 23);
 }
 
 #[test]
 fn a_drain_in_several_calls_ends_a_serving_engine() {
-    let without = without(|it| it.one_multi = true);
+    let without = without(|removed| removed.one_multi = true);
     fails("drain in several calls", (0, &[Start, Restart(0)], NONE), without, EARLY, 23);
 }
 
 #[test]
 fn an_epoch_checked_in_another_statement_lets_a_deposed_master_draw() {
-    let without = without(|it| it.epoch_in_transaction = true);
+    let without = without(|removed| removed.epoch_in_transaction = true);
     fails("epoch in a statement of its own", (1, &[Restart(0)], DEPOSED), without, DEPOSED_WRITE, 14);
 }
 
 #[test]
 fn absence_taken_for_an_end_drains_an_engine_without_a_session() {
-    let without = without(|it| it.absence_ends_nothing = true);
+    let without = without(|removed| removed.absence_ends_nothing = true);
     fails("absence ends", (1, &[Restart(0)], EXPIRED), without, ABSENCE, 13);
 }
 
 #[test]
 fn a_reused_name_is_created_again() {
-    let without = without(|it| it.names_once = true);
+    let without = without(|removed| removed.names_once = true);
     fails("names used again", (1, &[Restart(0)], DEAD), without, NAME_AGAIN, 19);
 }
 
 #[test]
 fn a_short_registration_without_a_mark_is_drained() {
-    let without = without(|it| it.mark = true);
+    let without = without(|removed| removed.mark = true);
     fails("came and went", (0, &[Start, Restart(0)], EXPIRED), without, ABSENCE, 24);
 }
 
 #[test]
 fn a_drain_taken_for_an_expired_session_is_registered_again() {
-    let without = without(|it| it.order_before_session = true);
+    let without = without(|removed| removed.order_before_session = true);
     fails("registers again", (1, &[Stop(0)], NONE), without, WITHDRAWN, 10);
 }
 
 #[test]
 fn an_expired_session_taken_for_a_drain_ends_a_desired_engine() {
-    let without = without(|it| it.order_only = true);
+    let without = without(|removed| removed.order_only = true);
     fails("drains by itself", (1, &[Restart(0)], EXPIRED), without, DESIRED, 2);
 }
 
 #[test]
 fn a_master_without_a_timer_misses_a_request() {
-    let without = without(|it| it.timer = true);
+    let without = without(|removed| removed.timer = true);
     fails("no timer", (1, &[Start], NONE), without, REST, 5);
 }
 
@@ -143,9 +143,12 @@ fn a_master_without_a_timer_misses_a_request() {
 fn without_order_and_staleness_rules_nothing_is_found() {
     let limits = [DEPOSED, EXPIRED, Limits { hand_deletions: 1, ..NONE }];
     let taken = [
-        ("snapshot first", without(|it| it.order = true)),
-        ("snapshot first, newer pods not left alone", without(|it| (it.order, it.newer_is_stale) = (true, true))),
-        ("observed incarnation not compared", without(|it| it.observed_incarnation = true)),
+        ("snapshot first", without(|removed| removed.order = true)),
+        (
+            "snapshot first, newer pods not left alone",
+            without(|removed| (removed.order, removed.newer_is_stale) = (true, true)),
+        ),
+        ("observed incarnation not compared", without(|removed| removed.observed_incarnation = true)),
     ];
     for (title, without) in taken {
         for limits in limits {
@@ -159,24 +162,24 @@ fn without_order_and_staleness_rules_nothing_is_found() {
 
 #[test]
 fn converged_that_waits_for_readiness_blocks_all_alterations() {
-    let without = without(|it| it.no_readiness = true);
+    let without = without(|removed| removed.no_readiness = true);
     fails("converged waits for readiness", (1, &[AlterBroken], NONE), without, REST, 11);
 }
 
 #[test]
 fn converged_too_early_includes_engines_without_a_drain_order() {
-    let without = without(|it| it.converged_means = true);
+    let without = without(|removed| removed.converged_means = true);
     fails("converged at once", (1, &[Drop], EXPIRED), without, CONVERGED, 10);
 }
 
 #[test]
 fn a_condemned_engine_deleted_at_once_has_no_drain_order() {
-    let without = without(|it| it.drain_order_before_delete = true);
+    let without = without(|removed| removed.drain_order_before_delete = true);
     fails("no drain order before the delete", (1, &[Stop(0)], NONE), without, KILLED, 8);
 }
 
 #[test]
 fn a_permit_that_admits_any_uid_registers_a_late_create() {
-    let without = without(|it| it.permit_uid = true);
+    let without = without(|removed| removed.permit_uid = true);
     fails("permit of any uid", (1, &[Start], NONE), without, RECORDED, 12);
 }

@@ -25,7 +25,7 @@ fn names() -> BTreeSet<&'static str> {
 /// Steps that are no code of ours: faults, late arrivals, what ZooKeeper and the orchestrator do by themselves, and
 /// what only a variant does.
 fn is_outside(name: &str) -> bool {
-    ["fault: ", "late: ", "zookeeper: ", "orchestrator: ", "without: "].iter().any(|it| name.starts_with(it))
+    ["fault: ", "late: ", "zookeeper: ", "orchestrator: ", "without: "].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Every failpoint of the crates that the protocol runs in.
@@ -74,7 +74,7 @@ fn the_page_has_every_step_and_every_variant() {
         let tests: Vec<&str> = source
             .split("#[test]")
             .skip(1)
-            .map(|it| it.split("fn ").nth(1).and_then(|it| it.split('(').next()).unwrap())
+            .map(|test| test.split("fn ").nth(1).and_then(|rest| rest.split('(').next()).unwrap())
             .collect();
         assert!(tests.len() >= 5, "{file}: {tests:?}");
         for test in tests {
@@ -83,10 +83,10 @@ fn the_page_has_every_step_and_every_variant() {
     }
 }
 
-/// The fields of the structs that take sentences away.
+/// The switches of `Without`, each of which removes a rule.
 fn switches(file: &str) -> Vec<String> {
     let source = read(&format!("crates/protocol-model/src/{file}"));
-    let fields = source.split("pub struct Without {").nth(1).and_then(|it| it.split('}').next()).unwrap();
+    let fields = source.split("pub struct Without {").nth(1).and_then(|rest| rest.split('}').next()).unwrap();
     let fields = fields.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.strip_suffix(": bool,"));
     fields.map(str::to_owned).collect()
 }
@@ -98,10 +98,10 @@ fn each_switchable_rule_is_switched_off_by_a_test() {
         let switches = switches(file);
         assert!(switches.len() >= 15, "{model}: {switches:?}");
         for switch in switches {
-            let taken = tests
-                .match_indices(&format!("it.{switch}"))
+            let is_removed = tests
+                .match_indices(&format!("removed.{switch}"))
                 .any(|(at, found)| tests[at + found.len()..].starts_with([' ', ',', ')']));
-            assert!(taken, "no test of {model}_without takes {switch} away");
+            assert!(is_removed, "no test of {model}_without removes {switch}");
         }
     }
 }
@@ -111,8 +111,7 @@ fn the_page_names_only_existing_failpoints() {
     let failpoints = failpoints();
     let page = read("docs/model.md");
     for word in page.split('`').skip(1).step_by(2) {
-        let dotted =
-            word.split('.').count() == 3 && word.chars().all(|it| it.is_ascii_lowercase() || "._".contains(it));
+        let dotted = word.split('.').count() == 3 && word.chars().all(|c| c.is_ascii_lowercase() || "._".contains(c));
         assert!(!dotted || failpoints.contains_key(word), "docs/model.md names `{word}`, which no failpoints.rs has");
     }
 }

@@ -218,22 +218,3 @@ impl Alteration {
 fn answer(row: Row) -> Agent {
     Agent::Done(if row.is_committed() { Answer::Committed } else { Answer::Nothing })
 }
-
-impl Action {
-    pub(super) fn agent(self) -> Option<usize> {
-        match self {
-            Self::Check(agent)
-            | Self::MakeNode(agent)
-            | Self::MakeChild(agent)
-            | Self::Absent(agent)
-            | Self::GiveUp(agent)
-            | Self::Lock(agent)
-            | Self::Validate(agent)
-            | Self::Write(agent)
-            | Self::Send(agent)
-            | Self::Commit(agent)
-            | Self::Abort(agent) => Some(agent),
-            _ => None,
-        }
-    }
-}

@@ -64,9 +64,9 @@ impl Engines {
         Some(Next::Goes(match (action, tick) {
             (Action::List | Action::Observe, Tick::Idle) => {
                 let early = self.without.order.then(|| state.snapshot());
-                Tick::Observing(look(state, action, Observed { early, ..Observed::default() }))
+                Tick::Observing(read(state, action, Observed { early, ..Observed::default() }))
             }
-            (Action::List | Action::Observe, Tick::Observing(seen)) => Tick::Observing(look(state, action, seen)),
+            (Action::List | Action::Observe, Tick::Observing(seen)) => Tick::Observing(read(state, action, seen)),
             (Action::Snapshot(grace_over), Tick::Observing(seen)) => {
                 let nodes = seen.nodes.as_ref()?;
                 if grace_over && nodes.iter().all(|nodes| nodes.drain_order.is_none()) {
@@ -104,7 +104,7 @@ impl Engines {
         (epoch, generation, made): (u8, u8, u8),
         holds: bool,
     ) -> Done {
-        let engine = decision.engine;
+        let index = decision.engine;
         let known = |uid: u8| if uid == 0 { made } else { uid };
         match decision.effect {
             Effect::RecordUid { .. } | Effect::DrawIncarnation { .. } | Effect::RecordEnd | Effect::Finish
@@ -121,43 +121,43 @@ impl Engines {
         if decision.effect == Effect::Finish {
             return finish(state, generation);
         }
-        let it = &mut state.engines[engine];
+        let engine = &mut state.engines[index];
         match decision.effect {
             Effect::CreatePermit { uid } => {
-                if it.nodes.permit.is_some() {
+                if engine.nodes.permit.is_some() {
                     return Done::Failed;
                 }
-                it.nodes.permit = Some(uid);
+                engine.nodes.permit = Some(uid);
                 // A running engine may have registered below an earlier permit.
-                it.nodes.answered = uid != 0 && !self.without.mark;
+                engine.nodes.answered = uid != 0 && !self.without.mark;
             }
-            Effect::CreateEngine => return Done::Yes(create(state, engine, generation, holds)),
+            Effect::CreateEngine => return Done::Yes(create(state, index, generation, holds)),
             Effect::RecordUid { uid } => {
-                if it.record.uid != 0 && it.record.uid != known(uid) {
+                if engine.record.uid != 0 && engine.record.uid != known(uid) {
                     return Done::Failed;
                 }
-                it.record.uid = known(uid);
-                it.was_recorded = true;
+                engine.record.uid = known(uid);
+                engine.was_recorded = true;
             }
             Effect::WritePermitUid { uid } => {
-                if it.nodes.permit.is_none() {
+                if engine.nodes.permit.is_none() {
                     return Done::Failed;
                 }
-                it.nodes.permit = Some(known(uid));
+                engine.nodes.permit = Some(known(uid));
             }
-            Effect::DrawIncarnation { observed } => return self.draw(state, engine, observed),
+            Effect::DrawIncarnation { observed } => return self.draw(state, index, observed),
             Effect::Finish => {}
-            Effect::RecordEnd => it.record.ended = true,
+            Effect::RecordEnd => engine.record.ended = true,
             Effect::Drain { .. } => return self.drain(state, decision),
             Effect::Withdraw(below) | Effect::DeletePermit(below) => {
-                if it.nodes.permit.is_none() || it.nodes.below() != below {
+                if engine.nodes.permit.is_none() || engine.nodes.below() != below {
                     return Done::Failed;
                 }
-                it.nodes.withdraw();
+                engine.nodes.withdraw();
             }
-            Effect::DeleteEngine { uid } => delete(state, engine, uid),
+            Effect::DeleteEngine { uid } => delete(state, index, uid),
             Effect::RemoveDrainOrder => {
-                if it.nodes.drain_order.take().is_none() {
+                if engine.nodes.drain_order.take().is_none() {
                     return Done::Failed;
                 }
             }
@@ -165,16 +165,16 @@ impl Engines {
         Done::Yes(made)
     }
 
-    fn draw(&self, state: &mut State, engine: usize, observed: u8) -> Done {
-        let slot = state.engines[engine].slot;
+    fn draw(&self, state: &mut State, index: usize, observed: u8) -> Done {
+        let slot = state.engines[index].slot;
         let Some(row) = state.slots[slot] else { return Done::Failed };
         if row.incarnation != observed && !self.without.observed_incarnation {
             return Done::Failed;
         }
         if self.without.names_once {
             // The slot keeps its name, without its record.
-            let it = &mut state.engines[engine];
-            it.record = Engine::issued(it.slot, it.incarnation).record;
+            let engine = &mut state.engines[index];
+            engine.record = Engine::issued(engine.slot, engine.incarnation).record;
         } else {
             let broken = state
                 .engines
@@ -188,24 +188,24 @@ impl Engines {
     fn drain(&self, state: &mut State, decision: Decision) -> Done {
         let Effect::Drain { uid, newer, permit } = decision.effect else { return Done::Failed };
         let newer_there = newer.is_none_or(|newer| state.engines[newer].nodes.registration != Registration::None);
-        let it = &state.engines[decision.engine];
-        let as_seen = permit.is_none_or(|below| it.nodes.permit.is_some() && it.nodes.below() == below);
-        if it.nodes.drain_order.is_some()
+        let engine = &state.engines[decision.engine];
+        let as_seen = permit.is_none_or(|below| engine.nodes.permit.is_some() && engine.nodes.below() == below);
+        if engine.nodes.drain_order.is_some()
             || !(newer_there || self.without.newer_registration)
             || !(as_seen || self.without.as_seen || self.without.one_multi)
         {
             return Done::Failed;
         }
         note_drain(state, decision.engine, uid);
-        let it = &mut state.engines[decision.engine];
-        it.nodes.drain_order = Some(uid);
-        if let Some(pod) = it.pod.as_mut().filter(|pod| pod.uid == uid) {
+        let engine = &mut state.engines[decision.engine];
+        engine.nodes.drain_order = Some(uid);
+        if let Some(pod) = engine.pod.as_mut().filter(|pod| pod.uid == uid) {
             pod.ordered = true;
         }
         if (permit.is_some() || self.without.as_seen) && !self.without.one_multi {
-            let kept = it.nodes.permit.filter(|_| self.without.order_before_session);
-            it.nodes.withdraw();
-            it.nodes.permit = kept;
+            let kept = engine.nodes.permit.filter(|_| self.without.order_before_session);
+            engine.nodes.withdraw();
+            engine.nodes.permit = kept;
         }
         Done::Yes(0)
     }
@@ -246,7 +246,7 @@ fn planned(generation: u8, made: u8, decisions: Vec<Decision>) -> Tick {
     if decisions.is_empty() { Tick::Idle } else { Tick::Planned { generation, made, decisions } }
 }
 
-fn look(state: &State, action: Action, mut seen: Observed) -> Observed {
+fn read(state: &State, action: Action, mut seen: Observed) -> Observed {
     match action {
         Action::List => seen.pods = Some(state.engines.iter().map(|engine| engine.pod).collect()),
         _ => seen.nodes = Some(state.engines.iter().map(|engine| engine.nodes).collect()),
@@ -255,16 +255,16 @@ fn look(state: &State, action: Action, mut seen: Observed) -> Observed {
 }
 
 /// Creates the pod and returns its uid. A running pod with the name is a success; one that has ended is replaced.
-fn create(state: &mut State, engine: usize, generation: u8, holds: bool) -> u8 {
-    let it = &mut state.engines[engine];
-    if let Some(pod) = it.pod.filter(|pod| pod.is_alive()) {
+fn create(state: &mut State, index: usize, generation: u8, holds: bool) -> u8 {
+    let engine = &mut state.engines[index];
+    if let Some(pod) = engine.pod.filter(|pod| pod.is_alive()) {
         return pod.uid;
     }
-    state.history.name_made_again |= holds && it.was_recorded;
-    it.last_uid += 1;
-    let uid = it.last_uid;
+    state.history.name_made_again |= holds && engine.was_recorded;
+    engine.last_uid += 1;
+    let uid = engine.last_uid;
     let phase = Phase::Starting;
-    it.pod = Some(Pod { uid, phase, was_registered: false, generation, relabeled: false, ordered: false });
+    engine.pod = Some(Pod { uid, phase, was_registered: false, generation, relabeled: false, ordered: false });
     uid
 }
 
@@ -277,42 +277,48 @@ fn finish(state: &mut State, generation: u8) -> Done {
     // Every slot that it affected has its engine, or one that served before stands in.
     let missing = (0..2).any(|slot| {
         let Some(present) = state.slots[slot].filter(|slot| slot.incarnation <= row.generation) else { return false };
-        let stands = |it: &Engine| it.incarnation == present.incarnation || !it.record.condemned && !it.record.ended;
+        let stands = |engine: &Engine| {
+            engine.incarnation == present.incarnation || !engine.record.condemned && !engine.record.ended
+        };
         !state.engines.iter().any(|engine| engine.slot == slot && engine.was_recorded && stands(engine))
     });
     // And every engine that was condemned by then has a drain order.
-    let unordered = state.engines.iter().any(|it| {
-        let runs = it.pod.is_some_and(|pod| pod.is_alive() && !pod.ordered && pod.uid == it.record.uid);
-        runs && it.condemned_at.is_some_and(|generation| generation <= row.generation)
+    let unordered = state.engines.iter().any(|engine| {
+        let runs = engine.pod.is_some_and(|pod| pod.is_alive() && !pod.ordered && pod.uid == engine.record.uid);
+        runs && engine.condemned_at.is_some_and(|generation| generation <= row.generation)
     });
     state.history.converged_early |= missing || unordered;
     Done::Yes(0)
 }
 
-fn delete(state: &mut State, engine: usize, uid: u8) {
-    let it = &mut state.engines[engine];
-    let Some(pod) = it.pod.filter(|pod| pod.uid == uid) else { return };
+fn delete(state: &mut State, index: usize, uid: u8) {
+    let engine = &mut state.engines[index];
+    let Some(pod) = engine.pod.filter(|pod| pod.uid == uid) else { return };
     state.history.killed_without_drain_order |= pod.is_alive() && !pod.ordered;
-    it.pod = None;
-    if it.nodes.registration == Registration::Alive(uid) {
-        it.nodes.registration = Registration::Dead(uid);
+    engine.pod = None;
+    if engine.nodes.registration == Registration::Alive(uid) {
+        engine.nodes.registration = Registration::Dead(uid);
     }
 }
 
 /// Records violations: a serving engine is drained without a replacement, or a desired one is drained.
-fn note_drain(state: &mut State, engine: usize, uid: u8) {
-    let it = &state.engines[engine];
-    let Some(pod) = it.pod.filter(|pod| pod.uid == uid && pod.is_alive() && it.record.uid == uid) else { return };
-    if it.record.condemned || pod.phase == Phase::Draining {
+fn note_drain(state: &mut State, index: usize, uid: u8) {
+    let engine = &state.engines[index];
+    let Some(pod) = engine.pod.filter(|pod| pod.uid == uid && pod.is_alive() && engine.record.uid == uid) else {
+        return;
+    };
+    if engine.record.condemned || pod.phase == Phase::Draining {
         return;
     }
-    let Some(slot) = state.slots[it.slot] else { return };
+    let Some(slot) = state.slots[engine.slot] else { return };
     let replaced = state.engines.iter().any(|other| {
-        other.slot == it.slot && other.incarnation > it.incarnation && other.nodes.registration != Registration::None
+        other.slot == engine.slot
+            && other.incarnation > engine.incarnation
+            && other.nodes.registration != Registration::None
     });
-    let present = slot.incarnation == it.incarnation;
+    let present = slot.incarnation == engine.incarnation;
     state.history.drained_desired |= present;
     let unreplaced = !present && !slot.forced && !replaced;
-    state.history.drained_early |= unreplaced && it.nodes.registration == Registration::Alive(uid);
+    state.history.drained_early |= unreplaced && engine.nodes.registration == Registration::Alive(uid);
     state.history.drained_in_absence |= unreplaced && pod.was_registered;
 }

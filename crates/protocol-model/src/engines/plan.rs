@@ -67,30 +67,30 @@ impl Engines {
         let roles: Vec<Role> = (0..known.len()).map(|engine| self.role(&known, engine, &snap)).collect();
         let waiting = waiting_for_turn(&known, &roles, &snap);
         let mut decisions = Vec::new();
-        for (engine, it) in known.iter().enumerate() {
+        for (engine, view) in known.iter().enumerate() {
             let mut push = |stage, effects: Vec<Effect>| {
                 decisions.extend(effects.into_iter().map(|effect| Decision { stage, engine, effect }));
             };
             match &roles[engine] {
                 Role::Stale => continue,
-                Role::Current(slot) => self.current(it, *slot, waiting[it.slot], &mut push),
-                Role::StandIn => push(KEEP, it.alive().map(|pod| keep(it, pod)).unwrap_or_default()),
+                Role::Current(slot) => self.current(view, *slot, waiting[view.slot], &mut push),
+                Role::StandIn => push(KEEP, view.alive().map(|pod| keep(view, pod)).unwrap_or_default()),
                 Role::Condemned { newer } => {
-                    if let Some(pod) = it.alive() {
-                        end_pod(it, pod, *newer, true, grace_over, &mut push);
+                    if let Some(pod) = view.alive() {
+                        end_pod(view, pod, *newer, true, grace_over, &mut push);
                     }
                 }
-                Role::Gone => push(CLEAR, clear_gone(it)),
+                Role::Gone => push(CLEAR, clear_gone(view)),
             }
-            if let Some(pod) = it.stray {
-                let owns_permit = it.nodes.permit == Some(pod.uid);
+            if let Some(pod) = view.stray {
+                let owns_permit = view.nodes.permit == Some(pod.uid);
                 if pod.is_alive() {
-                    end_pod(it, pod, None, owns_permit, grace_over, &mut push);
+                    end_pod(view, pod, None, owns_permit, grace_over, &mut push);
                 } else {
                     push(CLEAR, vec![Effect::DeleteEngine { uid: pod.uid }]);
                 }
             }
-            push(CLEAR, completed_drain_order(it));
+            push(CLEAR, completed_drain_order(view));
         }
         let undone = (0..known.len()).any(|engine| self.is_undone(&known, &roles, waiting, engine, &snap));
         let converging = snap.alteration.is_some_and(|row| row.converging && row.generation <= snap.generation);
@@ -115,28 +115,28 @@ impl Engines {
     fn inventory(&self, state: &State, seen: &Observed, snap: &Snapshot) -> Vec<EngineView> {
         let (Some(pods), Some(nodes)) = (&seen.pods, &seen.nodes) else { return Vec::new() };
         let count = pods.len().max(nodes.len()).max(snap.records.len());
-        let known = (0..count).map(|it| {
-            let engine = &state.engines[it];
+        let known = (0..count).map(|index| {
+            let engine = &state.engines[index];
             // A name issued after the observation has no nodes, one issued after the snapshot no row.
             let unknown = Engine::issued(engine.slot, engine.incarnation);
-            let row = snap.records.get(it).copied().unwrap_or(unknown.record);
-            let nodes = nodes.get(it).copied().unwrap_or(unknown.nodes);
-            let mut pod = pods.get(it).copied().flatten();
+            let row = snap.records.get(index).copied().unwrap_or(unknown.record);
+            let nodes = nodes.get(index).copied().unwrap_or(unknown.nodes);
+            let mut pod = pods.get(index).copied().flatten();
             let missed = |uid: u8| pod.is_none_or(|pod| pod.uid != uid);
             let recorded = (row.uid != 0 && !row.ended).then_some(row.uid).filter(|uid| missed(*uid));
             let drained = nodes.drain_order.filter(|uid| missed(*uid));
             let asked = recorded.or(drained);
             let found = asked.and_then(|uid| engine.pod.filter(|pod| pod.uid == uid));
             pod = found.or(pod);
-            let is_it = pod.is_some_and(|pod| row.uid == 0 || pod.uid == row.uid);
+            let matches_row = pod.is_some_and(|pod| row.uid == 0 || pod.uid == row.uid);
             let newer = pod.is_some_and(|pod| pod.generation > snap.generation);
             EngineView {
                 slot: engine.slot,
                 incarnation: engine.incarnation,
                 record: row,
                 nodes,
-                pod: pod.filter(|_| is_it),
-                stray: pod.filter(|_| !is_it),
+                pod: pod.filter(|_| matches_row),
+                stray: pod.filter(|_| !matches_row),
                 vanished: asked.is_some() && found.is_none(),
                 is_stale: newer && !self.without.newer_is_stale,
             }
@@ -145,33 +145,33 @@ impl Engines {
     }
 
     fn role(&self, known: &[EngineView], engine: usize, snap: &Snapshot) -> Role {
-        let it = &known[engine];
-        if it.is_stale {
+        let view = &known[engine];
+        if view.is_stale {
             return Role::Stale;
         }
-        let slot = snap.slots[it.slot];
-        if let Some(slot) = slot.filter(|slot| slot.incarnation == it.incarnation) {
+        let slot = snap.slots[view.slot];
+        if let Some(slot) = slot.filter(|slot| slot.incarnation == view.incarnation) {
             return Role::Current(slot);
         }
-        let Some(pod) = it.alive() else { return Role::Gone };
+        let Some(pod) = view.alive() else { return Role::Gone };
         let condemned = Role::Condemned { newer: None };
-        if it.nodes.drain_order == Some(pod.uid) || it.record.condemned {
+        if view.nodes.drain_order == Some(pod.uid) || view.record.condemned {
             return condemned;
         }
         let Some(slot) = slot else { return condemned };
         // Without a permit this is unknown: it may have registered below one that is lost.
         let never_ran = if self.without.mark {
-            pod.phase == Phase::Starting && !it.is_registered()
+            pod.phase == Phase::Starting && !view.is_registered()
         } else {
-            it.nodes.permit.is_some() && !it.nodes.answered && !it.is_registered()
+            view.nodes.permit.is_some() && !view.nodes.answered && !view.is_registered()
         };
-        let unregistered = self.without.absence_ends_nothing && !it.is_registered();
+        let unregistered = self.without.absence_ends_nothing && !view.is_registered();
         if slot.forced || never_ran || unregistered {
             return condemned;
         }
         let ready = (0..known.len()).filter(|other| {
             let other = &known[*other];
-            other.slot == it.slot && other.incarnation > it.incarnation && other.is_ready() && !other.is_stale
+            other.slot == view.slot && other.incarnation > view.incarnation && other.is_ready() && !other.is_stale
         });
         let newest = ready.max_by_key(|other| known[*other].incarnation);
         newest.map_or(Role::StandIn, |newer| Role::Condemned { newer: Some(newer) })
@@ -186,68 +186,68 @@ impl Engines {
         engine: usize,
         snap: &Snapshot,
     ) -> bool {
-        let it = &known[engine];
-        if snap.alteration.is_some_and(|row| it.incarnation > row.generation) {
+        let view = &known[engine];
+        if snap.alteration.is_some_and(|row| view.incarnation > row.generation) {
             return false;
         }
-        let stray_runs = it.stray.is_some_and(|pod| pod.is_alive() && it.nodes.drain_order != Some(pod.uid));
+        let stray_runs = view.stray.is_some_and(|pod| pod.is_alive() && view.nodes.drain_order != Some(pod.uid));
         let undone = match &roles[engine] {
-            Role::Current(_) => match it.pod {
-                _ if it.record.condemned => true,
-                _ if it.record.ended => false,
-                None => it.record.uid == 0 && !waiting[it.slot],
+            Role::Current(_) => match view.pod {
+                _ if view.record.condemned => true,
+                _ if view.record.ended => false,
+                None => view.record.uid == 0 && !waiting[view.slot],
                 Some(pod) if pod.is_alive() => {
-                    let late = self.without.no_readiness && !it.is_ready();
-                    it.record.uid == 0 || pod.relabeled || it.nodes.drain_order == Some(pod.uid) || late
+                    let late = self.without.no_readiness && !view.is_ready();
+                    view.record.uid == 0 || pod.relabeled || view.nodes.drain_order == Some(pod.uid) || late
                 }
                 Some(_) => false,
             },
-            Role::Condemned { .. } => it.alive().is_some_and(|pod| it.nodes.drain_order != Some(pod.uid)),
+            Role::Condemned { .. } => view.alive().is_some_and(|pod| view.nodes.drain_order != Some(pod.uid)),
             _ => false,
         };
         undone || stray_runs
     }
 
-    fn current(&self, it: &EngineView, slot: Slot, waits: bool, push: &mut impl FnMut(u8, Vec<Effect>)) {
+    fn current(&self, view: &EngineView, slot: Slot, waits: bool, push: &mut impl FnMut(u8, Vec<Effect>)) {
         let draw = Effect::DrawIncarnation { observed: slot.incarnation };
-        let drain_order = match it.uid() {
-            Some(uid) => it.nodes.drain_order == Some(uid),
-            None => it.nodes.drain_order.is_some(),
+        let drain_order = match view.uid() {
+            Some(uid) => view.nodes.drain_order == Some(uid),
+            None => view.nodes.drain_order.is_some(),
         };
-        if it.record.condemned || drain_order {
+        if view.record.condemned || drain_order {
             return push(RENEW, vec![draw]);
         }
-        if it.record.ended {
+        if view.record.ended {
             push(
                 CLEAR,
-                match it.pod {
-                    Some(pod) if !pod.is_alive() => clear(it, pod),
+                match view.pod {
+                    Some(pod) if !pod.is_alive() => clear(view, pod),
                     Some(_) => Vec::new(),
-                    None => withdraw_dead(it),
+                    None => withdraw_dead(view),
                 },
             );
             return push(RENEW, vec![draw]);
         }
-        match it.pod {
-            None if it.record.uid == 0 && waits => {}
-            None if it.record.uid == 0 => {
+        match view.pod {
+            None if view.record.uid == 0 && waits => {}
+            None if view.record.uid == 0 => {
                 let mut chain = Vec::new();
-                if it.nodes.permit.is_none() {
+                if view.nodes.permit.is_none() {
                     chain.push(Effect::CreatePermit { uid: 0 });
                 }
                 chain.push(Effect::CreateEngine);
                 chain.extend([Effect::RecordUid { uid: 0 }, Effect::WritePermitUid { uid: 0 }]);
                 push(CREATE, chain);
             }
-            None if it.vanished => {
+            None if view.vanished => {
                 let mut chain = vec![Effect::RecordEnd];
-                chain.extend(withdraw_dead(it));
+                chain.extend(withdraw_dead(view));
                 push(CLEAR, chain);
             }
             None => {}
             Some(pod) if pod.is_alive() => {
-                let mut chain = keep(it, pod);
-                let absent = self.without.absence_ends_nothing && pod.was_registered && !it.is_registered();
+                let mut chain = keep(view, pod);
+                let absent = self.without.absence_ends_nothing && pod.was_registered && !view.is_registered();
                 if pod.relabeled || absent {
                     chain.retain(|effect| matches!(effect, Effect::RecordUid { .. }));
                     chain.push(draw);
@@ -257,11 +257,11 @@ impl Engines {
             }
             Some(pod) => {
                 let mut chain = Vec::new();
-                if it.record.uid == 0 {
+                if view.record.uid == 0 {
                     chain.push(Effect::RecordUid { uid: pod.uid });
                 }
                 chain.push(Effect::RecordEnd);
-                chain.extend(clear(it, pod));
+                chain.extend(clear(view, pod));
                 push(CLEAR, chain);
             }
         }
@@ -269,12 +269,12 @@ impl Engines {
 }
 
 /// The needs of an engine that stays: its uid recorded, and a permit with it.
-fn keep(it: &EngineView, pod: Pod) -> Vec<Effect> {
+fn keep(view: &EngineView, pod: Pod) -> Vec<Effect> {
     let mut chain = Vec::new();
-    if it.record.uid == 0 {
+    if view.record.uid == 0 {
         chain.push(Effect::RecordUid { uid: pod.uid });
     }
-    match it.nodes.permit {
+    match view.nodes.permit {
         None => chain.push(Effect::CreatePermit { uid: pod.uid }),
         Some(uid) if uid != pod.uid => chain.push(Effect::WritePermitUid { uid: pod.uid }),
         Some(_) => {}
@@ -283,23 +283,23 @@ fn keep(it: &EngineView, pod: Pod) -> Vec<Effect> {
 }
 
 fn end_pod(
-    it: &EngineView,
+    view: &EngineView,
     pod: Pod,
     newer: Option<usize>,
     withdraw: bool,
     grace_over: bool,
     push: &mut impl FnMut(u8, Vec<Effect>),
 ) {
-    let Some(drain_order) = it.nodes.drain_order else {
-        let permit = (withdraw && it.nodes.permit.is_some()).then(|| it.nodes.below());
+    let Some(drain_order) = view.nodes.drain_order else {
+        let permit = (withdraw && view.nodes.permit.is_some()).then(|| view.nodes.below());
         return push(DRAIN, vec![Effect::Drain { uid: pod.uid, newer, permit }]);
     };
     if drain_order != pod.uid {
         return;
     }
     let mut chain = Vec::new();
-    if withdraw && it.nodes.permit.is_some() {
-        chain.push(Effect::DeletePermit(it.nodes.below()));
+    if withdraw && view.nodes.permit.is_some() {
+        chain.push(Effect::DeletePermit(view.nodes.below()));
     }
     if grace_over {
         chain.push(Effect::DeleteEngine { uid: pod.uid });
@@ -318,39 +318,39 @@ fn in_calls_of_their_own(decision: Decision) -> Vec<Decision> {
 }
 
 /// An engine that is not current and has no running pod.
-fn clear_gone(it: &EngineView) -> Vec<Effect> {
+fn clear_gone(view: &EngineView) -> Vec<Effect> {
     let mut chain = Vec::new();
-    if it.pod.is_none() && it.record.uid != 0 && !it.record.ended && !it.vanished {
+    if view.pod.is_none() && view.record.uid != 0 && !view.record.ended && !view.vanished {
         return chain;
     }
-    if !it.record.ended {
+    if !view.record.ended {
         chain.push(Effect::RecordEnd);
     }
-    match it.pod {
-        Some(pod) => chain.extend(clear(it, pod)),
-        None => chain.extend(withdraw_dead(it)),
+    match view.pod {
+        Some(pod) => chain.extend(clear(view, pod)),
+        None => chain.extend(withdraw_dead(view)),
     }
     chain
 }
 
-fn clear(it: &EngineView, pod: Pod) -> Vec<Effect> {
+fn clear(view: &EngineView, pod: Pod) -> Vec<Effect> {
     let mut chain = vec![Effect::DeleteEngine { uid: pod.uid }];
-    if it.nodes.permit.is_some() {
-        chain.push(Effect::DeletePermit(it.nodes.below()));
+    if view.nodes.permit.is_some() {
+        chain.push(Effect::DeletePermit(view.nodes.below()));
     }
     chain
 }
 
-fn withdraw_dead(it: &EngineView) -> Vec<Effect> {
-    let alone = it.nodes.permit.is_some() && !it.is_registered();
-    if alone { vec![Effect::DeletePermit(it.nodes.below())] } else { Vec::new() }
+fn withdraw_dead(view: &EngineView) -> Vec<Effect> {
+    let alone = view.nodes.permit.is_some() && !view.is_registered();
+    if alone { vec![Effect::DeletePermit(view.nodes.below())] } else { Vec::new() }
 }
 
-/// The drain drain order of an engine that is gone.
-fn completed_drain_order(it: &EngineView) -> Vec<Effect> {
-    let Some(uid) = it.nodes.drain_order else { return Vec::new() };
-    let there = [it.pod, it.stray].into_iter().flatten().any(|pod| pod.uid == uid);
-    let registered = it.nodes.registration.uid() == Some(uid);
+/// The drain order of an engine that is gone.
+fn completed_drain_order(view: &EngineView) -> Vec<Effect> {
+    let Some(uid) = view.nodes.drain_order else { return Vec::new() };
+    let there = [view.pod, view.stray].into_iter().flatten().any(|pod| pod.uid == uid);
+    let registered = view.nodes.registration.uid() == Some(uid);
     if there || registered { Vec::new() } else { vec![Effect::RemoveDrainOrder] }
 }
 

@@ -13,7 +13,7 @@ impl Engines {
             match pod.phase {
                 Phase::Starting => actions.push(Action::WarmUp(index)),
                 Phase::Warm => {
-                    actions.extend([Action::Look(index), Action::BeginDrain(index), Action::Unwanted(index)]);
+                    actions.extend([Action::ReadPermit(index), Action::BeginDrain(index), Action::Unwanted(index)]);
                 }
                 Phase::Registering => actions.push(Action::Register(index)),
                 Phase::Draining => actions.push(Action::Drained(index)),
@@ -37,7 +37,7 @@ impl Engines {
         let admitted = nodes.permit.is_some_and(|uid| uid == pod.uid || self.without.permit_uid);
         match (action, pod.phase) {
             (Action::WarmUp(_), Phase::Starting) if !*broken => pod.phase = Phase::Warm,
-            (Action::Look(_), Phase::Warm) => {
+            (Action::ReadPermit(_), Phase::Warm) => {
                 if ordered && !self.without.order_before_session
                     || !admitted
                     || nodes.registration != Registration::None

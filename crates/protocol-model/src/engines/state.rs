@@ -137,7 +137,7 @@ pub(super) struct Pod {
     /// The generation of the plan that created it.
     pub generation: u8,
     pub relabeled: bool,
-    /// Its drain drain order was written once.
+    /// Its drain order was written once.
     pub ordered: bool,
 }
 
