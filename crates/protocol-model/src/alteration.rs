@@ -10,6 +10,7 @@
 mod agent;
 mod faults;
 mod master;
+mod parameters;
 mod properties;
 mod state;
 
@@ -17,7 +18,8 @@ use std::fmt;
 
 use stateright::{Model, Property};
 
-pub use state::{Answer, Limits, State, Without, Workload};
+pub use parameters::{Limits, Without, Workload};
+pub use state::{Answer, State};
 
 /// The model: the requests, the faults and the removed rules.
 #[derive(Debug, Clone, Copy)]

@@ -8,18 +8,22 @@
 //! The plan is that of `crates/planner`, reimplemented in a smaller form. A tick reads orchestrator and ZooKeeper in either order,
 //! then the snapshot, and probes missing uids at that time.
 
+mod faults;
 mod master;
+mod parameters;
 mod plan;
 mod pods;
 mod properties;
+mod requests;
 mod state;
 
 use std::fmt;
 
 use stateright::{Model, Property};
 
+pub use parameters::{Limits, Request, Without};
 use state::Effect;
-pub use state::{Limits, Request, State, Without};
+pub use state::State;
 
 /// The model: the initial engines, the requests, the faults and the removed rules.
 #[derive(Debug, Clone)]

@@ -93,7 +93,7 @@ fn switches(file: &str) -> Vec<String> {
 
 #[test]
 fn each_switchable_rule_is_switched_off_by_a_test() {
-    for (model, file) in [("alteration", "alteration/state.rs"), ("engines", "engines/state.rs")] {
+    for (model, file) in [("alteration", "alteration/parameters.rs"), ("engines", "engines/parameters.rs")] {
         let tests = read(&format!("crates/protocol-model/tests/{model}_without.rs"));
         let switches = switches(file);
         assert!(switches.len() >= 15, "{model}: {switches:?}");
