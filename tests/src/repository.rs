@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::output::stdout;
+
 /// The largest text that a check reads, in bytes. Larger files are data.
 const MAX_TEXT_BYTES: u64 = 8 << 20;
 
@@ -24,16 +26,9 @@ pub fn root() -> PathBuf {
 
 /// Every file that git tracks or would track, in order. Never empty.
 pub fn files() -> Result<Vec<File>> {
-    let listed = Command::new("git")
-        .current_dir(root())
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .output()
-        .context("git, which lists the files of the repository, cannot be run")?;
-    if !listed.status.success() {
-        bail!("git ls-files failed: {}", String::from_utf8_lossy(&listed.stderr));
-    }
-    let text = String::from_utf8(listed.stdout).context("a file's name is not UTF-8")?;
-    let mut files: Vec<File> = text
+    let mut git = Command::new("git");
+    git.current_dir(root()).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let mut files: Vec<File> = stdout(&mut git)?
         .split('\0')
         .filter(|path| !path.is_empty() && root().join(path).is_file())
         .map(|path| File { path: path.to_owned() })
@@ -64,7 +59,7 @@ impl File {
 
     /// Whether its name ends in `.` and the extension.
     pub fn has_extension(&self, extension: &str) -> bool {
-        Path::new(&self.path).extension().is_some_and(|it| it == extension)
+        Path::new(&self.path).extension().is_some_and(|own| own == extension)
     }
 
     /// Whether a program wrote it.

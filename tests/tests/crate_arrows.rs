@@ -43,8 +43,8 @@ fn entries() -> BTreeMap<String, Entry> {
 
 fn system() -> Vec<Package> {
     let all = package::all().unwrap();
-    assert!(all.iter().any(|it| it.name == CHECKS), "cargo does not know the package of these checks");
-    all.into_iter().filter(|it| it.name != CHECKS).collect()
+    assert!(all.iter().any(|package| package.name == CHECKS), "cargo does not know the package of these checks");
+    all.into_iter().filter(|package| package.name != CHECKS).collect()
 }
 
 fn imports(package: &Package) -> BTreeSet<String> {
@@ -54,14 +54,14 @@ fn imports(package: &Package) -> BTreeSet<String> {
 #[test]
 fn the_page_lists_every_crate_and_no_other() {
     let listed: BTreeSet<String> = entries().into_keys().collect();
-    let there: BTreeSet<String> = system().into_iter().map(|it| it.name).collect();
+    let there: BTreeSet<String> = system().into_iter().map(|package| package.name).collect();
     assert_eq!(listed, there);
 }
 
 #[test]
 fn every_arrow_is_on_the_page_and_every_arrow_of_the_page_is_there() {
     let entries = entries();
-    for package in system().iter().filter(|it| it.name != PROGRAM) {
+    for package in system().iter().filter(|package| package.name != PROGRAM) {
         assert_eq!(
             imports(package),
             entries[&package.name].imports,
@@ -86,7 +86,7 @@ fn arrows_point_downwards_and_never_along_a_line() {
         }
     }
     assert_eq!(entries[PROGRAM].line, 1);
-    assert_eq!(entries.values().filter(|it| it.line == 1).count(), 1);
+    assert_eq!(entries.values().filter(|entry| entry.line == 1).count(), 1);
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn an_outside_library_with_one_home_is_used_nowhere_else() {
         let library = code_words(&row[0])[0];
         let users: BTreeSet<String> = packages
             .iter()
-            .filter(|it| it.needs.iter().any(|need| !need.ours && need.name == library))
-            .map(|it| it.name.clone())
+            .filter(|package| package.needs.iter().any(|need| !need.ours && need.name == library))
+            .map(|package| package.name.clone())
             .collect();
         assert_eq!(users, set(code_words(&row[1])), "who uses {library} (left) is not what {PAGE} says (right)");
     }
@@ -106,7 +106,7 @@ fn an_outside_library_with_one_home_is_used_nowhere_else() {
 
 #[test]
 fn the_vocabulary_has_neither_io_nor_async() {
-    let model = system().into_iter().find(|it| it.name == "model").unwrap();
+    let model = system().into_iter().find(|package| package.name == "model").unwrap();
     for need in &model.needs {
         let async_or_io = ["tokio", "futures", "async-trait", "sqlx", "thrift", "zookeeper-client", "tracing"];
         assert!(!async_or_io.contains(&need.name.as_str()), "model imports {}", need.name);
@@ -117,8 +117,9 @@ fn the_vocabulary_has_neither_io_nor_async() {
 fn the_rooms_of_the_two_agents_never_import_each_other() {
     let files = repository::files().unwrap();
     let room = |prefix: &str| {
-        let files = files.iter().filter(|it| it.path.starts_with(prefix) && it.has_extension("rs"));
-        let texts: Vec<(String, String)> = files.map(|it| (it.path.clone(), it.text().unwrap().unwrap())).collect();
+        let files = files.iter().filter(|file| file.path.starts_with(prefix) && file.has_extension("rs"));
+        let texts: Vec<(String, String)> =
+            files.map(|file| (file.path.clone(), file.text().unwrap().unwrap())).collect();
         assert!(texts.len() > 3, "there are hardly any files below {prefix}");
         texts
     };

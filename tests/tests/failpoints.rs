@@ -31,10 +31,10 @@ struct Declared {
 
 fn declarations() -> Vec<Declared> {
     let files = repository::files().unwrap();
-    let declaring = files.into_iter().filter(|it| {
-        it.path.starts_with("crates/")
-            && it.path.ends_with("/failpoints.rs")
-            && !it.path.starts_with("crates/enginehouse/")
+    let declaring = files.into_iter().filter(|file| {
+        file.path.starts_with("crates/")
+            && file.path.ends_with("/failpoints.rs")
+            && !file.path.starts_with("crates/enginehouse/")
     });
     let declared: Vec<Declared> = declaring
         .map(|file| {
@@ -71,13 +71,13 @@ fn listed(text: &str) -> BTreeSet<String> {
         .trim_start_matches("&[")
         .trim_end_matches(']')
         .split(',')
-        .map(|it| it.trim().to_owned())
-        .filter(|it| !it.is_empty())
+        .map(|constant| constant.trim().to_owned())
+        .filter(|constant| !constant.is_empty())
         .collect()
 }
 
 fn all_points() -> BTreeMap<String, Point> {
-    declarations().into_iter().flat_map(|it| it.points).map(|it| (it.name.clone(), it)).collect()
+    declarations().into_iter().flat_map(|declared| declared.points).map(|point| (point.name.clone(), point)).collect()
 }
 
 /// The folder that a file of failpoints speaks for.
@@ -89,7 +89,7 @@ fn scope(file: &File) -> String {
 fn every_declared_failpoint_is_listed_once_under_a_name_of_its_own() {
     let mut names = BTreeSet::new();
     for declared in declarations() {
-        let constants: BTreeSet<String> = declared.points.iter().map(|it| it.constant.clone()).collect();
+        let constants: BTreeSet<String> = declared.points.iter().map(|point| point.constant.clone()).collect();
         assert_eq!(constants, declared.listed, "{}", declared.file.path);
         for point in declared.points {
             let plain = |part: &str| {
@@ -103,23 +103,26 @@ fn every_declared_failpoint_is_listed_once_under_a_name_of_its_own() {
 }
 
 #[test]
-fn every_failpoint_that_is_passed_is_declared_and_every_declared_one_is_passed() {
+fn the_failpoints_that_the_code_passes_are_the_declared_ones() {
     let files: Vec<File> = repository::files()
         .unwrap()
         .into_iter()
-        .filter(|it| it.path.contains("/src/") && it.has_extension("rs"))
+        .filter(|file| file.path.contains("/src/") && file.has_extension("rs"))
         .collect();
     let declared = declarations();
     for declaration in &declared {
         let near = scope(&declaration.file);
         // A crate's folder may hold the folder of another declaration.
         let inner = |path: &str| {
-            declared.iter().map(|it| scope(&it.file)).any(|it| it.len() > near.len() && path.starts_with(&it))
+            declared
+                .iter()
+                .map(|other| scope(&other.file))
+                .any(|scope| scope.len() > near.len() && path.starts_with(&scope))
         };
         let texts: Vec<String> = files
             .iter()
-            .filter(|it| it.path.starts_with(&near) && it.path != declaration.file.path && !inner(&it.path))
-            .map(|it| it.text().unwrap().unwrap())
+            .filter(|file| file.path.starts_with(&near) && file.path != declaration.file.path && !inner(&file.path))
+            .map(|file| file.text().unwrap().unwrap())
             .collect();
         let own = declaration.file.text().unwrap().unwrap();
         for point in &declaration.points {
@@ -132,7 +135,7 @@ fn every_failpoint_that_is_passed_is_declared_and_every_declared_one_is_passed()
             for argument in passed(text) {
                 let constant = argument.rsplit("::").next().unwrap_or_default();
                 let is_constant = constant.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
-                let known = declaration.points.iter().any(|it| it.constant == constant);
+                let known = declaration.points.iter().any(|point| point.constant == constant);
                 assert!(!argument.contains('"'), "{near}: failpoint!({argument}) names no constant");
                 assert!(!is_constant || known, "{near}: failpoint!({argument}) is not declared");
             }

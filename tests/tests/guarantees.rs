@@ -148,8 +148,12 @@ fn the_appendix_lists_the_tests_of_every_guarantee() {
     let lost: Vec<&String> = shown.keys().filter(|name| !functions.contains_key(*name)).collect();
     assert!(lost.is_empty(), "the page names tests that are not there: {lost:#?}");
     let guarantees = guarantees(before);
-    let numbers: BTreeSet<String> =
-        shown.values().flat_map(|cell| cell.split(", ")).filter(|it| *it != TRACK_RECORD).map(str::to_owned).collect();
+    let numbers: BTreeSet<String> = shown
+        .values()
+        .flat_map(|cell| cell.split(", "))
+        .filter(|number| *number != TRACK_RECORD)
+        .map(str::to_owned)
+        .collect();
     assert!(guarantees.len() > 90, "only {} guarantees were found", guarantees.len());
     assert_eq!(numbers, guarantees, "guarantees of the appendix (left) and of the tables (right)");
     let (_, record) = before.split_once("\n## Track record\n").unwrap();

@@ -46,8 +46,10 @@ fn every_package_takes_its_dependencies_from_the_workspace() {
 #[test]
 fn there_is_one_program_and_cargo_run_means_it() {
     let packages = package::all().unwrap();
-    let programs: Vec<(&str, &str)> =
-        packages.iter().flat_map(|it| it.programs.iter().map(|program| (&*it.name, &**program))).collect();
+    let programs: Vec<(&str, &str)> = packages
+        .iter()
+        .flat_map(|package| package.programs.iter().map(|program| (&*package.name, &**program)))
+        .collect();
     assert_eq!(programs, [("enginehouse", "enginehouse")]);
     let workspace: toml::Table = read("Cargo.toml").unwrap().parse().unwrap();
     let members = workspace["workspace"]["default-members"].as_array().unwrap();

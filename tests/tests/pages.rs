@@ -14,8 +14,8 @@ fn pages() -> Vec<(String, String)> {
     let files = repository::files().unwrap();
     let pages: Vec<(String, String)> = files
         .iter()
-        .filter(|it| it.has_extension("md"))
-        .map(|it| (it.path.clone(), it.text().unwrap().unwrap()))
+        .filter(|file| file.has_extension("md"))
+        .map(|file| (file.path.clone(), file.text().unwrap().unwrap()))
         .collect();
     assert!(pages.len() > 10, "only {} pages were found", pages.len());
     pages
@@ -25,13 +25,16 @@ fn pages() -> Vec<(String, String)> {
 fn every_link_leads_somewhere() {
     for (path, text) in pages() {
         let folder = Path::new(&path).parent().unwrap().to_path_buf();
-        for link in page::links(&text).into_iter().filter(|it| !it.contains("://")) {
+        for link in page::links(&text).into_iter().filter(|link| !link.contains("://")) {
             let (target, anchor) = link.split_once('#').unwrap_or((&link, ""));
             let file = if target.is_empty() { root().join(&path) } else { root().join(&folder).join(target) };
             assert!(file.exists(), "{path} links to {link}, which is not there");
             if !anchor.is_empty() {
                 let anchors = page::anchors(&std::fs::read_to_string(&file).unwrap());
-                assert!(anchors.iter().any(|it| it == anchor), "{path} links to {link}: there is no such heading");
+                assert!(
+                    anchors.iter().any(|known| known == anchor),
+                    "{path} links to {link}: there is no such heading"
+                );
             }
         }
     }
@@ -49,15 +52,15 @@ fn every_page_of_the_documentation_can_be_reached_from_the_readme() {
             continue;
         }
         let folder = Path::new(&path).parent().unwrap().to_path_buf();
-        for link in page::links(text).into_iter().filter(|it| !it.contains("://")) {
+        for link in page::links(text).into_iter().filter(|link| !link.contains("://")) {
             let target = link.split('#').next().unwrap_or_default();
             next.push(plain(&folder.join(target)));
         }
     }
     let lost: Vec<&String> = pages
         .keys()
-        .filter(|it| it.starts_with("docs/") || !it.contains('/'))
-        .filter(|it| !reached.contains(*it))
+        .filter(|path| path.starts_with("docs/") || !path.contains('/'))
+        .filter(|path| !reached.contains(*path))
         .collect();
     assert!(lost.is_empty(), "no link leads to {lost:?}");
 }
@@ -65,7 +68,7 @@ fn every_page_of_the_documentation_can_be_reached_from_the_readme() {
 /// A path without `..`.
 fn plain(path: &Path) -> String {
     let mut parts: Vec<String> = Vec::new();
-    for part in path.components().map(|it| it.as_os_str().to_string_lossy().into_owned()) {
+    for part in path.components().map(|component| component.as_os_str().to_string_lossy().into_owned()) {
         match part.as_str() {
             ".." => drop(parts.pop()),
             "." => {}
@@ -158,7 +161,7 @@ fn every_command_of_the_pages_is_one_that_the_program_knows() {
             let line = line.trim().trim_start_matches("$ ");
             let Some(rest) = ["enginehouse ", "cargo run -- ", "target/debug/enginehouse "]
                 .iter()
-                .find_map(|it| line.strip_prefix(it))
+                .find_map(|prefix| line.strip_prefix(prefix))
             else {
                 continue;
             };
@@ -190,8 +193,8 @@ fn flags(line: &str) -> Vec<String> {
     let outside: String = line.split(['\'', '"']).step_by(2).collect::<Vec<_>>().join(" ");
     let words = outside.split('#').next().unwrap_or_default().split_whitespace();
     words
-        .map(|it| it.trim_matches(|c| matches!(c, '[' | ']')).to_owned())
-        .filter(|it| it.starts_with('-') && it.len() > 1)
+        .map(|word| word.trim_matches(|c| matches!(c, '[' | ']')).to_owned())
+        .filter(|word| word.starts_with('-') && word.len() > 1)
         .collect()
 }
 
@@ -212,9 +215,9 @@ fn decisions_are_numbered_without_a_gap_and_have_their_four_parts() {
     let files = repository::files().unwrap();
     let records: Vec<(String, String)> = files
         .iter()
-        .filter_map(|it| it.path.strip_prefix("docs/adr/").map(|name| (name.to_owned(), it)))
+        .filter_map(|file| file.path.strip_prefix("docs/adr/").map(|name| (name.to_owned(), file)))
         .filter(|(name, _)| name.starts_with(|c: char| c.is_ascii_digit()))
-        .map(|(name, it)| (name, it.text().unwrap().unwrap()))
+        .map(|(name, file)| (name, file.text().unwrap().unwrap()))
         .collect();
     let index = read("docs/adr/README.md").unwrap();
     for (at, (name, text)) in records.iter().enumerate() {

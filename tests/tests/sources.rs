@@ -49,8 +49,8 @@ fn sources() -> Vec<(File, String)> {
     let files = repository::files().unwrap();
     let sources: Vec<(File, String)> = files
         .into_iter()
-        .filter(|it| it.has_extension("rs") && !it.is_generated())
-        .map(|it| (it.clone(), it.text().unwrap().unwrap_or_else(|| panic!("{} is not UTF-8", it.path))))
+        .filter(|file| file.has_extension("rs") && !file.is_generated())
+        .map(|file| (file.clone(), file.text().unwrap().unwrap_or_else(|| panic!("{} is not UTF-8", file.path))))
         .collect();
     assert!(sources.len() > 100, "only {} source files were found", sources.len());
     sources
@@ -128,8 +128,8 @@ fn the_environment_is_read_in_few_places() {
 #[test]
 fn no_source_has_open_tasks_or_ignores_tests_without_a_reason() {
     // Concatenated here, so that this file does not contain them.
-    let forbidden =
-        [["TO", "DO"], ["FIX", "ME"], ["XX", "X:"], ["todo", "!("], ["unimplemented", "!("]].map(|it| it.concat());
+    let forbidden = [["TO", "DO"], ["FIX", "ME"], ["XX", "X:"], ["todo", "!("], ["unimplemented", "!("]]
+        .map(|parts| parts.concat());
     for (file, text) in sources() {
         for word in &forbidden {
             assert!(!text.contains(word.as_str()), "{} has {word}", file.path);
@@ -177,7 +177,7 @@ fn first_literal(arguments: &str) -> Option<&str> {
 fn no_text_names_a_path_of_one_machine() {
     // The beginnings of home and work folders; concatenated here, so that this file does not contain them.
     let beginnings: Vec<String> =
-        ["root", "home", "Users", "work", "workspace"].iter().map(|it| format!("/{it}/")).collect();
+        ["root", "home", "Users", "work", "workspace"].iter().map(|folder| format!("/{folder}/")).collect();
     for file in repository::files().unwrap() {
         let Some(text) = file.text().unwrap() else { continue };
         for (number, line) in text.lines().enumerate() {
@@ -198,7 +198,7 @@ fn stands_alone(before: &str) -> bool {
 fn texts_name_only_public_hosts() {
     for file in repository::files().unwrap() {
         let Some(text) = file.text().unwrap() else { continue };
-        for scheme in ["http", "https"].map(|it| format!("{it}://")) {
+        for scheme in ["http", "https"].map(|scheme| format!("{scheme}://")) {
             for (at, _) in text.match_indices(&scheme) {
                 let host =
                     text[at + scheme.len()..].split(|c: char| !c.is_ascii_alphanumeric() && !"-.".contains(c)).next();
