@@ -4,6 +4,7 @@
 //! Facts that a check compares with the code are in tables of the pages, which [`page`] reads; prose is not checked.
 
 pub mod imports;
+pub mod output;
 pub mod package;
 pub mod page;
 pub mod program;

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 
+use crate::output::stdout;
 use crate::repository::root;
 
 /// One package.
@@ -33,15 +34,9 @@ pub struct Need {
 
 /// Every package of the workspace, by name.
 pub fn all() -> Result<Vec<Package>> {
-    let asked = Command::new(env!("CARGO"))
-        .current_dir(root())
-        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
-        .output()
-        .context("cargo cannot be run")?;
-    if !asked.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&asked.stderr));
-    }
-    let metadata: Value = serde_json::from_slice(&asked.stdout).context("cargo metadata is not JSON")?;
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root()).args(["metadata", "--no-deps", "--format-version", "1", "--offline"]);
+    let metadata: Value = serde_json::from_str(&stdout(&mut cargo)?).context("cargo metadata is not JSON")?;
     let mut packages =
         array(&metadata, "packages")?.iter().map(package).collect::<Result<Vec<_>>>().context("cargo metadata")?;
     packages.sort_by(|a, b| a.name.cmp(&b.name));

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
+use crate::output::stdout;
 use crate::repository::{files, root};
 
 /// The environment variable with the path of a program that is built already; the scenarios use it too.
@@ -55,36 +56,32 @@ fn build() -> Result<PathBuf> {
             build.env_remove(name);
         }
     }
-    let built = build
-        .current_dir(root())
-        .args(["build", "--package", "enginehouse", "--message-format", "json-render-diagnostics"])
-        .output()
-        .context("cargo cannot be run")?;
-    if !built.status.success() {
-        bail!("the program cannot be built:\n{}", String::from_utf8_lossy(&built.stderr));
-    }
-    let text = String::from_utf8_lossy(&built.stdout);
+    build.current_dir(root());
+    build.args(["build", "--package", "enginehouse", "--message-format", "json-render-diagnostics"]);
+    let text = stdout(&mut build).context("the program cannot be built")?;
     let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let executable = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
     executable.context("cargo reported no executable")
 }
 
-/// Runs the program to completion, without `ENGINEHOUSE_` variables.
+/// Runs the program to completion.
 pub fn run(arguments: &[&str]) -> Result<Output> {
+    command(arguments)?.output().context("the program cannot be run")
+}
+
+/// The standard output of the program; an error if it fails.
+pub fn printed(arguments: &[&str]) -> Result<String> {
+    stdout(&mut command(arguments)?)
+}
+
+/// The command that runs the program without `ENGINEHOUSE_` variables.
+fn command(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(path()?);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ENGINEHOUSE_") {
             command.env_remove(name);
         }
     }
-    command.args(arguments).output().context("the program cannot be run")
-}
-
-/// The standard output of the program; an error if it fails.
-pub fn printed(arguments: &[&str]) -> Result<String> {
-    let output = run(arguments)?;
-    if !output.status.success() {
-        bail!("enginehouse {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
-    }
-    String::from_utf8(output.stdout).context("the program's output is not UTF-8")
+    command.args(arguments);
+    Ok(command)
 }
