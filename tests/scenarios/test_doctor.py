@@ -272,7 +272,7 @@ def test_a_permit_without_an_engine_is_named(sick):
 
 
 def test_a_drain_fact_without_an_engine_is_named(sick):
-    found = finding(sick[1], "drain facts", "/drains/patient-drained")
+    found = finding(sick[1], "drain orders", "/drains/patient-drained")
     assert "no engine of that name exists" in found["what"] and "a scenario" in found["what"]
 
 

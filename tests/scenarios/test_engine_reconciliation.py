@@ -160,7 +160,7 @@ def test_an_idle_engine_exits_within_two_seconds_of_its_drain(cluster, control, 
     wait_until(
         lambda: not cluster.nodes.exists(f"drains/{name}") and not cluster.nodes.exists(f"engines/{name}"),
         20,
-        "neither drain fact nor permit is left",
+        "neither drain order nor permit is left",
     )
 
 

@@ -41,7 +41,7 @@ def test_the_rest_check_finds_every_difference_and_nothing_else(resting):
         assert len(different) == len(words) and all(w in d for w, d in zip(words, different, strict=True)), different
 
     for node, words in (
-        ("drains/stranger", "drain fact of stranger"),
+        ("drains/stranger", "drain order of stranger"),
         ("engines/stranger", "permit of stranger"),
         ("lock/alter", "alter node"),
     ):

@@ -149,7 +149,7 @@ class Cluster:
                 and not self.database.rows("SELECT name FROM observed_engine WHERE draining <> 0")
             )
 
-        wait_until(quiet, within_s, "every alteration has converged, neither alter node nor drain fact is left", 0.2)
+        wait_until(quiet, within_s, "every alteration has converged, neither alter node nor drain order is left", 0.2)
 
     def wait_ended(self, engine, within_s=120):
         """Waits until the end of an engine is recorded; returns the reason."""

@@ -119,7 +119,7 @@ def registrations(nodes, wanted):
         elif live.get("uid") != uid:
             different.append(f"engine {name} is registered with uid {live.get('uid')}, wanted is {uid}")
     for name in nodes.children("drains"):
-        different.append(f"drain fact of {name}")
+        different.append(f"drain order of {name}")
     if nodes.exists("lock/alter"):
         different.append(f"alter node {nodes.children('lock/alter')}")
     return different

@@ -3,7 +3,7 @@
 //! Exit status: 0 if there is no problem (warnings do not count), 1 if there is one, 2 if the target cannot be read.
 //!
 //! Transient states are not findings. If the first run over engines, nodes and rows has findings, the doctor repeats it until
-//! they are gone, for at most [`LOOK_AGAIN_MOST`]: one session timeout and some ticks, within which an acting master has
+//! they are gone, for at most [`RECHECK_DEADLINE`]: one session timeout and some ticks, within which an acting master has
 //! handled everything that it can. Servers, access lists and other static state are checked once.
 
 mod agents;
@@ -41,9 +41,9 @@ const BROKEN: u8 = 1;
 /// The exit status if the target cannot be read.
 const BLIND: u8 = 2;
 /// The longest time for which transient state is checked again.
-const LOOK_AGAIN_MOST: Duration = Duration::from_secs(30);
+const RECHECK_DEADLINE: Duration = Duration::from_secs(30);
 /// The pause between two runs.
-const LOOK_AGAIN_PAUSE: Duration = Duration::from_secs(1);
+const RECHECK_PAUSE: Duration = Duration::from_secs(1);
 /// The ticks within which an acting master handles what it observes.
 const TICKS: u32 = 3;
 
@@ -62,10 +62,10 @@ pub async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
         }
     };
     let report = diagnose(&target).await;
-    let looked_at = format!("{} at {}", target.named, utc(clock.wall_ms()));
+    let heading = format!("{} at {}", target.named, utc(clock.wall_ms()));
     print_line(&match arguments.format {
-        DoctorFormat::Text => print::text(&report, &looked_at),
-        DoctorFormat::Json => print::json(&report, &looked_at),
+        DoctorFormat::Text => print::text(&report, &heading),
+        DoctorFormat::Json => print::json(&report, &heading),
     });
     Ok(if report.tally().problems == 0 { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) })
 }
@@ -74,22 +74,22 @@ async fn diagnose(target: &Target) -> Report {
     let mut report = Report::default();
     let ((), session, readable) = {
         let (mut of_servers, mut of_database) = (Report::default(), Report::default());
-        let looked = tokio::join!(
+        let results = tokio::join!(
             zookeeper::servers(target, &mut of_servers),
             target::session(target),
-            database::look(target, &mut of_database)
+            database::check(target, &mut of_database)
         );
         report.add(of_servers);
         report.add(of_database);
-        looked
+        results
     };
     zookeeper::nodes(target, session.as_ref(), &mut report).await;
-    let agents = agents::look(target, session.as_ref(), &mut report).await;
+    let agents = agents::check(target, session.as_ref(), &mut report).await;
     let registered = match &session {
         Ok(session) => bounded("reading the discovery namespace", coordination::discovery::list(session)).await,
         Err(_) => Ok((Vec::new(), Vec::new())),
     };
-    let registered: Vec<String> = registered.unwrap_or_default().0.into_iter().map(|it| it.address).collect();
+    let registered: Vec<String> = registered.unwrap_or_default().0.into_iter().map(|proxy| proxy.address).collect();
     proxies::listen(target, &registered, &mut report).await;
     report.add(repeated(target, session.as_ref(), &agents, readable).await);
     if let Ok(session) = session {
@@ -102,25 +102,25 @@ async fn diagnose(target: &Target) -> Report {
 /// Checks transient state until no finding is left that a tick may resolve, or until the deadline.
 async fn repeated(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
     let ticks = target.configuration.master.tick_interval.0 * TICKS;
-    let patience = (target.configuration.zookeeper.session_timeout.0 + ticks).min(LOOK_AGAIN_MOST);
+    let patience = (target.configuration.zookeeper.session_timeout.0 + ticks).min(RECHECK_DEADLINE);
     let until = Instant::now() + patience;
     let mut report = transient(target, session, agents, readable).await;
-    while report.may_settle() && Instant::now() < until {
-        sleep(LOOK_AGAIN_PAUSE).await;
+    while report.may_resolve() && Instant::now() < until {
+        sleep(RECHECK_PAUSE).await;
         report = report.only_repeated(transient(target, session, agents, readable).await);
     }
     report
 }
 
 async fn transient(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
-    let facts = facts::look(target, session, agents, readable).await;
+    let facts = facts::read(target, session, agents, readable).await;
     let mut report = Report::default();
     proxies::master(target, &facts, &mut report);
-    orchestrator::look(target, &facts.running, facts.desired.as_ref().ok(), &mut report);
-    slots::look(target, &facts, &mut report);
-    orphans::look(target, &facts, &mut report);
-    registry::look(target, &facts, &mut report);
-    alterations::look(target, &facts, &mut report);
-    observations::look(target, &facts, &mut report);
+    orchestrator::check(target, &facts.running, facts.desired.as_ref().ok(), &mut report);
+    slots::check(target, &facts, &mut report);
+    orphans::check(target, &facts, &mut report);
+    registry::check(target, &facts, &mut report);
+    alterations::check(target, &facts, &mut report);
+    observations::check(target, &facts, &mut report);
     report
 }

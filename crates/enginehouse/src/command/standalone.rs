@@ -30,7 +30,7 @@ use crate::configuration::Configuration;
 use crate::output::{print_error, print_line};
 use crate::{orchestrators, roles, telemetry};
 use data_dir::DataDir;
-pub use running::Running;
+pub use running::RunningStandalone;
 use shutdown::DRAIN;
 
 /// The deadline for the master's first tick.

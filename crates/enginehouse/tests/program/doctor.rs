@@ -12,7 +12,7 @@ use serde_json::Value;
 use sqlx::{Connection as _, Executor as _};
 
 /// Runs the doctor on a standalone; returns its JSON.
-fn look(data: &Path) -> (Option<i32>, Value) {
+fn diagnose(data: &Path) -> (Option<i32>, Value) {
     let output = run(&["doctor", "--data-dir", data.to_str().unwrap(), "--format", "json"]);
     let shown = text(&output.stdout);
     let report =
@@ -22,7 +22,7 @@ fn look(data: &Path) -> (Option<i32>, Value) {
 
 fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
     let checks = report["checks"].as_array().unwrap();
-    checks.iter().find(|it| it["check"] == name).unwrap_or_else(|| panic!("there is no check {name}"))
+    checks.iter().find(|check| check["check"] == name).unwrap_or_else(|| panic!("there is no check {name}"))
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_healthy_standalone_has_no_findings() {
     ] {
         assert!(shown.contains(part), "without {part}: {shown}");
     }
-    let (code, report) = look(&folder);
+    let (code, report) = diagnose(&folder);
     assert_eq!((code, report["well"].as_bool(), report["problems"].as_u64()), (Some(0), Some(true), Some(0)));
     assert_eq!(check(&report, "round trips")["verdict"], "ok");
     assert_eq!(std::fs::read_dir(folder.join("engines/engines")).unwrap().count(), before);
@@ -57,7 +57,7 @@ fn a_healthy_standalone_has_no_findings() {
     let strange = folder.join("engines/engines/strange");
     std::fs::create_dir(&strange).unwrap();
     std::fs::write(strange.join("engine.json"), "half of a rec").unwrap();
-    let (code, report) = look(&folder);
+    let (code, report) = diagnose(&folder);
     assert_eq!((code, report["problems"].as_u64()), (Some(1), Some(1)), "{report:#}");
     let entries = check(&report, "entries");
     assert_eq!(entries["verdict"], "problem");
@@ -70,7 +70,7 @@ fn a_healthy_standalone_has_no_findings() {
     assert!(text(&output.stderr).contains("no enginehouse standalone runs in"), "{}", text(&output.stderr));
 }
 
-/// Runs SQL on the file of a standalone, beside it if it runs.
+/// Runs SQL on the file of a standalone, which may be running.
 async fn execute(data: &Path, sql: String) {
     sqlx::any::install_default_drivers();
     let url = format!("sqlite://{}?mode=rw", data.join("metadata.sqlite").display());
@@ -92,23 +92,23 @@ async fn a_missing_database_file_or_another_version_is_reported() {
     let data = installation.data().to_owned();
     let (file, aside) = (data.join("metadata.sqlite"), data.join("aside"));
     std::fs::rename(&file, &aside).unwrap();
-    let (code, report) = look(&data);
+    let (code, report) = diagnose(&data);
     let gone = finding(&report, "reachable");
     assert_eq!((code, gone["subject"].as_str()), (Some(1), file.to_str()), "{gone}");
     assert!(gone["what"].as_str().unwrap().contains("unable to open"), "{gone}");
     assert_eq!(check(&report, "migrations")["verdict"], "not_looked_at");
-    assert!(!file.exists(), "a look has made a database");
+    assert!(!file.exists(), "the doctor created a database");
     std::fs::rename(&aside, &file).unwrap();
     for (change, expected) in [("version + 1", "newer than this program"), ("1", "behind this program")] {
         execute(&data, format!("UPDATE schema_version SET version = {change}")).await;
-        let (code, report) = look(&data);
+        let (code, report) = diagnose(&data);
         let other = finding(&report, "migrations");
         assert_eq!(code, Some(1));
         assert!(other["what"].as_str().unwrap().contains(expected), "{other}");
     }
-    assert!(finding(&look(&data).1, "migrations")["mend"].as_str().unwrap().contains("restart this standalone"));
+    assert!(finding(&diagnose(&data).1, "migrations")["mend"].as_str().unwrap().contains("restart this standalone"));
     execute(&data, format!("UPDATE schema_version SET version = {}", metadata::SCHEMA_VERSION)).await;
-    assert_eq!(look(&data).0, Some(0));
+    assert_eq!(diagnose(&data).0, Some(0));
     assert!(installation.stop().success());
 }
 
@@ -121,12 +121,12 @@ async fn a_damaged_database_file_is_reported() {
     execute(&data, "CREATE TABLE unused (word TEXT); INSERT INTO unused VALUES ('an-unused---word')".to_owned()).await;
     let file = data.join("metadata.sqlite");
     let mut bytes = std::fs::read(&file).unwrap();
-    let at = bytes.windows(16).position(|it| it == b"an-unused---word").expect("the word is in the file");
+    let at = bytes.windows(16).position(|window| window == b"an-unused---word").expect("the word is in the file");
     let page = at / 4_096 * 4_096;
     bytes[page..page + 8].fill(0xff);
     std::fs::write(&file, bytes).unwrap();
     installation.start_again();
-    let (code, report) = look(&data);
+    let (code, report) = diagnose(&data);
     let damaged = finding(&report, "reachable");
     assert_eq!(code, Some(1));
     assert!(damaged["what"].as_str().unwrap().contains("the file is damaged: "), "{damaged}");
@@ -137,13 +137,13 @@ async fn a_damaged_database_file_is_reported() {
 #[test]
 fn the_page_of_operations_has_every_check_and_no_other() {
     let installation = Installation::start();
-    let (_, of_processes) = look(installation.data());
+    let (_, of_processes) = diagnose(installation.data());
     let folder = tempfile::tempdir().unwrap();
     let of_pods = of_pods(folder.path());
     let reported: BTreeSet<String> = [of_processes, of_pods]
         .iter()
         .flat_map(|report| report["checks"].as_array().unwrap())
-        .map(|it| format!("{}: {}", it["group"].as_str().unwrap(), it["check"].as_str().unwrap()))
+        .map(|check| format!("{}: {}", check["group"].as_str().unwrap(), check["check"].as_str().unwrap()))
         .collect();
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md")).unwrap();
     let mut group = String::new();
@@ -173,9 +173,9 @@ fn an_unreachable_cluster_is_reported_without_checks_of_directories() {
     let folder = tempfile::tempdir().unwrap();
     let report = of_pods(folder.path());
     let names: Vec<&str> =
-        report["checks"].as_array().unwrap().iter().map(|it| it["check"].as_str().unwrap()).collect();
-    assert!(["api server", "rights", "foreign"].iter().all(|it| names.contains(it)), "{names:?}");
-    assert!(!["state directory", "disk", "epochs"].iter().any(|it| names.contains(it)), "{names:?}");
+        report["checks"].as_array().unwrap().iter().map(|check| check["check"].as_str().unwrap()).collect();
+    assert!(["api server", "rights", "foreign"].iter().all(|name| names.contains(name)), "{names:?}");
+    assert!(!["state directory", "disk", "epochs"].iter().any(|name| names.contains(name)), "{names:?}");
     let what = finding(&report, "api server")["what"].as_str().unwrap().to_owned();
     assert!(what.contains("could not configure a Kubernetes client"), "{what}");
     assert!(what.contains("nowhere"), "{what}");
@@ -213,14 +213,14 @@ fn dead(folder: &Path, more: &str) -> PathBuf {
     file
 }
 
-fn look_at(file: &Path) -> Output {
+fn run_doctor(file: &Path) -> Output {
     run(&["doctor", "--config", file.to_str().unwrap()])
 }
 
 #[test]
 fn parts_without_a_section_are_skipped_with_their_reason() {
     let folder = tempfile::tempdir().unwrap();
-    let output = look_at(&dead(folder.path(), ""));
+    let output = run_doctor(&dead(folder.path(), ""));
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
     for part in [
@@ -243,7 +243,7 @@ fn an_unreachable_database_is_reported_without_its_password() {
         "[database]\nurl = \"postgres://eh:hidden@127.0.0.1:1/eh\"\n[orchestrator]\nstate_dir = \"{}\"\n",
         state.display()
     );
-    let output = look_at(&dead(folder.path(), &more));
+    let output = run_doctor(&dead(folder.path(), &more));
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
     assert!(shown.contains("problem: postgres://eh:") && !shown.contains("hidden"), "{shown}");

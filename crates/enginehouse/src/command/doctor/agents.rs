@@ -14,15 +14,15 @@ use super::checks::{ANSWERS, REGISTERED, VERSIONS};
 use super::report::{Finding, Report};
 use super::target::{CONNECT_DEADLINE, Target, bounded};
 
-/// The responses of one agent.
-struct Asked {
+/// An agent with the time of its response and its version.
+struct Contact {
     agent: Agent,
-    answer: Result<Duration, String>,
+    response: Result<Duration, String>,
     version: Result<String, String>,
 }
 
 /// Checks the agents; returns those that respond, the fastest first.
-pub async fn look(target: &Target, session: Result<&Session, &String>, report: &mut Report) -> Vec<Agent> {
+pub async fn check(target: &Target, session: Result<&Session, &String>, report: &mut Report) -> Vec<Agent> {
     let agents = match session {
         Ok(session) => bounded("reading the agents", coordination::agents::list(session)).await,
         Err(_) => Err("agents are registered in ZooKeeper only, and there is no session with it".to_owned()),
@@ -54,11 +54,11 @@ pub async fn look(target: &Target, session: Result<&Session, &String>, report: &
         )
     });
     report.checked(REGISTERED, format!("{}: {}", agents.len(), addresses.join(", ")), no_spare.into_iter().collect());
-    let mut asked = join_all(agents.into_iter().map(|agent| ask(target, agent))).await;
-    answers(target, &asked, report);
-    versions(&asked, report);
-    asked.sort_by_key(|it| it.answer.clone().unwrap_or(Duration::MAX));
-    asked.into_iter().filter(|it| it.answer.is_ok()).map(|it| it.agent).collect()
+    let mut contacts = join_all(agents.into_iter().map(|agent| contact(target, agent))).await;
+    answers(target, &contacts, report);
+    versions(&contacts, report);
+    contacts.sort_by_key(|contact| contact.response.clone().unwrap_or(Duration::MAX));
+    contacts.into_iter().filter(|contact| contact.response.is_ok()).map(|contact| contact.agent).collect()
 }
 
 /// A client of the agent's API.
@@ -66,12 +66,12 @@ pub fn client(target: &Target, address: &str, deadline: Duration) -> AgentClient
     AgentClient::new(address.to_owned(), Role::Proxy, target.secret.derive(&Purpose::MetadataAgent), deadline)
 }
 
-async fn ask(target: &Target, agent: Agent) -> Asked {
+async fn contact(target: &Target, agent: Agent) -> Contact {
     let client = client(target, &agent.address, CONNECT_DEADLINE);
     let began = Instant::now();
-    let answer = bounded("the agent's answer", client.master()).await.map(|_| began.elapsed());
+    let response = bounded("the agent's answer", client.master()).await.map(|_| began.elapsed());
     let version = bounded("the agent's version", version(target, &agent.address)).await;
-    Asked { agent, answer, version }
+    Contact { agent, response, version }
 }
 
 async fn version(target: &Target, address: &str) -> Result<String, hs2::ClientError> {
@@ -88,15 +88,15 @@ async fn version(target: &Target, address: &str) -> Result<String, hs2::ClientEr
     })
 }
 
-fn answers(target: &Target, asked: &[Asked], report: &mut Report) {
+fn answers(target: &Target, contacts: &[Contact], report: &mut Report) {
     let mut summary = Vec::new();
     let mut findings = Vec::new();
-    for it in asked {
-        match &it.answer {
-            Ok(took) => summary.push(format!("{} in {}", it.agent.address, span::age(*took))),
+    for contact in contacts {
+        match &contact.response {
+            Ok(took) => summary.push(format!("{} in {}", contact.agent.address, span::age(*took))),
             Err(reason) => findings.push(Finding::problem(
-                &it.agent.address,
-                format!("agent {} is registered and does not respond: {reason}", it.agent.id),
+                &contact.agent.address,
+                format!("agent {} is registered and does not respond: {reason}", contact.agent.id),
                 format!(
                     "see its log: the process or its database hangs; restart it: enginehouse metadata-agent {}",
                     target.argument
@@ -108,15 +108,16 @@ fn answers(target: &Target, asked: &[Asked], report: &mut Report) {
     report.checked(ANSWERS, summary, findings);
 }
 
-fn versions(asked: &[Asked], report: &mut Report) {
+fn versions(contacts: &[Contact], report: &mut Report) {
     let own = env!("CARGO_PKG_VERSION");
-    let known: Vec<(&Asked, &String)> = asked.iter().filter_map(|it| Some((it, it.version.as_ref().ok()?))).collect();
+    let known: Vec<(&Contact, &String)> =
+        contacts.iter().filter_map(|contact| Some((contact, contact.version.as_ref().ok()?))).collect();
     if known.is_empty() {
         return report.skip(&[VERSIONS], "no agent reported its version");
     }
-    let findings = known.iter().filter(|(_, version)| *version != own).map(|(it, version)| {
+    let findings = known.iter().filter(|(_, version)| *version != own).map(|(contact, version)| {
         Finding::warning(
-            &it.agent.address,
+            &contact.agent.address,
             format!("it runs version {version}, and this program is version {own}"),
             "run one version everywhere after an upgrade",
         )
@@ -125,8 +126,8 @@ fn versions(asked: &[Asked], report: &mut Report) {
         VERSIONS,
         format!(
             "{own} here, {} of {} agents run the same",
-            known.iter().filter(|(_, it)| *it == own).count(),
-            asked.len()
+            known.iter().filter(|(_, version)| *version == own).count(),
+            contacts.len()
         ),
         findings.collect(),
     );

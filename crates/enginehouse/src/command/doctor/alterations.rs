@@ -8,14 +8,11 @@ use model::clock::utc;
 use model::span;
 
 use super::checks::{ALTER_NODE, CONVERGING, STALLED};
-use super::facts::{Desired, Facts};
+use super::facts::{Desired, Facts, elapsed};
 use super::report::{Finding, Report};
-use super::target::Target;
+use super::target::{REACTION_TIME, Target};
 
-/// The time after a deadline within which the master must have acted.
-const NOTICE: Duration = Duration::from_secs(10);
-
-pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
+pub fn check(target: &Target, facts: &Facts, report: &mut Report) {
     let Ok(desired) = &facts.desired else {
         return report.skip(&[ALTER_NODE, CONVERGING, STALLED], &facts.missing_nodes());
     };
@@ -27,17 +24,14 @@ pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     node(target, desired, &coordinated.nodes, facts.wall_ms, report);
 }
 
-fn age(from_ms: i64, to_ms: i64) -> Duration {
-    Duration::from_millis((to_ms - from_ms).max(0).unsigned_abs())
-}
-
 fn waits(desired: &Desired) -> String {
-    desired.snapshot.master.waits_for.as_ref().map(|it| format!(", and the master waits for {it}")).unwrap_or_default()
+    let condition = desired.snapshot.master.waits_for.as_ref();
+    condition.map(|condition| format!(", and the master waits for {condition}")).unwrap_or_default()
 }
 
 fn what_of(node: &AlterNode) -> String {
     match &node.content {
-        Ok(it) => format!("{} by \"{}\"", it.statement, it.by),
+        Ok(content) => format!("{} by \"{}\"", content.statement, content.by),
         Err(reason) => format!("an alteration with an unreadable node ({reason})"),
     }
 }
@@ -47,7 +41,7 @@ fn node(target: &Target, desired: &Desired, nodes: &Observation, wall_ms: i64, r
     let Some(node) = &nodes.alter else {
         return report.checked(ALTER_NODE, "none", Vec::new());
     };
-    let stood = age(node.ctime_ms, wall_ms);
+    let stood = elapsed(node.ctime_ms, wall_ms);
     let since = format!("it has existed for {} (since {})", span::age(stood), utc(node.ctime_ms));
     let acting = "the acting master deletes it: see the check \"last tick\"";
     let by_hand = format!("manually, only while no master acts: deleteall {path}");
@@ -83,17 +77,17 @@ fn against_its_row(
         };
     }
     let grace = target.configuration.master.alter_grace.0;
-    let executor = nodes.agents.iter().find(|it| Some(it.session) == child.session);
+    let executor = nodes.agents.iter().find(|agent| Some(agent.session) == child.session);
     match executor {
         None => Some((
             format!(
                 "alteration {} is in doubt, and no metadata agent has the session that its child names ({}): it will not be committed",
                 child.id,
-                child.session.map_or_else(|| "unreadable".to_owned(), |it| format!("{it:#x}"))
+                child.session.map_or_else(|| "unreadable".to_owned(), |session| format!("{session:#x}"))
             ),
             Some("the acting master aborts it and deletes the node: see the check \"last tick\"".to_owned()),
         )),
-        Some(agent) if stood > grace + NOTICE => Some((
+        Some(agent) if stood > grace + REACTION_TIME => Some((
             format!(
                 "alteration {} has been in doubt for longer than master.alter_grace ({})",
                 child.id,
@@ -112,12 +106,14 @@ fn name(record: &AlterationRecord) -> String {
 fn converging(target: &Target, desired: &Desired, report: &mut Report) {
     let deadline = target.configuration.metadata_agent.alter_deadline.0;
     let (mut summary, mut findings) = (Vec::new(), Vec::new());
-    for record in desired.snapshot.alterations.iter().filter(|it| it.progress == Some(AlterationProgress::Converging)) {
-        let stood = age(record.decided_at_ms, desired.snapshot.now_ms);
+    for record in
+        desired.snapshot.alterations.iter().filter(|record| record.progress == Some(AlterationProgress::Converging))
+    {
+        let stood = elapsed(record.decided_at_ms, desired.snapshot.now_ms);
         let since = format!("{} has been converging for {}{}", record.statement, span::age(stood), waits(desired));
         summary.push(since.clone());
         let acting = "the acting master finishes it: see the check \"last tick\", and SHOW ALTERATIONS";
-        if stood > deadline + NOTICE {
+        if stood > deadline + REACTION_TIME {
             let what = format!("{since}, longer than metadata_agent.alter_deadline ({})", span::print(deadline));
             findings.push(Finding::problem(name(record), what, acting));
         }
@@ -127,10 +123,14 @@ fn converging(target: &Target, desired: &Desired, report: &mut Report) {
 }
 
 fn stalled(desired: &Desired, report: &mut Report) {
-    let rows: Vec<&AlterationRecord> =
-        desired.snapshot.alterations.iter().filter(|it| it.progress == Some(AlterationProgress::Stalled)).collect();
+    let rows: Vec<&AlterationRecord> = desired
+        .snapshot
+        .alterations
+        .iter()
+        .filter(|record| record.progress == Some(AlterationProgress::Stalled))
+        .collect();
     let findings = rows.iter().map(|record| {
-        let object = record.object.as_ref().map(|it| format!(" of {it}")).unwrap_or_default();
+        let object = record.object.as_ref().map(|object| format!(" of {object}")).unwrap_or_default();
         let reason = record.reason.as_deref().unwrap_or("no reason recorded");
         let what = format!(
             "{}{object} stalled at {}: {reason}",

@@ -55,7 +55,7 @@ pub const ORPHANS: Check = check(INVARIANTS, "orphans");
 pub const ENDS: Check = check(INVARIANTS, "ends");
 pub const REGISTRATIONS: Check = check(INVARIANTS, "registrations");
 pub const PERMITS: Check = check(INVARIANTS, "permits");
-pub const DRAIN_FACTS: Check = check(INVARIANTS, "drain facts");
+pub const DRAIN_ORDERS: Check = check(INVARIANTS, "drain orders");
 pub const ALTER_NODE: Check = check(INVARIANTS, "alter node");
 pub const CONVERGING: Check = check(INVARIANTS, "converging");
 pub const STALLED: Check = check(INVARIANTS, "stalled");
@@ -94,7 +94,7 @@ pub const ALL: [Check; 36] = [
     ENDS,
     REGISTRATIONS,
     PERMITS,
-    DRAIN_FACTS,
+    DRAIN_ORDERS,
     ALTER_NODE,
     CONVERGING,
     STALLED,

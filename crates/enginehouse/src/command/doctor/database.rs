@@ -18,7 +18,7 @@ const SLOW: Duration = Duration::from_millis(100);
 const APART_MS: i64 = 2_000;
 
 /// Checks the database. Returns whether this program can read it.
-pub async fn look(target: &Target, report: &mut Report) -> bool {
+pub async fn check(target: &Target, report: &mut Report) -> bool {
     const REST: [super::checks::Check; 5] = [MIGRATIONS, ROUND_TRIPS, CLOCK, TIME_OUTS, DURABILITY];
     if let Some(why) = &target.no_database {
         report.skip(&[REACHABLE], why);
@@ -32,10 +32,10 @@ pub async fn look(target: &Target, report: &mut Report) -> bool {
     let shown = crate::configuration::without_password(&target.configuration.database.url);
     let settings = target.database();
     // Every step has its own deadline; this one is a backstop.
-    let looked = tokio::time::timeout(CALL_DEADLINE * 3, Store::diagnose(&settings, &target.clock)).await;
-    let looked = looked
+    let diagnosis = tokio::time::timeout(CALL_DEADLINE * 3, Store::diagnose(&settings, &target.clock)).await;
+    let diagnosis = diagnosis
         .unwrap_or_else(|_| Err(Error::Unavailable(format!("no response within {} s", CALL_DEADLINE.as_secs() * 3))));
-    match looked {
+    match diagnosis {
         Ok(seen) => {
             report.checked(REACHABLE, format!("{shown} ({})", seen.backend.as_str()), Vec::new());
             connection_settings(target, &seen, report);
@@ -85,18 +85,18 @@ fn connection_settings(target: &Target, seen: &Diagnosis, report: &mut Report) {
     let findings: Vec<Finding> = seen
         .timeouts
         .iter()
-        .filter(|it| it.found != it.expected)
-        .map(|it| {
-            let found = if it.found.is_zero() { "no limit".to_owned() } else { span::print(it.found) };
+        .filter(|timeout| timeout.found != timeout.expected)
+        .map(|timeout| {
+            let found = if timeout.found.is_zero() { "no limit".to_owned() } else { span::print(timeout.found) };
             Finding::problem(
-                it.name,
-                format!("a connection has {found} although {} was set", span::print(it.expected)),
+                timeout.name,
+                format!("a connection has {found} although {} was set", span::print(timeout.expected)),
                 "a pooler or the settings of the role reset it: let SET through",
             )
         })
         .collect();
     let summary: Vec<String> =
-        seen.timeouts.iter().map(|it| format!("{} {}", it.name, span::print(it.found))).collect();
+        seen.timeouts.iter().map(|timeout| format!("{} {}", timeout.name, span::print(timeout.found))).collect();
     report.checked(TIME_OUTS, summary.join(", "), findings);
     durability::check(&seen.durability, report);
 }

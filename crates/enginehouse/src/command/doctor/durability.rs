@@ -10,8 +10,8 @@ use super::report::{Finding, Report};
 
 /// Reports the database's settings.
 pub fn check(settings: &[Durability], report: &mut Report) {
-    let summary: Vec<String> = settings.iter().map(|it| format!("{} {}", it.name, it.found)).collect();
-    let findings = settings.iter().filter_map(|it| Some(finding(it, it.risk?))).collect();
+    let summary: Vec<String> = settings.iter().map(|setting| format!("{} {}", setting.name, setting.found)).collect();
+    let findings = settings.iter().filter_map(|setting| Some(finding(setting, setting.risk?))).collect();
     report.checked(DURABILITY, summary.join(", "), findings);
 }
 
@@ -28,13 +28,16 @@ mod tests {
     use super::super::report::Verdict;
     use super::*;
 
-    fn outcome_of(settings: &[Durability]) -> (Verdict, String, Vec<String>) {
+    fn result_of(settings: &[Durability]) -> (Verdict, String, Vec<String>) {
         let mut report = Report::default();
         check(settings, &mut report);
-        let found = report.outcomes().find(|(check, _)| *check == DURABILITY);
-        found.map_or((Verdict::Skipped, String::new(), Vec::new()), |(_, outcome)| {
-            let findings = outcome.findings.iter().map(|it| format!("{}: {}; {}", it.subject, it.what, it.mend));
-            (outcome.verdict(), outcome.summary.clone(), findings.collect())
+        let found = report.results().find(|(check, _)| *check == DURABILITY);
+        found.map_or((Verdict::Skipped, String::new(), Vec::new()), |(_, result)| {
+            let findings = result
+                .findings
+                .iter()
+                .map(|finding| format!("{}: {}; {}", finding.subject, finding.what, finding.mend));
+            (result.verdict(), result.summary.clone(), findings.collect())
         })
     }
 
@@ -42,9 +45,9 @@ mod tests {
     fn a_database_that_may_forget_is_a_warning_and_never_a_problem() {
         let setting =
             |found: &str, risk| Durability { name: "fsync", found: found.to_owned(), recommended: "on", risk };
-        assert_eq!(outcome_of(&[setting("on", None)]), (Verdict::Well, "fsync on".to_owned(), Vec::new()));
+        assert_eq!(result_of(&[setting("on", None)]), (Verdict::Passed, "fsync on".to_owned(), Vec::new()));
         let (verdict, summary, findings) =
-            outcome_of(&[setting("off", Some("a crash may take it back")), setting("on", None)]);
+            result_of(&[setting("off", Some("a crash may take it back")), setting("on", None)]);
         assert_eq!((verdict, summary.as_str(), findings.len()), (Verdict::Warning, "fsync off, fsync on", 1));
         let expected = "fsync: it is off: a crash may take it back, and names of engines could be issued twice; \
                     set fsync to on in the database server's configuration";

@@ -4,12 +4,13 @@
 //! for one that was just requested.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use agent_api::AgentApi as _;
 use coordination::diagnose::{self, Candidate};
 use coordination::{Agent, Observation, PermitNode, Session};
 use metadata::{EngineDetail, Error, Store};
-use model::alteration::AlterationRecord;
+use model::alteration::{AlterationRecord, RequestId};
 use model::change::Rules;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
@@ -53,12 +54,12 @@ pub struct Coordinated {
 }
 
 /// The running engines.
-pub struct Running {
+pub struct RunningEngines {
     pub listing: Listing,
     pub source: Source,
 }
 
-/// The orchestrator that they were read from.
+/// The orchestrator that the engines were read from.
 pub enum Source {
     /// The state directory of local processes, without its listing.
     Directory(StateDirDiagnosis),
@@ -71,23 +72,23 @@ pub struct Facts {
     pub desired: Result<Desired, String>,
     /// The nodes in ZooKeeper.
     pub coordinated: Result<Coordinated, String>,
-    pub running: Result<Running, String>,
+    pub running: Result<RunningEngines, String>,
     /// This machine's clock, in milliseconds since 1970.
     pub wall_ms: i64,
 }
 
 /// Reads everything once: the desired state from the database if it is `readable`, otherwise from a metadata agent.
-pub async fn look(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Facts {
+pub async fn read(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Facts {
     let coordinated = match session {
         Ok(session) => bounded("reading zookeeper", coordinated(session)).await,
         Err(_) => Err("there is no session with ZooKeeper".to_owned()),
     };
     let running = running(target).await;
-    let node = coordinated.as_ref().ok().and_then(|it| Some(it.nodes.alter.as_ref()?.children.first()?.id.clone()));
+    let node = coordinated.as_ref().ok().and_then(Coordinated::alteration);
     let desired = if readable {
-        bounded("reading the database", from_database(target, node.as_ref(), running.as_ref().ok())).await
+        bounded("reading the database", from_database(target, node, running.as_ref().ok())).await
     } else {
-        from_agents(target, agents, node.as_ref()).await
+        from_agents(target, agents, node).await
     };
     Facts { desired, coordinated, running, wall_ms: target.clock.wall_ms() }
 }
@@ -96,7 +97,7 @@ async fn coordinated(session: &Session) -> Result<Coordinated, coordination::Err
     Ok(Coordinated { nodes: coordination::observe(session).await?, queue: diagnose::queue(session).await? })
 }
 
-async fn running(target: &Target) -> Result<Running, String> {
+async fn running(target: &Target) -> Result<RunningEngines, String> {
     if let Some(why) = &target.no_orchestrator {
         return Err(why.clone());
     }
@@ -105,29 +106,32 @@ async fn running(target: &Target) -> Result<Running, String> {
         let selector = labels::selector(&target.configuration.cluster.name);
         let listing = bounded("reading the pods", pods.list(&selector)).await?;
         let missing = bounded("asking for our rights", pods.missing_permissions()).await?;
-        return Ok(Running { listing, source: Source::Cluster(missing.iter().map(ToString::to_string).collect()) });
+        return Ok(RunningEngines {
+            listing,
+            source: Source::Cluster(missing.iter().map(ToString::to_string).collect()),
+        });
     }
     let config = orchestrators::process_config(&target.configuration).map_err(|error| error.to_string())?;
     let mut seen = bounded("reading the state directory", diagnose(config, target.clock.clone())).await?;
-    Ok(Running { listing: std::mem::take(&mut seen.listing), source: Source::Directory(seen) })
+    Ok(RunningEngines { listing: std::mem::take(&mut seen.listing), source: Source::Directory(seen) })
 }
 
 async fn from_database(
     target: &Target,
-    node: Option<&model::alteration::RequestId>,
-    running: Option<&Running>,
+    node: Option<&RequestId>,
+    running: Option<&RunningEngines>,
 ) -> Result<Desired, Error> {
     let store = Store::open(&target.database(), Rules::default(), target.clock.clone()).await?;
-    let read = read(target, &store, node, running).await;
+    let desired = from_store(target, &store, node, running).await;
     store.close().await;
-    read
+    desired
 }
 
-async fn read(
+async fn from_store(
     target: &Target,
     store: &Store,
-    node: Option<&model::alteration::RequestId>,
-    running: Option<&Running>,
+    node: Option<&RequestId>,
+    running: Option<&RunningEngines>,
 ) -> Result<Desired, Error> {
     let overview = store.overview(None).await?;
     let alteration_of_node = match node {
@@ -135,21 +139,18 @@ async fn read(
         None => None,
     };
     let mut others = BTreeMap::new();
-    let open = |name: &EngineName| overview.snapshot.engines.iter().any(|it| it.name == *name);
+    let open = |name: &EngineName| overview.snapshot.engines.iter().any(|engine| engine.name == *name);
     let selector = labels::selector(&target.configuration.cluster.name);
-    let running = running.into_iter().flat_map(|it| &it.listing.engines).filter(|it| it.matches(&selector));
-    for engine in running.filter(|it| !open(&it.name)).take(MAX_ASKED) {
+    let running =
+        running.into_iter().flat_map(|running| &running.listing.engines).filter(|engine| engine.matches(&selector));
+    for engine in running.filter(|engine| !open(&engine.name)).take(MAX_ASKED) {
         others.insert(engine.name.clone(), store.engine(&engine.name).await?);
     }
     let observed = overview.observed.into_iter().map(|seen| (seen.engine, Some(seen.epoch))).collect();
     Ok(Desired { snapshot: overview.snapshot, observed, alteration_of_node, others, read_from: DATABASE.to_owned() })
 }
 
-async fn from_agents(
-    target: &Target,
-    agents: &[Agent],
-    node: Option<&model::alteration::RequestId>,
-) -> Result<Desired, String> {
+async fn from_agents(target: &Target, agents: &[Agent], node: Option<&RequestId>) -> Result<Desired, String> {
     let mut reason = "the desired state cannot be read: neither the database nor a metadata agent responds".to_owned();
     for agent in agents {
         let client = client(target, &agent.address, CALL_DEADLINE);
@@ -174,14 +175,32 @@ async fn from_agents(
     Err(reason)
 }
 
+impl Facts {
+    /// Why checks that need all facts are skipped.
+    pub fn missing(&self) -> String {
+        let running = self.running.as_ref().err().cloned();
+        [self.missing_nodes(), running.unwrap_or_default()]
+            .into_iter()
+            .filter(|reason| !reason.is_empty())
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    /// Why checks that need database and ZooKeeper are skipped.
+    pub fn missing_nodes(&self) -> String {
+        let reasons = [self.desired.as_ref().err(), self.coordinated.as_ref().err()];
+        reasons.into_iter().flatten().cloned().collect::<Vec<_>>().join("; ")
+    }
+}
+
 impl Desired {
     pub fn engine(&self, name: &EngineName) -> Option<&EngineRecord> {
-        self.snapshot.engines.iter().find(|it| it.name == *name)
+        self.snapshot.engines.iter().find(|engine| engine.name == *name)
     }
 
     /// The row that the master last wrote for the engine.
     pub fn seen(&self, name: &EngineName) -> Option<&ObservedEngine> {
-        self.observed.iter().map(|(engine, _)| engine).find(|it| it.name == *name)
+        self.observed.iter().map(|(engine, _)| engine).find(|engine| engine.name == *name)
     }
 
     /// Whether it is the current engine of a slot.
@@ -191,14 +210,24 @@ impl Desired {
 }
 
 impl Coordinated {
+    /// The id of the alteration that has the alter node.
+    fn alteration(&self) -> Option<&RequestId> {
+        Some(&self.nodes.alter.as_ref()?.children.first()?.id)
+    }
+
     pub fn permit(&self, name: &EngineName) -> Option<&PermitNode> {
-        self.nodes.permits.iter().find(|it| it.engine == *name)
+        self.nodes.permits.iter().find(|permit| permit.engine == *name)
     }
 
     /// Whether the engine is registered with its own uid.
     pub fn is_ready(&self, name: &EngineName) -> bool {
-        self.permit(name).is_some_and(|it| it.ready().is_some())
+        self.permit(name).is_some_and(|permit| permit.ready().is_some())
     }
+}
+
+/// The time from one timestamp in milliseconds to another; zero if the other one is earlier.
+pub fn elapsed(from_ms: i64, to_ms: i64) -> Duration {
+    Duration::from_millis((to_ms - from_ms).max(0).unsigned_abs())
 }
 
 /// Whether it serves or may still become ready.

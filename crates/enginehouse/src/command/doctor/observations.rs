@@ -8,7 +8,7 @@ use super::facts::{Facts, Source};
 use super::report::{Finding, Report};
 use super::target::Target;
 
-pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
+pub fn check(target: &Target, facts: &Facts, report: &mut Report) {
     epochs(target, facts, report);
     rows(facts, report);
 }
@@ -51,7 +51,7 @@ fn rows(facts: &Facts, report: &mut Report) {
     let mut findings = Vec::new();
     for (seen, epoch) in &desired.observed {
         let mut wrong = |what: String| findings.push(Finding::problem(seen.name.to_string(), what, mend));
-        if let Some(epoch) = epoch.filter(|it| *it < desired.snapshot.master.epoch) {
+        if let Some(epoch) = epoch.filter(|epoch| *epoch < desired.snapshot.master.epoch) {
             wrong(format!("its row was written in epoch {epoch}, and no later master has written one"));
             continue;
         }
@@ -64,7 +64,7 @@ fn rows(facts: &Facts, report: &mut Report) {
                 wrong(format!("SHOW reports that it is {}, but it is {}", seen.phase, engine.phase));
             }
             Some(_) => {}
-            None if running.listing.unreadable.iter().any(|it| it.name == seen.name.as_str()) => {}
+            None if running.listing.unreadable.iter().any(|engine| engine.name == seen.name.as_str()) => {}
             None => wrong(format!("SHOW reports that it is {}, but it does not exist", seen.phase)),
         }
     }

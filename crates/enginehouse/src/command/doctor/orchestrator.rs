@@ -10,7 +10,7 @@ use orchestrator::Listing;
 use orchestrator::process::{Disk, StateDirDiagnosis};
 
 use super::checks::{API_SERVER, DISK, ENTRIES, FOREIGN, RIGHTS, ROOM, STATE_DIRECTORY};
-use super::facts::{Desired, Running, Source};
+use super::facts::{Desired, RunningEngines, Source};
 use super::report::{Finding, Report, count as plural};
 use super::target::Target;
 use crate::machine;
@@ -24,12 +24,17 @@ const LEAST_FILES: u64 = 1_000;
 /// The part of the limit, in percent, from which on it is a warning.
 const NEARLY_FULL_PERCENT: usize = 90;
 
-pub fn look(target: &Target, running: &Result<Running, String>, desired: Option<&Desired>, report: &mut Report) {
+pub fn check(
+    target: &Target,
+    running: &Result<RunningEngines, String>,
+    desired: Option<&Desired>,
+    report: &mut Report,
+) {
     let directory = target.configuration.orchestrator.state_dir.display().to_string();
     let (listing, seen) = match running {
-        Ok(Running { listing, source: Source::Directory(seen) }) => (listing, seen),
-        Ok(Running { listing, source: Source::Cluster(missing) }) => {
-            return cluster::look(target, listing, missing, report);
+        Ok(RunningEngines { listing, source: Source::Directory(seen) }) => (listing, seen),
+        Ok(RunningEngines { listing, source: Source::Cluster(missing) }) => {
+            return cluster::check(target, listing, missing, report);
         }
         Err(why) if target.no_orchestrator.is_some() => {
             not_a_cluster(report);
@@ -82,7 +87,7 @@ fn disk(target: &Target, seen: &StateDirDiagnosis, report: &mut Report) {
         } else if disk.free_bytes < LITTLE_BYTES {
             findings.push(Finding::warning(&subject, format!("{free}: less than {}", size(LITTLE_BYTES)), mend));
         }
-        if let Some(files) = disk.free_files.filter(|it| *it < LEAST_FILES) {
+        if let Some(files) = disk.free_files.filter(|files| *files < LEAST_FILES) {
             let what = format!("only {files} more files can be created: fewer than {LEAST_FILES}");
             findings.push(Finding::problem(format!("{subject}: files"), what, mend));
         }
@@ -93,7 +98,7 @@ fn disk(target: &Target, seen: &StateDirDiagnosis, report: &mut Report) {
 
 /// The file systems with growing data, each once: those of the state directory, of the engines' data and of an SQLite file.
 fn disks(target: &Target, seen: &StateDirDiagnosis) -> Vec<(PathBuf, Disk)> {
-    let device = |folder: &Path| std::fs::metadata(folder).ok().map(|it| it.dev());
+    let device = |folder: &Path| std::fs::metadata(folder).ok().map(|metadata| metadata.dev());
     let mut known = vec![device(&seen.state_dir)];
     let mut disks = vec![(seen.state_dir.clone(), seen.disk)];
     let others = [Some(target.configuration.engines.data_dir.clone()), target.file_of_database.clone()];
@@ -159,12 +164,12 @@ fn entries(listing: &Listing, seen: &StateDirDiagnosis, report: &mut Report) {
     let mut findings: Vec<Finding> = listing
         .unreadable
         .iter()
-        .map(|it| {
-            let path = engines.join(&it.name).display().to_string();
+        .map(|engine| {
+            let path = engines.join(&engine.name).display().to_string();
             let mend = format!(
                 "masters cannot terminate an unreadable engine: repair its engine.json, or find its process (fuser {path}), kill it, and rm -r {path}"
             );
-            Finding::problem(&path, format!("it cannot be read: {}", it.reason), mend)
+            Finding::problem(&path, format!("it cannot be read: {}", engine.reason), mend)
         })
         .collect();
     findings.extend(seen.leftovers.iter().map(|name| {
@@ -176,7 +181,7 @@ fn entries(listing: &Listing, seen: &StateDirDiagnosis, report: &mut Report) {
 
 /// The numbers of running and of ended engines.
 fn counted(listing: &Listing) -> String {
-    let ended = listing.engines.iter().filter(|it| it.phase == Phase::Ended).count();
+    let ended = listing.engines.iter().filter(|engine| engine.phase == Phase::Ended).count();
     let live = plural(listing.engines.len() - ended, "running engine");
     if ended == 0 { live } else { format!("{live}, {ended} have ended") }
 }

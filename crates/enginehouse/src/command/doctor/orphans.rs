@@ -16,23 +16,24 @@ use planner::DELETE_AFTER_GRACE_MS;
 use super::checks::{ENDS, ORPHANS};
 use super::facts::{Coordinated, Desired, Facts, is_alive};
 use super::report::{Finding, Report};
-use super::target::Target;
+use super::target::{REACTION_TIME, Target};
 
-/// The time after a deadline within which the master must have acted.
-const NOTICE: Duration = Duration::from_secs(10);
-
-pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
+pub fn check(target: &Target, facts: &Facts, report: &mut Report) {
     let (Ok(desired), Ok(running)) = (&facts.desired, &facts.running) else {
         return report.skip(&[ORPHANS, ENDS], &facts.missing());
     };
     let selector = labels::selector(&target.configuration.cluster.name);
-    let ours: Vec<&ObservedInstance> = running.listing.engines.iter().filter(|it| it.matches(&selector)).collect();
+    let ours: Vec<&ObservedInstance> =
+        running.listing.engines.iter().filter(|engine| engine.matches(&selector)).collect();
     let foreign = match running.listing.engines.len() - ours.len() {
         0 => String::new(),
         many => format!(", and {many} of other installations"),
     };
-    let orphans: Vec<Finding> =
-        ours.iter().filter(|it| desired.engine(&it.name).is_none()).map(|it| orphan(desired, it)).collect();
+    let orphans: Vec<Finding> = ours
+        .iter()
+        .filter(|engine| desired.engine(&engine.name).is_none())
+        .map(|engine| orphan(desired, engine))
+        .collect();
     let summary = format!("{} of {} have a row{foreign}", ours.len() - orphans.len(), ours.len());
     report.checked(ORPHANS, summary, orphans);
     let Ok(coordinated) = &facts.coordinated else {
@@ -40,8 +41,8 @@ pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     };
     let leaving: Vec<(&ObservedInstance, &EngineRecord)> = ours
         .iter()
-        .filter(|it| it.phase != Phase::Ended && !desired.is_present(&it.name))
-        .filter_map(|it| Some((*it, desired.engine(&it.name)?)))
+        .filter(|engine| engine.phase != Phase::Ended && !desired.is_present(&engine.name))
+        .filter_map(|engine| Some((*engine, desired.engine(&engine.name)?)))
         .collect();
     let findings: Vec<Finding> = leaving
         .iter()
@@ -91,9 +92,9 @@ fn overdue(
     record: &EngineRecord,
 ) -> Option<Finding> {
     let name = &engine.name;
-    let fact = coordinated.nodes.drains.iter().find(|it| it.engine == *name);
-    if let Some(fact) = fact {
-        return late(wall_ms, engine, fact);
+    let order = coordinated.nodes.drains.iter().find(|order| order.engine == *name);
+    if let Some(order) = order {
+        return late(wall_ms, engine, order);
     }
     let slot = desired.snapshot.slots.iter().find(|slot| slot.key == record.slot);
     let replaced = slot.is_some_and(|slot| coordinated.is_ready(&slot.engine()));
@@ -111,11 +112,11 @@ fn overdue(
     })
 }
 
-fn late(wall_ms: i64, engine: &ObservedInstance, fact: &DrainOrderNode) -> Option<Finding> {
+fn late(wall_ms: i64, engine: &ObservedInstance, order: &DrainOrderNode) -> Option<Finding> {
     let name = &engine.name;
-    let grace_ms = fact.content.as_ref().map_or(0, |it| it.grace_ms);
-    let limit_ms = grace_ms.saturating_add(DELETE_AFTER_GRACE_MS).saturating_add(NOTICE.as_millis() as i64);
-    let age_ms = (wall_ms - fact.ctime_ms).max(0);
+    let grace_ms = order.content.as_ref().map_or(0, |content| content.grace_ms);
+    let limit_ms = grace_ms.saturating_add(DELETE_AFTER_GRACE_MS).saturating_add(REACTION_TIME.as_millis() as i64);
+    let age_ms = (wall_ms - order.ctime_ms).max(0);
     (age_ms > limit_ms).then(|| {
         let age = |ms: i64| span::age(Duration::from_millis(ms.max(0).unsigned_abs()));
         let pid = engine.details.get(DETAIL_PID).map(|pid| format!("; manually: kill -9 {pid}")).unwrap_or_default();

@@ -4,23 +4,22 @@ use serde_json::json;
 
 use super::report::{Report, Severity, Verdict};
 
-/// Plain text: one line for each check below the heading of its group, its findings with their fixes below it, and a line
-/// with counts.
-pub fn text(report: &Report, looked_at: &str) -> String {
+/// Plain text: the heading, one line for each check below its group, its findings with their fixes below it, and a line with
+/// counts.
+pub fn text(report: &Report, heading: &str) -> String {
     let wide = |texts: Vec<usize>| texts.into_iter().max().unwrap_or_default();
-    let names = wide(report.outcomes().map(|(check, _)| check.name.chars().count()).collect());
-    let verdicts = wide(report.outcomes().map(|(_, it)| it.verdict().as_str().len()).collect());
-    let mut lines = vec![looked_at.to_owned()];
+    let names = wide(report.results().map(|(check, _)| check.name.chars().count()).collect());
+    let verdicts = wide(report.results().map(|(_, result)| result.verdict().as_str().len()).collect());
+    let mut lines = vec![heading.to_owned()];
     let mut group = "";
-    for (check, outcome) in report.outcomes() {
+    for (check, result) in report.results() {
         if check.group != group {
             group = check.group;
             lines.extend([String::new(), group.to_owned()]);
         }
-        let verdict = outcome.verdict().as_str();
-        lines
-            .push(format!("  {verdict:<verdicts$}  {:<names$}  {}", check.name, outcome.summary).trim_end().to_owned());
-        for finding in &outcome.findings {
+        let verdict = result.verdict().as_str();
+        lines.push(format!("  {verdict:<verdicts$}  {:<names$}  {}", check.name, result.summary).trim_end().to_owned());
+        for finding in &result.findings {
             let mark = match finding.severity {
                 Severity::Problem => "problem",
                 Severity::Warning => "warning",
@@ -34,31 +33,31 @@ pub fn text(report: &Report, looked_at: &str) -> String {
 }
 
 /// One JSON object.
-pub fn json(report: &Report, looked_at: &str) -> String {
+pub fn json(report: &Report, heading: &str) -> String {
     let tally = report.tally();
     let checks: Vec<serde_json::Value> = report
-        .outcomes()
-        .map(|(check, outcome)| {
-            let findings: Vec<serde_json::Value> = outcome
+        .results()
+        .map(|(check, result)| {
+            let findings: Vec<serde_json::Value> = result
                 .findings
                 .iter()
-                .map(|it| {
-                    let severity = if it.severity == Severity::Problem { "problem" } else { "warning" };
-                    json!({"severity": severity, "subject": it.subject, "what": it.what, "mend": it.mend})
+                .map(|finding| {
+                    let severity = if finding.severity == Severity::Problem { "problem" } else { "warning" };
+                    json!({"severity": severity, "subject": finding.subject, "what": finding.what, "mend": finding.mend})
                 })
                 .collect();
-            let verdict = match outcome.verdict() {
+            let verdict = match result.verdict() {
                 Verdict::Skipped => "not_looked_at",
                 other => other.as_str(),
             };
             json!({
-                "group": check.group, "check": check.name, "verdict": verdict, "said": outcome.summary,
+                "group": check.group, "check": check.name, "verdict": verdict, "said": result.summary,
                 "findings": findings,
             })
         })
         .collect();
     let whole = json!({
-        "looked_at": looked_at, "well": tally.problems == 0, "problems": tally.problems, "warnings": tally.warnings,
+        "looked_at": heading, "well": tally.problems == 0, "problems": tally.problems, "warnings": tally.warnings,
         "checks_done": tally.checks, "not_looked_at": tally.skipped, "summary": tally.line(), "checks": checks,
     });
     serde_json::to_string_pretty(&whole).unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"))
@@ -81,8 +80,8 @@ mod tests {
             "1 MiB is free",
             vec![Finding::problem("/engines", "the disk is full", "delete something")],
         );
-        let text = text(&report, "looked at a.toml");
-        assert!(text.starts_with("looked at a.toml\n\nzookeeper\n  ok       servers          fine\n"), "{text}");
+        let text = text(&report, "configuration a.toml");
+        assert!(text.starts_with("configuration a.toml\n\nzookeeper\n  ok       servers          fine\n"), "{text}");
         let expected = "  problem  disk             1 MiB is free\n    problem: /engines: the disk is full\n      fix: delete something\n";
         assert!(text.contains(expected), "{text}");
         assert!(text.ends_with("\n\n1 problem in 36 checks"), "{text}");

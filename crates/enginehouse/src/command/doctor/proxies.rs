@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::checks::{LOCK, PROXIES, TICK};
-use super::facts::{Coordinated, DATABASE, Facts};
+use super::facts::{Coordinated, DATABASE, Facts, elapsed};
 use super::report::{Finding, Report};
 use super::target::{CONNECT_DEADLINE, Target};
 
@@ -94,7 +94,7 @@ fn tick(target: &Target, facts: &Facts, report: &mut Report) {
         let none = Finding::problem("master", format!("epoch {} has not finished a tick", master.epoch), mend());
         return report.checked(TICK, "there has never been one", vec![none]);
     }
-    let age = Duration::from_millis((now_ms - master.last_tick_ms).max(0).unsigned_abs());
+    let age = elapsed(master.last_tick_ms, now_ms);
     let limit = target.stale_after();
     let stale = (age > limit).then(|| {
         Finding::problem(
@@ -107,9 +107,9 @@ fn tick(target: &Target, facts: &Facts, report: &mut Report) {
             mend(),
         )
     });
-    let waits = master.waits_for.as_ref().map(|it| {
+    let waits = master.waits_for.as_ref().map(|condition| {
         let mend = "fix that, or see the log of the master";
-        Finding::warning("waits for", format!("the master waits for {it}"), mend)
+        Finding::warning("waits for", format!("the master waits for {condition}"), mend)
     });
     let by =
         if desired.read_from == DATABASE { String::new() } else { format!(", as reported by {}", desired.read_from) };

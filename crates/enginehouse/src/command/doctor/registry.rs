@@ -3,43 +3,47 @@
 use coordination::PermitNode;
 use model::clock::utc;
 
-use super::checks::{DRAIN_FACTS, PERMITS, REGISTRATIONS};
-use super::facts::{Coordinated, Desired, Facts, Running, is_alive};
+use super::checks::{DRAIN_ORDERS, PERMITS, REGISTRATIONS};
+use super::facts::{Coordinated, Desired, Facts, RunningEngines, is_alive};
 use super::report::{Finding, Report};
 use super::target::Target;
 
-pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
+pub fn check(target: &Target, facts: &Facts, report: &mut Report) {
     let (Ok(desired), Ok(coordinated), Ok(running)) = (&facts.desired, &facts.coordinated, &facts.running) else {
-        return report.skip(&[REGISTRATIONS, PERMITS, DRAIN_FACTS], &facts.missing());
+        return report.skip(&[REGISTRATIONS, PERMITS, DRAIN_ORDERS], &facts.missing());
     };
     let root = &target.configuration.zookeeper.root;
     registrations(root, coordinated, running, report);
     permits(root, desired, coordinated, running, report);
-    drain_facts(root, coordinated, running, report);
+    drain_orders(root, coordinated, running, report);
 }
 
-fn registrations(root: &str, coordinated: &Coordinated, running: &Running, report: &mut Report) {
+fn registrations(root: &str, coordinated: &Coordinated, running: &RunningEngines, report: &mut Report) {
     let mut findings = Vec::new();
     let mut count = 0;
     for permit in &coordinated.nodes.permits {
-        let Some(live) = &permit.registration else { continue };
+        let Some(registration) = &permit.registration else { continue };
         count += 1;
         let path = format!("{root}/engines/{}/live", permit.engine);
         let mut wrong = |what: String| {
             let mend = "it ends with its session; the engine agent registers again, and the acting master deletes what remains";
             findings.push(Finding::problem(&path, what, mend));
         };
-        match &live.content {
+        match &registration.content {
             Err(reason) => wrong(format!("it cannot be read: {reason}")),
-            Ok(it) if Some(it.uid.as_str()) != permit.uid() => {
+            Ok(content) if Some(content.uid.as_str()) != permit.uid() => {
                 let admits = permit.uid().unwrap_or("no uid yet");
-                wrong(format!("uid {} registered, but the permit admits {admits}", it.uid));
+                wrong(format!("uid {} registered, but the permit admits {admits}", content.uid));
             }
-            Ok(it) => match running.listing.find(&permit.engine) {
-                Some(engine) if engine.uid == it.uid && is_alive(engine) => {}
-                Some(engine) if engine.uid == it.uid => wrong(format!("the engine of its uid is {}", engine.phase)),
-                Some(engine) => wrong(format!("uid {} registered, but uid {} runs under the name", it.uid, engine.uid)),
-                None => wrong(format!("no engine of its uid {} runs", it.uid)),
+            Ok(content) => match running.listing.find(&permit.engine) {
+                Some(engine) if engine.uid == content.uid && is_alive(engine) => {}
+                Some(engine) if engine.uid == content.uid => {
+                    wrong(format!("the engine of its uid is {}", engine.phase));
+                }
+                Some(engine) => {
+                    wrong(format!("uid {} registered, but uid {} runs under the name", content.uid, engine.uid));
+                }
+                None => wrong(format!("no engine of its uid {} runs", content.uid)),
             },
         }
     }
@@ -47,7 +51,7 @@ fn registrations(root: &str, coordinated: &Coordinated, running: &Running, repor
     report.checked(REGISTRATIONS, summary, findings);
 }
 
-fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, running: &Running, report: &mut Report) {
+fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, running: &RunningEngines, report: &mut Report) {
     let mut findings = Vec::new();
     for permit in &coordinated.nodes.permits {
         let path = format!("{root}/engines/{}", permit.engine);
@@ -66,7 +70,7 @@ fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, running: &R
             findings.push(Finding::warning(format!("{path}: children"), what, mend));
         }
     }
-    for engine in running.listing.engines.iter().filter(|it| is_alive(it) && desired.is_present(&it.name)) {
+    for engine in running.listing.engines.iter().filter(|engine| is_alive(engine) && desired.is_present(&engine.name)) {
         if coordinated.permit(&engine.name).is_none() {
             let path = format!("{root}/engines/{}", engine.name);
             let mend = "the acting master creates it again, as after a loss of ZooKeeper: see the check \"last tick\"";
@@ -91,7 +95,7 @@ fn left_behind(path: String, permit: &PermitNode) -> Finding {
     Finding::warning(path, what, mend)
 }
 
-fn wrong_permit(permit: &PermitNode, desired: &Desired, running: &Running) -> Option<String> {
+fn wrong_permit(permit: &PermitNode, desired: &Desired, running: &RunningEngines) -> Option<String> {
     if let Err(reason) = &permit.content {
         return Some(format!("it cannot be read: {reason}"));
     }
@@ -107,16 +111,16 @@ fn wrong_permit(permit: &PermitNode, desired: &Desired, running: &Running) -> Op
     }
 }
 
-fn drain_facts(root: &str, coordinated: &Coordinated, running: &Running, report: &mut Report) {
+fn drain_orders(root: &str, coordinated: &Coordinated, running: &RunningEngines, report: &mut Report) {
     let mut findings = Vec::new();
-    for fact in &coordinated.nodes.drains {
-        let path = format!("{root}/drains/{}", fact.engine);
-        let since = utc(fact.ctime_ms);
-        let there = running.listing.find(&fact.engine);
-        let what = match &fact.content {
+    for order in &coordinated.nodes.drains {
+        let path = format!("{root}/drains/{}", order.engine);
+        let since = utc(order.ctime_ms);
+        let there = running.listing.find(&order.engine);
+        let what = match &order.content {
             Err(reason) => Some(format!("it cannot be read: {reason}")),
-            Ok(it) => match (there, &it.uid) {
-                (None, _) => Some(format!("no engine of that name exists; written at {since}: {}", it.reason)),
+            Ok(content) => match (there, &content.uid) {
+                (None, _) => Some(format!("no engine of that name exists; written at {since}: {}", content.reason)),
                 (Some(engine), Some(uid)) if engine.uid != *uid => {
                     Some(format!("it is for uid {uid}, but uid {} runs", engine.uid))
                 }
@@ -134,5 +138,5 @@ fn drain_facts(root: &str, coordinated: &Coordinated, running: &Running, report:
         0 => "no engine drains".to_owned(),
         count => count.to_string(),
     };
-    report.checked(DRAIN_FACTS, summary, findings);
+    report.checked(DRAIN_ORDERS, summary, findings);
 }

@@ -1,4 +1,4 @@
-//! The report: the outcome of each check, and the counts that decide the exit status.
+//! The report: the result of each check, and the counts that decide the exit status.
 //!
 //! A check that was skipped has its reason, and never counts as passed.
 
@@ -59,9 +59,9 @@ fn grouped(findings: Vec<Finding>) -> Vec<Finding> {
     let mut groups: Vec<Vec<Finding>> = Vec::new();
     for finding in findings {
         let is_same = |first: &Finding| {
-            let says_the_same = || first.what == finding.what && first.mend == finding.mend;
+            let has_same_text = || first.what == finding.what && first.mend == finding.mend;
             let is_same = first.severity == finding.severity && first.cause == finding.cause;
-            is_same && (first.cause.is_some() || says_the_same())
+            is_same && (first.cause.is_some() || has_same_text())
         };
         match groups.iter_mut().find(|group| group.first().is_some_and(is_same)) {
             Some(group) => group.push(finding),
@@ -73,7 +73,7 @@ fn grouped(findings: Vec<Finding>) -> Vec<Finding> {
 
 fn as_one(group: Vec<Finding>) -> Option<Finding> {
     let count = group.len();
-    let mut names: Vec<String> = group.iter().take(MAX_NAMED).map(|it| it.subject.clone()).collect();
+    let mut names: Vec<String> = group.iter().take(MAX_NAMED).map(|finding| finding.subject.clone()).collect();
     let mut first = group.into_iter().next()?;
     if count == 1 {
         return Some(first);
@@ -87,19 +87,19 @@ fn as_one(group: Vec<Finding>) -> Option<Finding> {
     Some(first)
 }
 
-/// The outcome of one check.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CheckResult {
     /// The observed state in one line, or why the check was skipped.
     pub summary: String,
     pub findings: Vec<Finding>,
-    pub looked: bool,
+    pub skipped: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// No findings.
-    Well,
+    Passed,
     /// Its worst finding is a warning.
     Warning,
     /// At least one finding is a problem.
@@ -111,7 +111,7 @@ pub enum Verdict {
 impl Verdict {
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Well => "ok",
+            Self::Passed => "ok",
             Self::Warning => "warning",
             Self::Problem => "problem",
             Self::Skipped => "skipped",
@@ -119,35 +119,38 @@ impl Verdict {
     }
 }
 
-impl Outcome {
+impl CheckResult {
+    fn skipped(why: &str) -> Self {
+        Self { summary: why.to_owned(), findings: Vec::new(), skipped: true }
+    }
+
     pub fn verdict(&self) -> Verdict {
-        match self.findings.iter().map(|it| it.severity).max() {
-            _ if !self.looked => Verdict::Skipped,
-            None => Verdict::Well,
+        match self.findings.iter().map(|finding| finding.severity).max() {
+            _ if self.skipped => Verdict::Skipped,
+            None => Verdict::Passed,
             Some(Severity::Warning) => Verdict::Warning,
             Some(Severity::Problem) => Verdict::Problem,
         }
     }
 }
 
-/// The outcomes of all checks.
+/// The results of all checks.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    outcomes: BTreeMap<Check, Outcome>,
+    results: BTreeMap<Check, CheckResult>,
     left_out: BTreeSet<Check>,
 }
 
 impl Report {
-    /// Records the outcome of a check; it passed if there are no findings.
+    /// Records the result of a check; it passed if there are no findings.
     pub fn checked(&mut self, check: Check, summary: impl Into<String>, findings: Vec<Finding>) {
-        self.outcomes.insert(check, Outcome { summary: summary.into(), findings, looked: true });
+        self.results.insert(check, CheckResult { summary: summary.into(), findings, skipped: false });
     }
 
     /// Records that the checks were skipped.
     pub fn skip(&mut self, checks: &[Check], why: &str) {
         for check in checks {
-            let outcome = Outcome { summary: why.to_owned(), findings: Vec::new(), looked: false };
-            self.outcomes.insert(*check, outcome);
+            self.results.insert(*check, CheckResult::skipped(why));
         }
     }
 
@@ -156,51 +159,52 @@ impl Report {
         self.left_out.extend(checks);
     }
 
-    /// Adds the outcomes of another report.
+    /// Adds the results of another report.
     pub fn add(&mut self, other: Self) {
-        self.outcomes.extend(other.outcomes);
+        self.results.extend(other.results);
         self.left_out.extend(other.left_out);
     }
 
     /// Whether there is a finding that a later run may no longer have.
-    pub fn may_settle(&self) -> bool {
-        self.outcomes.values().flat_map(|it| &it.findings).any(|it| !it.is_about_set_up)
+    pub fn may_resolve(&self) -> bool {
+        self.results.values().flat_map(|result| &result.findings).any(|finding| !finding.is_about_set_up)
     }
 
     /// Keeps the findings that a later run still has, with the later texts: transient states are found once, defects again.
     /// The last tick is judged by the later run alone.
     pub fn only_repeated(self, mut later: Self) -> Self {
-        for (check, outcome) in &mut later.outcomes {
-            let Some(first) = self.outcomes.get(check).filter(|it| it.looked && *check != TICK) else { continue };
-            outcome.findings.retain(|it| first.findings.iter().any(|seen| seen.subject == it.subject));
+        for (check, result) in &mut later.results {
+            let Some(first) = self.results.get(check).filter(|result| !result.skipped && *check != TICK) else {
+                continue;
+            };
+            result.findings.retain(|finding| first.findings.iter().any(|seen| seen.subject == finding.subject));
         }
         later
     }
 
     /// Groups the findings by cause, for printing. Runs are compared before that, because grouping changes subjects.
     pub fn by_cause(mut self) -> Self {
-        for outcome in self.outcomes.values_mut() {
-            outcome.findings = grouped(std::mem::take(&mut outcome.findings));
+        for result in self.results.values_mut() {
+            result.findings = grouped(std::mem::take(&mut result.findings));
         }
         self
     }
 
-    pub fn outcomes(&self) -> impl Iterator<Item = (Check, Outcome)> + '_ {
-        let lost =
-            Outcome { summary: "the doctor stopped before this check".to_owned(), findings: Vec::new(), looked: false };
+    pub fn results(&self) -> impl Iterator<Item = (Check, CheckResult)> + '_ {
+        let lost = CheckResult::skipped("the doctor stopped before this check");
         let is_part = |check: &Check| !self.left_out.contains(check);
-        ALL.into_iter().filter(is_part).map(move |check| (check, self.outcomes.get(&check).unwrap_or(&lost).clone()))
+        ALL.into_iter().filter(is_part).map(move |check| (check, self.results.get(&check).unwrap_or(&lost).clone()))
     }
 
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
-        for (_, outcome) in self.outcomes() {
-            if outcome.looked {
-                tally.checks += 1;
-            } else {
+        for (_, result) in self.results() {
+            if result.skipped {
                 tally.skipped += 1;
+            } else {
+                tally.checks += 1;
             }
-            for finding in &outcome.findings {
+            for finding in &result.findings {
                 match finding.severity {
                     Severity::Problem => tally.problems += 1,
                     Severity::Warning => tally.warnings += 1,
@@ -211,7 +215,7 @@ impl Report {
     }
 }
 
-/// The number of checks by outcome.
+/// The number of checks by result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     pub checks: usize,
@@ -282,11 +286,16 @@ mod tests {
         report.checked(DISK, "", vec![other.clone(), Finding { subject: "y".to_owned(), ..other.clone() }]);
         report.checked(SERVERS, "", vec![refused("a")]);
         let report = report.by_cause();
-        let found =
-            |check| report.outcomes[&check].findings.iter().map(|it| (&*it.subject, &*it.what)).collect::<Vec<_>>();
+        let found = |check| {
+            report.results[&check]
+                .findings
+                .iter()
+                .map(|finding| (&*finding.subject, &*finding.what))
+                .collect::<Vec<_>>()
+        };
         let group = ("a, b, c and 2 more", "engines were not made: the limit is 50 (5 times)");
         assert_eq!(found(ROOM), [group, ("x", "it vanished")]);
-        assert_eq!(report.outcomes[&ROOM].findings[0].mend, "DESCRIBE ENGINE a");
+        assert_eq!(report.results[&ROOM].findings[0].mend, "DESCRIBE ENGINE a");
         assert_eq!(found(DISK), [("x and y", "it vanished (2 times)")]);
         assert_eq!(found(SERVERS), [("a", "engine a was not made: failure 3: the limit is 50")]);
         assert_eq!(report.tally().problems, 4);
@@ -294,13 +303,14 @@ mod tests {
 
     #[test]
     fn only_findings_of_both_runs_are_kept() {
-        let look = |subjects: &[&str]| {
+        let report_of = |subjects: &[&str]| {
             let mut report = Report::default();
-            report.checked(ROOM, "", subjects.iter().map(|it| Finding::problem(*it, "", "")).collect());
+            report.checked(ROOM, "", subjects.iter().map(|subject| Finding::problem(*subject, "", "")).collect());
             report
         };
-        let stays = look(&["a", "b"]).only_repeated(look(&["b", "c"]));
-        let subjects: Vec<String> = stays.outcomes[&ROOM].findings.iter().map(|it| it.subject.clone()).collect();
+        let stays = report_of(&["a", "b"]).only_repeated(report_of(&["b", "c"]));
+        let subjects: Vec<String> =
+            stays.results[&ROOM].findings.iter().map(|finding| finding.subject.clone()).collect();
         assert_eq!(subjects, ["b"]);
     }
 
@@ -308,8 +318,8 @@ mod tests {
     fn a_finding_about_the_set_up_is_not_checked_again() {
         let mut report = Report::default();
         report.checked(LOCK, "", vec![Finding::warning("candidates", "", "").about_set_up()]);
-        assert!(!report.may_settle());
+        assert!(!report.may_resolve());
         report.checked(ROOM, "", vec![Finding::problem("a", "", "")]);
-        assert!(report.may_settle());
+        assert!(report.may_resolve());
     }
 }

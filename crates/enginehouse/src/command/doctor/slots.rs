@@ -2,8 +2,6 @@
 //!
 //! An engine that is being created, or that waits for its turn behind a stand-in, passes until the start deadline.
 
-use std::time::Duration;
-
 use model::clock::utc;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
@@ -12,12 +10,9 @@ use model::span;
 use orchestrator::ObservedInstance;
 
 use super::checks::{READINESS, WANTED};
-use super::facts::{Coordinated, Desired, Facts, Running, is_alive};
+use super::facts::{Coordinated, Desired, Facts, RunningEngines, elapsed, is_alive};
 use super::report::{Finding, Report};
-use super::target::Target;
-
-/// The time after the start deadline within which the master must have acted.
-const NOTICE: Duration = Duration::from_secs(10);
+use super::target::{REACTION_TIME, Target};
 
 /// The beginning of the master's reason for an engine that could not be created; the number of failures follows.
 const NOT_CREATED: &str = "could not be created, failure ";
@@ -38,10 +33,10 @@ struct SlotView<'a> {
     target: &'a Target,
     desired: &'a Desired,
     coordinated: &'a Coordinated,
-    running: &'a Running,
+    running: &'a RunningEngines,
 }
 
-pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
+pub fn check(target: &Target, facts: &Facts, report: &mut Report) {
     let (Ok(desired), Ok(coordinated), Ok(running)) = (&facts.desired, &facts.coordinated, &facts.running) else {
         return report.skip(&[WANTED, READINESS], &facts.missing());
     };
@@ -66,28 +61,10 @@ pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     report.checked(READINESS, format!("{ready} of {slots} desired engines are ready{on_the_way}"), not_ready);
 }
 
-impl Facts {
-    /// Why checks that need all facts are skipped.
-    pub fn missing(&self) -> String {
-        let running = self.running.as_ref().err().cloned();
-        [self.missing_nodes(), running.unwrap_or_default()]
-            .into_iter()
-            .filter(|it| !it.is_empty())
-            .collect::<Vec<_>>()
-            .join("; ")
-    }
-
-    /// Why checks that need database and ZooKeeper are skipped.
-    pub fn missing_nodes(&self) -> String {
-        let reasons = [self.desired.as_ref().err(), self.coordinated.as_ref().err()];
-        reasons.into_iter().flatten().cloned().collect::<Vec<_>>().join("; ")
-    }
-}
-
 fn state_of(view: &SlotView<'_>, slot: &Slot) -> SlotState {
     let name = slot.engine();
     let there = view.running.listing.find(&name);
-    let unreadable = view.running.listing.unreadable.iter().any(|it| it.name == name.as_str());
+    let unreadable = view.running.listing.unreadable.iter().any(|engine| engine.name == name.as_str());
     match there.filter(|engine| is_alive(engine)) {
         Some(engine) if view.coordinated.is_ready(&name) => {
             debug_assert_eq!(engine.name, name);
@@ -111,9 +88,9 @@ fn failing(
 ) -> SlotState {
     let name = slot.engine();
     let record = view.desired.engine(&name);
-    let before = record.and_then(|it| it.failure_before.clone());
-    let end = record.and_then(|it| it.ended_reason.clone());
-    let seen = view.desired.seen(&name).and_then(|it| it.reason.clone());
+    let before = record.and_then(|record| record.failure_before.clone());
+    let end = record.and_then(|record| record.ended_reason.clone());
+    let seen = view.desired.seen(&name).and_then(|engine| engine.reason.clone());
     let (now, why) = match (engine, ended) {
         (Some(_), _) => (format!("engine {name} is being started"), before),
         (None, Some(ended)) => {
@@ -147,12 +124,12 @@ fn starting(view: &SlotView<'_>, slot: &Slot, engine: &ObservedInstance) -> Slot
     let name = &engine.name;
     let deadline = view.target.configuration.engines.start_deadline.0;
     let now_ms = view.target.clock.wall_ms();
-    let age = Duration::from_millis((now_ms - engine.started_at_ms.unwrap_or(now_ms)).max(0).unsigned_abs());
-    if age <= deadline + NOTICE {
+    let age = elapsed(engine.started_at_ms.unwrap_or(now_ms), now_ms);
+    if age <= deadline + REACTION_TIME {
         return SlotState::OnItsWay;
     }
     let reason = engine.reason.clone().or_else(|| view.desired.seen(name)?.reason.clone());
-    let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     SlotState::NotReady(Finding::problem(
         slot.key.to_string(),
         format!("engine {name} has been running for {} and is not registered{reason}", span::age(age)),
@@ -170,26 +147,27 @@ fn log_of(engine: &ObservedInstance) -> String {
 fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&ObservedInstance>) -> SlotState {
     let name = slot.engine();
     let record = view.desired.engine(&name);
-    let seen = view.desired.seen(&name).and_then(|it| it.reason.clone());
+    let seen = view.desired.seen(&name).and_then(|engine| engine.reason.clone());
     let describe = format!("see DESCRIBE ENGINE {} '{name}'", slot.key.pool);
-    let summary = record.and_then(|it| it.ended_reason.clone());
-    if let Some(how) = ended.map(|it| it.reason.clone().unwrap_or_else(|| it.phase.to_string())).or(summary) {
+    let summary = record.and_then(|record| record.ended_reason.clone());
+    if let Some(how) = ended.map(|engine| engine.reason.clone().unwrap_or_else(|| engine.phase.to_string())).or(summary)
+    {
         let what = format!("engine {name} ended: {how}");
         let acting = format!(
             "the acting master creates another one for the slot; {describe}; if its configuration is wrong, ALTER its unit, pool or tenant"
         );
-        return if ended.is_some_and(|it| it.phase == Phase::Terminating) {
+        return if ended.is_some_and(|engine| engine.phase == Phase::Terminating) {
             SlotState::OnItsWay
         } else {
             SlotState::NotReady(Finding::problem(slot.key.to_string(), what, acting))
         };
     }
     let now_ms = view.desired.snapshot.now_ms;
-    let issued_at_ms = record.map_or(now_ms, |it| it.issued_at_ms);
-    let age = Duration::from_millis((now_ms - issued_at_ms).max(0).unsigned_abs());
-    let cause = seen.as_ref().map(|it| without_names(it, &name));
-    let why = seen.map(|it| format!(": {it}")).unwrap_or_default();
-    if let Some(uid) = record.and_then(|it| it.uid.as_ref()) {
+    let issued_at_ms = record.map_or(now_ms, |record| record.issued_at_ms);
+    let age = elapsed(issued_at_ms, now_ms);
+    let cause = seen.as_ref().map(|reason| without_names(reason, &name));
+    let why = seen.map(|reason| format!(": {reason}")).unwrap_or_default();
+    if let Some(uid) = record.and_then(|record| record.uid.as_ref()) {
         return SlotState::Missing(Finding::problem(
             slot.key.to_string(),
             format!("engine {name} (uid {uid}) was created and no longer exists{why}"),
@@ -198,7 +176,7 @@ fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&ObservedInstance>) ->
     }
     if stand_in(view, slot).is_some() {
         let deadline = view.target.configuration.engines.start_deadline.0;
-        if age <= deadline + NOTICE {
+        if age <= deadline + REACTION_TIME {
             return SlotState::OnItsWay;
         }
         return SlotState::Missing(Finding::warning(
@@ -225,9 +203,12 @@ fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&ObservedInstance>) ->
 
 /// An older engine of the slot that serves.
 fn stand_in<'a>(view: &SlotView<'a>, slot: &Slot) -> Option<&'a ObservedInstance> {
-    let older = view.desired.snapshot.engines.iter().filter(|it| it.slot == slot.key && it.end_reason.is_none());
-    older.filter(|it| it.incarnation < slot.incarnation).find_map(|it| {
-        view.running.listing.find(&it.name).filter(|engine| is_alive(engine) && view.coordinated.is_ready(&it.name))
+    let mut older = view.desired.snapshot.engines.iter().filter(|record| {
+        record.slot == slot.key && record.incarnation < slot.incarnation && record.end_reason.is_none()
+    });
+    older.find_map(|record| {
+        let engine = view.running.listing.find(&record.name)?;
+        (is_alive(engine) && view.coordinated.is_ready(&record.name)).then_some(engine)
     })
 }
 

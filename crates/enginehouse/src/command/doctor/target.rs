@@ -20,6 +20,8 @@ use crate::{orchestrators, roles};
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// The deadline of a call.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
+/// The time after a deadline within which the master must have acted.
+pub const REACTION_TIME: Duration = Duration::from_secs(10);
 
 pub struct Target {
     pub configuration: Configuration,
@@ -83,7 +85,7 @@ impl Target {
 
     /// The `standalone` that runs in this folder.
     pub fn of_standalone(folder: &Path, clock: &SharedClock) -> anyhow::Result<Self> {
-        let running = standalone::Running::find(folder)?;
+        let running = standalone::RunningStandalone::find(folder)?;
         Ok(Self {
             named: format!("standalone, process {}, in {}", running.pid, folder.display()),
             argument: format!("--data-dir {}", folder.display()),

@@ -74,7 +74,7 @@ fn granted(servers: &[Server], wanted: Duration, report: &mut Report) {
     for server in servers {
         let Ok(granted) = &server.configured else { continue };
         let limit = |of: &Result<GrantedSession, Error>| {
-            of.as_ref().map_or_else(|_| "?".to_owned(), |it| span::print(it.timeout))
+            of.as_ref().map_or_else(|_| "?".to_owned(), |session| span::print(session.timeout))
         };
         let limits = format!("{} to {}", limit(&server.shortest), limit(&server.longest));
         summary.push(format!("{} as configured ({} grants {limits})", span::print(granted.timeout), server.address));
@@ -117,7 +117,8 @@ pub async fn nodes(target: &Target, session: Result<&Session, &String>, report: 
     }
     match bounded("reading the discovery namespace", coordination::discovery::list(session)).await {
         Ok((proxies, others)) => {
-            let namespace = target.zookeeper().map(|it| it.layout.discovery_namespace().to_owned()).unwrap_or_default();
+            let namespace =
+                target.zookeeper().map(|settings| settings.layout.discovery_namespace().to_owned()).unwrap_or_default();
             let findings = others.iter().map(|name| {
                 let path = format!("/{namespace}/{name}");
                 let mend = format!("delete it with ZooKeeper's command line: deleteall {path}");

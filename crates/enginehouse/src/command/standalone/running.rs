@@ -12,17 +12,17 @@ use super::settings;
 use crate::configuration::Configuration;
 
 /// The parameters that a diagnosis needs.
-pub struct Running {
+pub struct RunningStandalone {
     /// Its process id.
     pub pid: u32,
-    /// Its configuration, without the address of its metadata agent, and with that of its proxy only if [`Running::listens`].
+    /// Its configuration, without the address of its metadata agent, and with that of its proxy only if [`RunningStandalone::listens`].
     pub configuration: Configuration,
     /// Whether its proxy listens already.
     pub listens: bool,
     pub secret: ClusterSecret,
 }
 
-impl Running {
+impl RunningStandalone {
     /// Fails if none runs there.
     pub fn find(folder: &Path) -> anyhow::Result<Self> {
         let data = DataDir::open_read_only(folder)?;
@@ -55,8 +55,11 @@ impl Running {
 fn holder(lock: &Path) -> Option<u32> {
     let has_it = |pid: u32| {
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-        descriptors.flatten().any(|it| fs::read_link(it.path()).is_ok_and(|path| path == lock)).then_some(pid)
+        descriptors
+            .flatten()
+            .any(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|path| path == lock))
+            .then_some(pid)
     };
     let processes = fs::read_dir("/proc").ok()?.flatten();
-    processes.filter_map(|it| it.file_name().to_str()?.parse().ok()).find_map(has_it)
+    processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).find_map(has_it)
 }

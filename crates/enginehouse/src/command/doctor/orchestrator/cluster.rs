@@ -15,14 +15,14 @@ use crate::command::doctor::target::Target;
 /// Checks of a state directory, which a cluster does not have.
 const OF_DIRECTORIES: [Check; 3] = [STATE_DIRECTORY, DISK, EPOCHS];
 
-pub(super) fn look(target: &Target, listing: &Listing, missing: &[String], report: &mut Report) {
+pub(super) fn check(target: &Target, listing: &Listing, missing: &[String], report: &mut Report) {
     report.leave_out(&OF_DIRECTORIES);
     report.checked(API_SERVER, "it responds, and pods can be read", Vec::new());
     let most = target.configuration.kubernetes.max_engines;
     room(listing.engines.len() + listing.unreadable.len(), most, "kubernetes.max_engines", Vec::new(), report);
-    let unreadable = listing.unreadable.iter().map(|it| {
+    let unreadable = listing.unreadable.iter().map(|engine| {
         let mend = "a pod: inspect it with kubectl, its labels or its status have been changed; a namespace: grant the missing permission, or remove it from kubernetes.namespaces";
-        Finding::problem(&it.name, format!("it cannot be read: {}", it.reason), mend)
+        Finding::problem(&engine.name, format!("it cannot be read: {}", engine.reason), mend)
     });
     report.checked(ENTRIES, counted(listing), unreadable.collect());
     let rights = missing.iter().map(|right| {
@@ -32,13 +32,13 @@ pub(super) fn look(target: &Target, listing: &Listing, missing: &[String], repor
     let summary =
         if missing.is_empty() { "all permissions of a master are granted" } else { "permissions are missing" };
     report.checked(RIGHTS, summary, rights.collect());
-    let foreign = listing.foreign.iter().map(|it| {
-        let subject = format!("{}/{}", it.namespace, it.name);
+    let foreign = listing.foreign.iter().map(|pod| {
+        let subject = format!("{}/{}", pod.namespace, pod.name);
         let mend = format!(
             "masters never touch it: find its creator, then kubectl delete pod --namespace {} {}",
-            it.namespace, it.name
+            pod.namespace, pod.name
         );
-        Finding::warning(subject, format!("{} (uid {})", it.reason, it.uid), mend)
+        Finding::warning(subject, format!("{} (uid {})", pod.reason, pod.uid), mend)
     });
     report.checked(FOREIGN, plural(listing.foreign.len(), "foreign pod"), foreign.collect());
 }
