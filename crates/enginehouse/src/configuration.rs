@@ -71,7 +71,7 @@ impl Configuration {
     pub fn read(path: Option<&Path>) -> anyhow::Result<(Self, toml::Table)> {
         let text = path.map(read).transpose()?.unwrap_or_default();
         let readable = |(variable, value): (OsString, OsString)| {
-            let variable = variable.into_string().ok().filter(|it| it.starts_with(ENVIRONMENT_PREFIX))?;
+            let variable = variable.into_string().ok().filter(|name| name.starts_with(ENVIRONMENT_PREFIX))?;
             Some((variable, value.to_string_lossy().into_owned()))
         };
         let overrides: Vec<(String, String)> = std::env::vars_os().filter_map(readable).collect();
@@ -140,7 +140,8 @@ fn override_key(table: &mut toml::Table, known: &toml::Table, variable: &str, va
     if NOT_OVERRIDES.contains(&rest.as_str()) {
         return Ok(false);
     }
-    let section = known.keys().filter(|section| rest.starts_with(&format!("{section}_"))).max_by_key(|it| it.len());
+    let section =
+        known.keys().filter(|section| rest.starts_with(&format!("{section}_"))).max_by_key(|section| section.len());
     let Some(section) = section else {
         let sections = known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         bail!(
@@ -157,7 +158,7 @@ fn override_key(table: &mut toml::Table, known: &toml::Table, variable: &str, va
     let entry = table.entry(section.clone()).or_insert_with(|| toml::Value::Table(toml::Table::new()));
     let Some(entry) = entry.as_table_mut() else { bail!("section {section} is not a table") };
     // A value in TOML syntax (a number, a list, a boolean) is parsed, everything else is text.
-    let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut it| it.remove("v"));
+    let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut table| table.remove("v"));
     let value = match (parsed, entry.get(key)) {
         (Some(_), Some(toml::Value::String(_))) | (None, _) => toml::Value::String(value.to_owned()),
         (Some(parsed), _) => parsed,

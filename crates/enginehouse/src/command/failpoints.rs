@@ -83,7 +83,7 @@ pub fn arm_from_environment() -> anyhow::Result<()> {
     if !cfg!(debug_assertions) {
         anyhow::bail!("{VARIABLE} is set, and this build has no failpoints");
     }
-    for entry in text.split(';').filter(|it| !it.is_empty()) {
+    for entry in text.split(';').filter(|entry| !entry.is_empty()) {
         let Some((name, action)) = entry.split_once('=') else {
             anyhow::bail!("{VARIABLE}: \"{entry}\" is not of the form name=action");
         };

@@ -136,7 +136,7 @@ impl Configuration {
         if !["https://", "http://"].iter().any(|scheme| section.api_server.starts_with(scheme)) {
             bail!("kubernetes.api_server must be an address such as https://host:443, not \"{}\"", section.api_server);
         }
-        if let Some(location) = self.engines.allowed_locations.iter().find(|it| !it.is_absolute()) {
+        if let Some(location) = self.engines.allowed_locations.iter().find(|location| !location.is_absolute()) {
             bail!("engines.allowed_locations must be absolute paths in a pod, not \"{}\"", location.display());
         }
         // The real namespace is known only inside the cluster.

@@ -108,12 +108,14 @@ pub fn json_row(keys: &[String], row: &[Value]) -> String {
 fn json(value: &Value) -> serde_json::Value {
     match value {
         Value::Null => serde_json::Value::Null,
-        Value::Bool(it) => (*it).into(),
-        Value::I8(it) => (*it).into(),
-        Value::I16(it) => (*it).into(),
-        Value::I32(it) => (*it).into(),
-        Value::I64(it) => (*it).into(),
-        Value::F64(it) => serde_json::Number::from_f64(*it).map_or_else(|| it.to_string().into(), Into::into),
+        Value::Bool(value) => (*value).into(),
+        Value::I8(number) => (*number).into(),
+        Value::I16(number) => (*number).into(),
+        Value::I32(number) => (*number).into(),
+        Value::I64(number) => (*number).into(),
+        Value::F64(number) => {
+            serde_json::Number::from_f64(*number).map_or_else(|| number.to_string().into(), Into::into)
+        }
         Value::Text(_) | Value::Bytes(_) => text(value).into(),
     }
 }
@@ -153,7 +155,7 @@ mod tests {
     #[test]
     fn csv_quotes_what_needs_it() {
         assert_eq!(csv_line(["a", "b,c", "d\"e", "f\ng"]), "a,\"b,c\",\"d\"\"e\",\"f\ng\"");
-        let texts = ["x", "", "a,b"].map(|it| Value::Text(it.to_owned()));
+        let texts = ["x", "", "a,b"].map(|text| Value::Text(text.to_owned()));
         let [x, empty, comma] = texts;
         assert_eq!(csv_row(&[Value::Null, Value::I64(1), x, empty, comma]), ",1,x,\"\",\"a,b\"");
     }

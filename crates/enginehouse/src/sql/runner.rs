@@ -88,7 +88,7 @@ impl Captured {
     pub fn current_engine(&self) -> Option<String> {
         let at = |name: &str| self.columns.iter().position(|column| column.name == name);
         let engine = at("engine")?;
-        let named = |row: &Vec<Value>| row.get(engine)?.as_text().filter(|it| !it.is_empty()).map(str::to_owned);
+        let named = |row: &Vec<Value>| row.get(engine)?.as_text().filter(|name| !name.is_empty()).map(str::to_owned);
         match at("current") {
             Some(current) => {
                 self.rows.iter().filter(|row| row.get(current) == Some(&Value::Bool(true))).find_map(named)

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn texts(script: &str) -> Vec<String> {
-        statements(script).into_iter().map(|it| it.text).collect()
+        statements(script).into_iter().map(|statement| statement.text).collect()
     }
 
     #[test]
@@ -136,6 +136,6 @@ mod tests {
     #[test]
     fn a_statement_knows_the_line_on_which_it_begins() {
         let all = statements("a;\n\nb\n,c; d;-- x\n/* y */e\n;f");
-        assert_eq!(all.iter().map(|it| it.line).collect::<Vec<_>>(), [1, 3, 4, 5, 6]);
+        assert_eq!(all.iter().map(|statement| statement.line).collect::<Vec<_>>(), [1, 3, 4, 5, 6]);
     }
 }

@@ -36,7 +36,7 @@ impl ServerUrl {
         let mut parts = path.split(';');
         let database = parts.next().unwrap_or_default();
         let mut target = Self { address: address(host)?, ..Self::default() };
-        for option in parts.filter(|it| !it.is_empty()) {
+        for option in parts.filter(|option| !option.is_empty()) {
             let (key, value) = pair(option)?;
             match key.to_ascii_lowercase().as_str() {
                 "auth" if value.eq_ignore_ascii_case("noSasl") => target.plain_thrift = true,
@@ -52,7 +52,7 @@ impl ServerUrl {
             target.configuration.push(("use:database".to_owned(), database.to_owned()));
         }
         for (prefix, list) in [("set:hiveconf:", settings), ("set:hivevar:", variables)] {
-            for entry in list.split([';', '&']).filter(|it| !it.is_empty()) {
+            for entry in list.split([';', '&']).filter(|entry| !entry.is_empty()) {
                 let (key, value) = pair(entry)?;
                 target.configuration.push((format!("{prefix}{key}"), value.to_owned()));
             }

@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(text(&path), "line 0999\n");
         assert_eq!(
             text(&old).lines().collect::<Vec<_>>(),
-            (990..999).map(|it| format!("line {it:04}")).collect::<Vec<_>>()
+            (990..999).map(|number| format!("line {number:04}")).collect::<Vec<_>>()
         );
         // The next process appends.
         drop(log);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_where_the_old_one_can_not_be_kept_and_where_the_file_was_removed() {
+    fn the_limit_holds_if_the_old_file_cannot_be_kept_or_the_log_was_removed() {
         let (_folder, path, old) = files();
         fs::create_dir(&old).unwrap();
         let mut log = LogFile::open(&path, 95).unwrap();

@@ -42,7 +42,7 @@ fn family(installation: &Installation) -> [u32; 3] {
 
 fn started(installation: &Installation) -> Option<[u32; 3]> {
     let engines = std::fs::read_dir(installation.data().join("engines/engines")).ok()?;
-    let file = engines.flatten().map(|it| it.path().join("files/spark/started")).find(|it| it.is_file())?;
+    let file = engines.flatten().map(|folder| folder.path().join("files/spark/started")).find(|file| file.is_file())?;
     let text = std::fs::read_to_string(file).ok()?;
     let mut pids = text.split_whitespace().map(|pid| pid.parse::<u32>().unwrap());
     let (child, grandchild) = (pids.next()?, pids.next()?);

@@ -105,7 +105,7 @@ fn a_process_that_can_write_no_file_refuses_what_needs_it_and_lives() {
         let error = server.try_say(statement).unwrap_err();
         println!("{statement}: {error}");
         // Whether an alteration took effect is known once it can be settled.
-        let state = ["57P03", "40001", "08007"].into_iter().find(|it| error.contains(&format!("error {it}")));
+        let state = ["57P03", "40001", "08007"].into_iter().find(|state| error.contains(&format!("error {state}")));
         let why = ["disk I/O error", "database or disk is full", "unable to open database file"];
         assert!(state.is_some() && why.iter().any(|why| error.contains(why)), "{error}");
         // What needs no file goes on: statements of sessions old and new.
@@ -125,7 +125,7 @@ fn a_process_that_can_write_no_file_refuses_what_needs_it_and_lives() {
 fn doctor_on_disk(data: &Path) -> (String, String) {
     let output = run(&["doctor", "--data-dir", data.to_str().unwrap(), "--format", "json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let disk = report["checks"].as_array().unwrap().iter().find(|it| it["check"] == "disk").unwrap();
+    let disk = report["checks"].as_array().unwrap().iter().find(|check| check["check"] == "disk").unwrap();
     assert_eq!(output.status.success(), disk["verdict"] != "problem", "{report:#}");
     (disk["verdict"].as_str().unwrap().to_owned(), disk["findings"].to_string())
 }
@@ -179,7 +179,7 @@ fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
             }
         };
         println!("{} tenants fitted, then: {error}", accepted.len());
-        let state = ["53100", "57P03", "40001"].into_iter().find(|it| error.contains(&format!("error {it}")));
+        let state = ["53100", "57P03", "40001"].into_iter().find(|state| error.contains(&format!("error {state}")));
         assert!(state.is_some() && error.contains("full") && !error.contains("panicked"), "{error}");
         let error = server.try_say(SPILLS).unwrap_err();
         assert!(error.contains("error 53100"), "{error}");

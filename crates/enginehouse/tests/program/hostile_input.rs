@@ -28,7 +28,8 @@ fn ports_of(pid: u32) -> Vec<u16> {
     let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
     let listening = table.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let is_ours = fields.get(3) == Some(&"0A") && sockets.iter().any(|it| Some(&it.as_str()) == fields.get(9));
+        let is_ours =
+            fields.get(3) == Some(&"0A") && sockets.iter().any(|inode| Some(&inode.as_str()) == fields.get(9));
         is_ours.then(|| u16::from_str_radix(fields[1].rsplit(':').next().unwrap(), 16).unwrap())
     });
     listening.collect()

@@ -230,7 +230,7 @@ impl Installation {
 
     /// Starts with these arguments from now on.
     pub fn with_arguments(&mut self, arguments: &[&str]) {
-        self.arguments = arguments.iter().map(|it| (*it).to_owned()).collect();
+        self.arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
     }
 
     /// Starts with one tenant that has one engine.

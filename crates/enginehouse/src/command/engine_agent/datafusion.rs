@@ -52,11 +52,11 @@ mod embedded {
                 tenant: file.tenant.to_string(),
                 engine: file.name.to_string(),
                 catalog_dir: file.catalog_dir.clone(),
-                catalog: file.catalog.as_ref().map(|it| {
+                catalog: file.catalog.as_ref().map(|bucket| {
                     // The configuration takes precedence over the environment.
                     let mut options = crate::orchestrators::store_environment();
-                    options.extend(it.options.clone());
-                    BucketConfig { url: it.url.clone(), options }
+                    options.extend(bucket.options.clone());
+                    BucketConfig { url: bucket.url.clone(), options }
                 }),
                 scratch_dir: file.scratch_dir.clone(),
                 allowed_locations: file.allowed_locations.clone(),

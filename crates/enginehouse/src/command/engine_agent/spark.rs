@@ -28,3 +28,16 @@ pub fn runtime(file: &EngineFile, host: &EngineHost) -> anyhow::Result<Arc<dyn E
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic)]
+    use std::time::Duration;
+
+    const DEADLINE: Duration = Duration::from_mins(1);
+
+    /// Waits for the future; panics at the deadline.
+    pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+        tokio::time::timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("not in time: {what}"))
+    }
+}

@@ -79,7 +79,7 @@ impl DataDir {
         let path = self.secret_file();
         if !path.exists() {
             let mut random = [0_u8; SECRET_BYTES];
-            File::open("/dev/urandom").and_then(|mut it| it.read_exact(&mut random)).context("no random bytes")?;
+            File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).context("no random bytes")?;
             let mut hex = String::with_capacity(2 * SECRET_BYTES);
             for byte in random {
                 let _ = write!(hex, "{byte:02x}");

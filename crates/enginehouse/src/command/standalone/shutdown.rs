@@ -78,7 +78,7 @@ async fn end_engines(
         };
         if tokio::time::Instant::now() >= until {
             let names = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let failure = failure.map(|it| format!(": {it}")).unwrap_or_default();
+            let failure = failure.map(|failure| format!(": {failure}")).unwrap_or_default();
             warn!(engines = names, failure, "engines did not terminate");
             return (&ended - &left, Err(anyhow::anyhow!("these engines may still run: {names}{failure}")));
         }
@@ -118,7 +118,8 @@ async fn request_ends(
 /// Records the ends, and draws a new incarnation for every slot whose current engine is among them.
 async fn record_ends(store: &Store, epoch: Epoch, ended: &BTreeSet<EngineName>) -> Result<(), metadata::Error> {
     let snapshot = store.snapshot().await?;
-    let lives = |name: &EngineName| snapshot.engines.iter().any(|it| it.name == *name && it.ended_at_ms.is_none());
+    let lives =
+        |name: &EngineName| snapshot.engines.iter().any(|engine| engine.name == *name && engine.ended_at_ms.is_none());
     let ended: Vec<&EngineName> = ended.iter().filter(|name| lives(name)).collect();
     let ends =
         ended.iter().map(|name| EndedEngine { name: (*name).clone(), reason: REASON.to_owned(), log_tail: None });

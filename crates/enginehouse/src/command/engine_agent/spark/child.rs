@@ -213,15 +213,10 @@ mod tests {
 
     use rustix::process::{Pid, kill_process};
 
+    use super::super::tests::within;
     use super::*;
 
-    const DEADLINE: Duration = Duration::from_mins(1);
-
-    async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-        tokio::time::timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("not in time: {what}"))
-    }
-
-    /// A script in the place of `spark-submit`: what is looked at is how it is started and ended.
+    /// Spark with a script in place of `spark-submit`.
     fn child(folder: &tempfile::TempDir, script: &str) -> Child {
         let program = folder.path().join("spark-submit");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -278,7 +273,7 @@ mod tests {
             "spark.hadoop.hive.server2.thrift.bind.host=127.0.0.1",
             &format!("spark.hadoop.hive.server2.thrift.port={port}"),
         ] {
-            assert!(properties.lines().any(|it| it == line), "{line} is not in\n{properties}");
+            assert!(properties.lines().any(|property| property == line), "{line} is not in\n{properties}");
         }
     }
 

@@ -32,7 +32,7 @@ pub struct Sidecar {
 }
 
 /// The result of a connection attempt.
-enum Port {
+enum PortState {
     Accepts,
     /// No process listens.
     Refuses(String),
@@ -45,12 +45,12 @@ impl Sidecar {
         Self { address, refused: Mutex::default() }
     }
 
-    async fn look(&self) -> Port {
+    async fn probe(&self) -> PortState {
         match tokio::time::timeout(CONNECT_DEADLINE, TcpStream::connect(self.address)).await {
-            Ok(Ok(_)) => Port::Accepts,
-            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Port::Refuses(error.to_string()),
-            Ok(Err(error)) => Port::Silent(error.to_string()),
-            Err(_) => Port::Silent(format!("no answer within {} s", CONNECT_DEADLINE.as_secs())),
+            Ok(Ok(_)) => PortState::Accepts,
+            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => PortState::Refuses(error.to_string()),
+            Ok(Err(error)) => PortState::Silent(error.to_string()),
+            Err(_) => PortState::Silent(format!("no answer within {} s", CONNECT_DEADLINE.as_secs())),
         }
     }
 
@@ -72,9 +72,9 @@ impl EngineRuntime for Sidecar {
     async fn start(&self) -> Result<Backend, RuntimeError> {
         info!(address = %self.address, "waiting for Spark's container to listen");
         loop {
-            match self.look().await {
-                Port::Accepts => return Ok(spark::backend(self.address)),
-                Port::Refuses(why) | Port::Silent(why) => {
+            match self.probe().await {
+                PortState::Accepts => return Ok(spark::backend(self.address)),
+                PortState::Refuses(why) | PortState::Silent(why) => {
                     *self.refused.lock() = Some(why);
                 }
             }
@@ -90,10 +90,10 @@ impl EngineRuntime for Sidecar {
     async fn ended(&self) -> String {
         loop {
             self.hold_a_connection().await;
-            match self.look().await {
-                Port::Refuses(why) => return format!("Spark no longer accepts connections: {why}"),
-                Port::Silent(error) => debug!(error, "Spark does not respond"),
-                Port::Accepts => {}
+            match self.probe().await {
+                PortState::Refuses(why) => return format!("Spark no longer accepts connections: {why}"),
+                PortState::Silent(error) => debug!(error, "Spark does not respond"),
+                PortState::Accepts => {}
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -111,13 +111,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::super::port::Reserved;
+    use super::super::tests::within;
     use super::*;
-
-    const DEADLINE: Duration = Duration::from_mins(1);
-
-    async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-        tokio::time::timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("not in time: {what}"))
-    }
 
     #[tokio::test]
     async fn a_start_waits_for_a_listener_and_reports_that() {
