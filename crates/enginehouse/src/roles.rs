@@ -193,7 +193,7 @@ pub async fn proxy(
         admins: configuration.access.admins.clone(),
         snapshot_poll: section.snapshot_poll.0,
         bind_deadline: section.bind_deadline.0,
-        load_cache: std::time::Duration::from_millis(section.load_cache_ms),
+        load_cache: section.load_cache,
         product: product(section),
         limits: proxy::Limits {
             wire,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use model::engine_type::EngineType;
 use serde::{Deserialize, Serialize};
@@ -107,7 +108,8 @@ pub struct ProxySection {
     /// The time that the first statement of a session waits for a starting engine.
     pub bind_deadline: Span,
     /// The time for which a reported load of an engine is valid.
-    pub load_cache_ms: u64,
+    #[serde(rename = "load_cache_ms", with = "model::millis")]
+    pub load_cache: Duration,
     /// Additional host names for clients over HTTP; `*` for any.
     pub hosts: Vec<String>,
     /// Client connections at most.
@@ -141,7 +143,7 @@ impl Default for ProxySection {
             discoverable: true,
             snapshot_poll: Span::seconds(2),
             bind_deadline: Span::seconds(300),
-            load_cache_ms: 1_000,
+            load_cache: Duration::from_secs(1),
             hosts: Vec::new(),
             max_connections: 5_000,
             max_connections_per_user: 1_000,

@@ -15,6 +15,7 @@ use model::change::Rules;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels;
+use model::millis;
 use model::number::Epoch;
 use model::observation::ObservedEngine;
 use model::snapshot::{EngineRecord, Snapshot};
@@ -227,7 +228,7 @@ impl Coordinated {
 
 /// The time from one timestamp in milliseconds to another; zero if the other one is earlier.
 pub fn elapsed(from_ms: i64, to_ms: i64) -> Duration {
-    Duration::from_millis((to_ms - from_ms).max(0).unsigned_abs())
+    millis::to_duration(to_ms - from_ms)
 }
 
 /// Whether it serves or may still become ready.

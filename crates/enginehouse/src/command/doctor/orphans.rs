@@ -1,11 +1,10 @@
 //! Checks of orphans and terminations: every running engine has a row, and undesired engines terminate in time.
 
-use std::time::Duration;
-
 use coordination::DrainOrderNode;
 use model::clock::utc;
 use model::engine_state::Phase;
 use model::labels;
+use model::millis;
 use model::snapshot::EngineRecord;
 use model::span;
 use orchestrator::ObservedInstance;
@@ -115,10 +114,10 @@ fn overdue(
 fn late(wall_ms: i64, engine: &ObservedInstance, order: &DrainOrderNode) -> Option<Finding> {
     let name = &engine.name;
     let grace_ms = order.content.as_ref().map_or(0, |content| content.grace_ms);
-    let limit_ms = grace_ms.saturating_add(DELETE_AFTER_GRACE_MS).saturating_add(REACTION_TIME.as_millis() as i64);
+    let limit_ms = grace_ms.saturating_add(DELETE_AFTER_GRACE_MS).saturating_add(millis::from_duration(REACTION_TIME));
     let age_ms = (wall_ms - order.ctime_ms).max(0);
     (age_ms > limit_ms).then(|| {
-        let age = |ms: i64| span::age(Duration::from_millis(ms.max(0).unsigned_abs()));
+        let age = |ms: i64| span::age(millis::to_duration(ms));
         let pid = engine.details.get(DETAIL_PID).map(|pid| format!("; manually: kill -9 {pid}")).unwrap_or_default();
         Finding::problem(
             name.to_string(),
