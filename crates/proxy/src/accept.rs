@@ -7,15 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hs2::message::ExceptionKind;
-use hs2::tcli::TOpenSessionResp;
+use hs2::message::{ExceptionKind, encode_exception};
 use hs2::{Connection, Handler, Mechanism, Message, Method};
-use model::error::UserError;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, info_span};
 
 use crate::gateway::Gateway;
-use crate::session::reply::{Disconnect, answer, refuse};
+use crate::session::reply::{self, CallError, Disconnect, Reply};
 use crate::settings::HTTP_CONNECTION_IDLE;
 use crate::{authenticate, close, handshake, session};
 
@@ -59,21 +57,22 @@ impl Handler for Gateway {
     }
 }
 
-/// Serves one call.
+/// Serves one call and sends its reply, unless that was relayed.
 async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection, message: Message) -> Result<(), Disconnect> {
-    match message.method() {
-        None => {
-            let text = format!("unknown method {}", message.name());
-            let kind = ExceptionKind::UnknownMethod;
-            let reply = hs2::message::encode_exception(message.name(), message.seqid(), kind, &text);
-            connection.send(&reply).await.map_err(Disconnect::from)
-        }
-        Some(Method::OpenSession) => match open_session(gateway, connection, &message).await {
-            Ok(response) => answer(connection, Method::OpenSession, message.seqid(), &response).await,
-            Err(error) => refuse(connection, Method::OpenSession, message.seqid(), &error).await,
-        },
-        Some(method) => session::serve(gateway, connection, method, message).await,
+    let seqid = message.seqid();
+    let Some(method) = message.method() else {
+        let text = format!("unknown method {}", message.name());
+        let reply = encode_exception(message.name(), seqid, ExceptionKind::UnknownMethod, &text);
+        return Ok(connection.send(&reply).await?);
+    };
+    let served = match method {
+        Method::OpenSession => open_session(gateway, connection, &message).await,
+        _ => session::serve(gateway, connection, method, message).await,
+    };
+    if let Some(reply) = reply::encode(method, seqid, served)? {
+        connection.send(&reply).await?;
     }
+    Ok(())
 }
 
 /// `OpenSession`: handshake, authentication, and the session itself.
@@ -81,10 +80,10 @@ async fn open_session(
     gateway: &Arc<Gateway>,
     connection: &mut Connection,
     message: &Message,
-) -> Result<TOpenSessionResp, UserError> {
+) -> Result<Reply, CallError> {
     let handshake = handshake::negotiate(message)?;
     let user = authenticate::user_of(connection, &handshake).await?;
-    session::open(gateway, connection, user, handshake).await
+    Ok(session::open(gateway, connection, user, handshake).await?.into())
 }
 
 impl Gateway {

@@ -4,24 +4,19 @@
 use std::sync::Arc;
 
 use hs2::tcli::TCloseSessionResp;
-use hs2::{Connection, Handle, Method, status};
+use hs2::{Handle, status};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::gateway::Gateway;
-use crate::session::reply::{Disconnect, answer};
+use crate::session::reply::Reply;
 use crate::session::table::Entry;
 use crate::settings::{HTTP_SESSION_IDLE, IDLE_INTERVAL};
 
 /// Serves `CloseSession`.
-pub(crate) async fn close(
-    gateway: &Arc<Gateway>,
-    connection: &mut Connection,
-    entry: &Arc<Entry>,
-    seqid: i32,
-) -> Result<(), Disconnect> {
+pub(crate) fn close(gateway: &Arc<Gateway>, entry: &Entry) -> Reply {
     close_session(gateway, &entry.handle);
-    answer(connection, Method::CloseSession, seqid, &TCloseSessionResp { status: status::success() }).await
+    TCloseSessionResp { status: status::success() }.into()
 }
 
 /// Closes the sessions of a connection that ended; their agents cancel the statements that run.

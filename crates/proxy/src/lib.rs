@@ -5,7 +5,7 @@
 //!
 //! | file | phase |
 //! | --- | --- |
-//! | `accept` | reads the calls of a connection |
+//! | `accept` | reads the calls of a connection, and sends the replies that are not relayed |
 //! | `handshake` | negotiates the protocol version of an `OpenSession` |
 //! | `authenticate` | determines the user |
 //! | `session` | opens a session, or finds the session that the call names |
@@ -14,9 +14,10 @@
 //! | `relay` | sends the call to the backend and the reply to the client |
 //! | `close` | ends sessions, in the background |
 //!
-//! `session::state` is below all phases: the settings, bindings and operations of one session. Calls that leave this path
-//! are in `session::local` (answered by the proxy), `session::control` (control statements), `session::waiting` (statements
-//! that wait for an engine), `session::operation_calls` and `session::cancel`.
+//! `session::execute` has a statement classified, and `session::engine` has it bound and relayed. `session::state` is below
+//! all phases: the settings, bindings and operations of one session. Calls that leave this path are in `session::local`
+//! (answered by the proxy), `session::control` (control statements), `session::waiting` (statements that wait for an
+//! engine), `session::operation_calls` and `session::cancel`. Each returns a `session::reply`.
 //!
 //! A proxy holds no business state: it can die at any moment, and its clients connect to another. It writes nothing to
 //! ZooKeeper for a session. Without ZooKeeper or metadata agents it uses what it last read (`catalog`, `routes`) and says

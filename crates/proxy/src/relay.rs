@@ -4,18 +4,17 @@
 //! that drains refuses before it executes anything: this error, and no other, permits sending the call to another engine.
 //! Any call that an engine may have accepted is never sent again.
 
+mod exchange;
 pub(crate) mod forward;
 mod liveness;
 
-use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hs2::relay::{self, Decision, Outcome, RelayError};
+use hs2::relay::{Decision, Outcome};
 use hs2::scan::{self, Reply};
 use hs2::tcli::TExecuteStatementResp;
-use hs2::{Client, Connection, Handle, Message, status};
+use hs2::{Connection, Handle, Message, status};
 use model::error::{ErrorKind, UserError};
 use model::statement_timeout::shorter;
 use tracing::{info, warn};
@@ -28,6 +27,7 @@ use crate::session::state::{BoundEngine, Session};
 use crate::session::table::Entry;
 use crate::session::timeout;
 use crate::settings::TIMEOUT_GRACE;
+use exchange::{Failure, exchange};
 
 /// The destination of an engine's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,47 +162,6 @@ pub(crate) async fn relay(
         Some(Verdict::SessionClosed) => session_closed(session, binding),
         Some(Verdict::Accepted(Some(handle))) => Relayed::Running { binding, handle },
         Some(Verdict::Accepted(None) | Verdict::Refused) | None => Relayed::Refused(refusal(&held)),
-    })
-}
-
-/// Why an exchange with a backend failed.
-enum Failure {
-    Backend(String),
-    /// Nothing was sent: the connection was closed, or an earlier call was given up because its client closed its
-    /// connection. This says nothing about the backend.
-    Broken(String),
-    Client(Disconnect),
-}
-
-/// Sends one call; the reply goes where `decide` says. `lost` resolves when the backend is considered lost; that ends the
-/// call unless its reply has begun.
-async fn exchange(
-    connection: &mut Connection,
-    message: &Message,
-    to: &mut Client,
-    deadline: Duration,
-    lost: impl Future<Output = String> + Send,
-    decide: impl FnOnce(&Reply, &[u8]) -> Decision,
-) -> Result<Outcome, Failure> {
-    let begun = AtomicBool::new(false);
-    let decide = |reply: &Reply, bytes: &[u8]| {
-        begun.store(true, Ordering::Relaxed);
-        decide(reply, bytes)
-    };
-    let lost_before_reply = async {
-        let reason = lost.await;
-        // The client has seen part of the reply: the rest has the relay's own limits.
-        if begun.load(Ordering::Relaxed) { pending().await } else { reason }
-    };
-    let relayed = tokio::select! {
-        biased;
-        relayed = relay::exchange(connection, message, to, deadline, decide) => relayed,
-        reason = lost_before_reply => return Err(Failure::Backend(reason)),
-    };
-    relayed.map_err(|error| match error {
-        RelayError::Broken => Failure::Broken(error.to_string()),
-        error if error.client_is_usable() => Failure::Backend(error.to_string()),
-        error => Failure::Client(Disconnect::because(error.to_string())),
     })
 }
 

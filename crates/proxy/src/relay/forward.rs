@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hs2::relay::{Decision, Outcome};
-use hs2::scan::{Reply, Request};
 use hs2::tcli::{TGetOperationStatusResp, TOperationState};
-use hs2::{Client, Connection, Handle, Message, Method, protocol};
+use hs2::{Client, Connection, Handle, Method, scan, status};
 use model::error::{ErrorKind, UserError};
 use tracing::{debug, warn};
 
-use super::{Failure, exchange, liveness};
+use super::exchange::{Failure, exchange};
+use super::liveness;
 use crate::gateway::Gateway;
 use crate::session::control;
-use crate::session::operation::{ControlOperation, Operation, OperationState};
-use crate::session::reply::{self, Disconnect, refuse};
-use crate::session::state::{BoundEngine, Session};
+use crate::session::operation::{ControlOperation, Operation, OperationCall, OperationState};
+use crate::session::reply::{self, CallError, Reply};
+use crate::session::state::{BoundEngine, ControlBackend, Session};
 use crate::settings::{CALL_DEADLINE, CONTROL_CALL_DEADLINE, SYNCHRONOUS_DEADLINE};
 
 /// How long the engine may take until its reply begins: a fetch may wait for rows.
@@ -28,7 +28,7 @@ fn deadline_of(method: Method) -> Duration {
 }
 
 /// Whether the operation succeeded, if the reply reports its end.
-fn outcome_in(method: Method, reply: &Reply) -> Option<bool> {
+fn outcome_in(method: Method, reply: &scan::Reply) -> Option<bool> {
     if method != Method::GetOperationStatus {
         return None;
     }
@@ -42,50 +42,38 @@ fn outcome_in(method: Method, reply: &Reply) -> Option<bool> {
     }
 }
 
-/// Forwards one call; returns whether the operation succeeded if its end was reported.
+/// Forwards one call under the backend's handle. Also returns whether the operation succeeded, if its end was reported.
 async fn forward(
     connection: &mut Connection,
-    message: &Message,
+    call: &mut OperationCall<'_>,
+    handle: &Handle,
     to: &mut Client,
     deadline: Duration,
     lost: impl Future<Output = String> + Send,
-) -> Result<Option<bool>, Failure> {
-    let (method, mut succeeded) = (message.method(), None);
-    let decide = |reply: &Reply, _: &[u8]| {
-        succeeded = method.and_then(|method| outcome_in(method, reply));
+) -> Result<(Reply, Option<bool>), Failure> {
+    call.address_to(handle).map_err(|error| Failure::Broken(format!("the call could not be addressed: {error}")))?;
+    let (method, mut succeeded) = (call.method, None);
+    let decide = |reply: &scan::Reply, _: &[u8]| {
+        succeeded = outcome_in(method, reply);
         let timed_out = reply.operation_state == Some(TOperationState::TIMEDOUT_STATE.0);
-        if timed_out && method == Some(Method::GetOperationStatus) { Decision::Hold } else { Decision::Forward }
+        if timed_out && method == Method::GetOperationStatus { Decision::Hold } else { Decision::Forward }
     };
-    match exchange(connection, message, to, deadline, lost, decide).await? {
-        Outcome::Forwarded { .. } => Ok(succeeded),
-        Outcome::Held(held) => {
-            let reply = with_sqlstate(message, held);
-            reply::send(connection, &reply).await.map(|()| succeeded).map_err(Failure::Client)
-        }
+    match exchange(connection, &call.message, to, deadline, lost, decide).await? {
+        Outcome::Forwarded { .. } => Ok((Reply::Relayed, succeeded)),
+        Outcome::Held(reply) => Ok((timed_out_status(&reply).into(), succeeded)),
     }
 }
 
 /// The status of a statement that its engine ended at its timeout, with the SQLSTATE that Spark leaves out.
-fn with_sqlstate(call: &Message, reply: Vec<u8>) -> Vec<u8> {
-    let decoded: Result<TGetOperationStatusResp, _> = hs2::message::decode_reply(&reply);
-    match decoded {
-        Ok(mut response) if response.sql_state.is_none() => {
-            let error = UserError::new(ErrorKind::Timeout, "canceling statement due to statement timeout");
-            response.sql_state = Some(error.sqlstate().to_owned());
-            response.error_message.get_or_insert(error.message);
-            hs2::message::encode_reply(Method::GetOperationStatus.name(), call.seqid(), &response)
-        }
-        Ok(_) | Err(_) => reply,
+fn timed_out_status(reply: &[u8]) -> TGetOperationStatusResp {
+    let decoded: Result<TGetOperationStatusResp, _> = hs2::message::decode_reply(reply);
+    let mut response = decoded.unwrap_or_else(|_| status::operation(TOperationState::TIMEDOUT_STATE));
+    if response.sql_state.is_none() {
+        let error = UserError::new(ErrorKind::Timeout, "canceling statement due to statement timeout");
+        response.sql_state = Some(error.sqlstate().to_owned());
+        response.error_message.get_or_insert(error.message);
     }
-}
-
-/// The message with the backend's handle in place of the proxy's own.
-fn patched(mut message: Message, request: &Request, handle: &Handle) -> Result<Message, UserError> {
-    if let Some(at) = &request.handle {
-        at.patch(message.bytes_mut(), handle)
-            .map_err(|error| UserError::internal(format!("the call could not be relayed: {error}")))?;
-    }
-    Ok(message)
+    response
 }
 
 /// Forwards a call about an operation that is at an engine.
@@ -94,30 +82,26 @@ pub(crate) async fn forward_to_engine(
     connection: &mut Connection,
     session: &mut Session,
     operation: &mut Operation,
-    message: Message,
-    request: &Request,
-) -> Result<(), Disconnect> {
-    let OperationState::AtEngine { binding, handle } = operation.state else { return Ok(()) };
-    let (Some(method), seqid) = (message.method(), message.seqid()) else { return Ok(()) };
-    let message = match patched(message, request, &handle) {
-        Ok(message) => message,
-        Err(error) => return refuse(connection, method, seqid, &error).await,
+    mut call: OperationCall<'_>,
+) -> Result<Reply, CallError> {
+    let OperationState::AtEngine { binding, handle } = operation.state else {
+        return Err(UserError::internal("the operation is at no engine").into());
     };
     let forwarded = match session.engines.get_mut(&binding) {
         Some(BoundEngine { client, route, .. }) => {
-            let lost = liveness::lost(gateway, route);
-            forward(connection, &message, client, deadline_of(method), lost).await
+            let (deadline, lost) = (deadline_of(call.method), liveness::lost(gateway, route));
+            forward(connection, &mut call, &handle, client, deadline, lost).await
         }
         None => Err(Failure::Broken("its connection was closed".to_owned())),
     };
     let (reason, failed) = match forwarded {
-        Ok(outcome) => {
+        Ok((reply, outcome)) => {
             if let Some(succeeded) = outcome {
                 session.statement_ended(&handle, succeeded);
             }
-            return Ok(());
+            return Ok(reply);
         }
-        Err(Failure::Client(disconnect)) => return Err(disconnect),
+        Err(Failure::Client(disconnect)) => return Err(disconnect.into()),
         Err(Failure::Broken(reason)) => (reason, false),
         Err(Failure::Backend(reason)) => (reason, true),
     };
@@ -131,12 +115,11 @@ pub(crate) async fn forward_to_engine(
         None => reason,
     };
     let error = session.lose_engine(binding, &reason);
-    if failed && method != Method::CloseOperation {
+    if failed && call.method != Method::CloseOperation {
         warn!(error = error.message, reason, "engine lost while a statement was open");
     }
-    let replied = reply::operation_failed(connection, method, seqid, &error).await;
-    operation.state = OperationState::Failed(error);
-    replied
+    operation.state = OperationState::Failed(error.clone());
+    Err(CallError::OperationFailed(error))
 }
 
 /// Forwards a call about a control statement to its metadata agent.
@@ -145,43 +128,29 @@ pub(crate) async fn forward_to_agent(
     connection: &mut Connection,
     session: &mut Session,
     operation: &mut ControlOperation,
-    message: Message,
-    request: &Request,
-) -> Result<(), Disconnect> {
-    let (Some(method), seqid) = (message.method(), message.seqid()) else { return Ok(()) };
-    let message = match patched(message, request, &operation.handle) {
-        Ok(message) => message,
-        Err(error) => return refuse(connection, method, seqid, &error).await,
-    };
-    match forward_once(connection, session, operation, &message, request).await {
-        Ok(()) => return Ok(()),
-        Err(Failure::Client(disconnect)) => return Err(disconnect),
+    mut call: OperationCall<'_>,
+) -> Result<Reply, CallError> {
+    match forward_once(connection, session, operation, &mut call).await {
+        Ok(reply) => return Ok(reply),
+        Err(Failure::Client(disconnect)) => return Err(disconnect.into()),
         Err(Failure::Backend(reason) | Failure::Broken(reason)) => debug!(reason, "metadata agent lost"),
     }
-    if method == Method::CloseOperation {
-        return reply::operation_closed(connection, seqid).await;
+    if call.method == Method::CloseOperation {
+        return Ok(reply::closed().into());
     }
-    if let Err(error) = control::restart(gateway, session, operation).await {
-        return reply::operation_failed(connection, method, seqid, &error).await;
+    control::restart(gateway, session, operation).await.map_err(CallError::OperationFailed)?;
+    if call.method == Method::GetOperationStatus {
+        return Ok(reply::running().into());
     }
-    if method == Method::GetOperationStatus {
-        return reply::still_running(connection, seqid).await;
-    }
-    if let Err(error) = control::await_end(gateway, session, operation).await {
-        return reply::operation_failed(connection, method, seqid, &error).await;
-    }
-    let message = match patched(message, request, &operation.handle) {
-        Ok(message) => message,
-        Err(error) => return refuse(connection, method, seqid, &error).await,
-    };
-    match forward_once(connection, session, operation, &message, request).await {
-        Ok(()) => Ok(()),
-        Err(Failure::Client(disconnect)) => Err(disconnect),
+    control::await_end(gateway, session, operation).await.map_err(CallError::OperationFailed)?;
+    match forward_once(connection, session, operation, &mut call).await {
+        Ok(reply) => Ok(reply),
+        Err(Failure::Client(disconnect)) => Err(disconnect.into()),
         Err(Failure::Backend(reason) | Failure::Broken(reason)) => {
             let error = UserError::new(ErrorKind::Unavailable, "connection to every metadata agent failed")
                 .detail(format!("Last failure: {reason}."))
                 .hint("See SHOW ALTERATIONS for the outcome of the statement.");
-            reply::operation_failed(connection, method, seqid, &error).await
+            Err(CallError::OperationFailed(error))
         }
     }
 }
@@ -190,15 +159,14 @@ async fn forward_once(
     connection: &mut Connection,
     session: &mut Session,
     operation: &mut ControlOperation,
-    message: &Message,
-    request: &Request,
-) -> Result<(), Failure> {
+    call: &mut OperationCall<'_>,
+) -> Result<Reply, Failure> {
     match &mut session.control {
-        Some(backend) if backend.number == operation.backend => {
-            forward(connection, message, &mut backend.client, CONTROL_CALL_DEADLINE, pending()).await?;
-            operation.fetched |=
-                message.method() == Some(Method::FetchResults) && request.fetch_type != protocol::FETCH_LOG;
-            Ok(())
+        Some(ControlBackend { client, number, .. }) if *number == operation.backend => {
+            let forwarding = forward(connection, call, &operation.handle, client, CONTROL_CALL_DEADLINE, pending());
+            let (reply, _) = forwarding.await?;
+            operation.fetched |= call.method == Method::FetchResults && !call.is_about_log();
+            Ok(reply)
         }
         _ => Err(Failure::Broken("the connection to the metadata agent was closed".to_owned())),
     }

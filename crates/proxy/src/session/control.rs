@@ -18,7 +18,7 @@ use model::error::{ErrorKind, UserError};
 use tracing::{debug, info};
 
 use super::operation::{ControlOperation, Operation, OperationState};
-use super::reply::{Disconnect, accepted, refuse};
+use super::reply::{self, CallError, Disconnect, Reply};
 use super::state::{ControlBackend, Session};
 use super::table::Entry;
 use super::timeout::{self, Timeout};
@@ -49,36 +49,22 @@ pub(crate) async fn execute(
     entry: &Arc<Entry>,
     session: &mut Session,
     statement: ControlStatement<'_>,
-    seqid: i32,
-) -> Result<(), Disconnect> {
+) -> Result<Reply, CallError> {
     let ControlStatement { text, run_async, timeout, mut held } = statement;
     // The reservation was for the whole message; a smaller one always succeeds.
     let _ = held.resize(text.len().min(held.bytes()));
-    if let Err(error) = ddl::parse(text) {
-        return refuse(connection, Method::ExecuteStatement, seqid, &UserError::from(error)).await;
-    }
-    let id = match RequestId::new(uuid::Uuid::new_v4().simple().to_string()) {
-        Ok(id) => id,
-        Err(error) => return refuse(connection, Method::ExecuteStatement, seqid, &error).await,
-    };
+    ddl::parse(text).map_err(UserError::from)?;
+    let id = RequestId::new(uuid::Uuid::new_v4().simple().to_string())?;
     model::failpoint!(failpoints::CONTROL_ID_MADE);
-    let begun = tokio::select! {
-        begun = begin(gateway, session, ControlRequest { id: &id, text, timeout }, false) => begun,
-        () = connection.closed() => return Err(Disconnect::client_left("its statement ran")),
+    let (handle, backend) = tokio::select! {
+        begun = begin(gateway, session, ControlRequest { id: &id, text, timeout }, false) => begun?,
+        () = connection.closed() => return Err(Disconnect::client_left("its statement ran").into()),
     };
-    let mut operation = match begun {
-        Ok((handle, backend)) => {
-            ControlOperation { handle, backend, fetched: false, id, text: text.to_owned(), timeout, held }
-        }
-        Err(error) => return refuse(connection, Method::ExecuteStatement, seqid, &error).await,
-    };
+    let mut operation = ControlOperation { handle, backend, fetched: false, id, text: text.to_owned(), timeout, held };
     if !run_async {
-        let ended = tokio::select! {
-            ended = await_end(gateway, session, &mut operation) => ended,
-            () = connection.closed() => return Err(Disconnect::client_left("its statement ran")),
-        };
-        if let Err(error) = ended {
-            return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
+        tokio::select! {
+            ended = await_end(gateway, session, &mut operation) => ended?,
+            () = connection.closed() => return Err(Disconnect::client_left("its statement ran").into()),
         }
     }
     let mut operation = Operation::new(OperationState::Control(Box::new(operation)));
@@ -87,7 +73,7 @@ pub(crate) async fn execute(
         operation.log(warning);
     }
     let handle = gateway.sessions.keep_operation(entry, session, operation);
-    accepted(connection, seqid, handle, true).await
+    Ok(reply::accepted(&handle, true).into())
 }
 
 /// Sends the statement to a metadata agent; to another, under the same id, until one replies. Returns the agent's handle

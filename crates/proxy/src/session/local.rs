@@ -5,15 +5,13 @@
 //! for them one by one and cache some of the answers. `PyHive` and impyla send USE while they connect. Such statements
 //! are replayed when an engine is bound; if the engine then refuses one, the statement that caused the binding fails.
 
-use std::sync::Arc;
-
 use ddl::SessionStatement;
 use hs2::tcli::{TGetInfoReq, TGetInfoResp, TGetInfoType, TGetInfoValue, TSetClientInfoResp};
-use hs2::{Column, Connection, Message, Method, SqlType, Value, status};
+use hs2::{Column, Message, SqlType, Value, status};
 use model::error::{ErrorKind, UserError};
 
 use super::operation::LocalResult;
-use super::reply::{Disconnect, answer, refuse};
+use super::reply::Reply;
 use super::settings;
 use super::state::Session;
 use super::table::Entry;
@@ -25,53 +23,35 @@ const UNKNOWN: &str = "<unknown until the session has an engine>";
 /// The longest identifier, reported as `CLI_MAX_*_LEN`.
 const MAX_IDENTIFIER: i64 = 128;
 
-/// Answers a `GetInfo`. Returns the message if the bound engine has to answer it.
-pub(crate) async fn get_info(
-    gateway: &Arc<Gateway>,
-    connection: &mut Connection,
-    entry: &Entry,
-    message: Message,
-) -> Result<Option<Message>, Disconnect> {
-    let seqid = message.seqid();
-    let request: TGetInfoReq = match message.call().decode() {
-        Ok(request) => request,
-        Err(error) => {
-            refuse(connection, Method::GetInfo, seqid, &error.user_error("the client")).await?;
-            return Ok(None);
-        }
-    };
+/// Answers a `GetInfo`; `None` if the bound engine has to.
+pub(crate) async fn get_info(gateway: &Gateway, entry: &Entry, message: &Message) -> Result<Option<Reply>, UserError> {
+    let request: TGetInfoReq = message.call().decode().map_err(|error| error.user_error("the client"))?;
     let is_identity = matches!(
         request.info_type,
         TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME | TGetInfoType::CLI_DBMS_VER
     );
     if !is_identity && entry.state.lock().await.current.is_some() {
-        return Ok(Some(message));
+        return Ok(None);
     }
     let product = &gateway.settings.product;
-    let text = |text: &str| Some(TGetInfoValue::StringValue(text.to_owned()));
-    let value = match request.info_type {
-        TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME => text(&product.name),
-        TGetInfoType::CLI_DBMS_VER => text(&product.version),
-        TGetInfoType::CLI_ODBC_KEYWORDS => text(""),
+    let info_value = match request.info_type {
+        TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME => TGetInfoValue::StringValue(product.name.clone()),
+        TGetInfoType::CLI_DBMS_VER => TGetInfoValue::StringValue(product.version.clone()),
+        TGetInfoType::CLI_ODBC_KEYWORDS => TGetInfoValue::StringValue(String::new()),
         TGetInfoType::CLI_MAX_COLUMN_NAME_LEN
         | TGetInfoType::CLI_MAX_SCHEMA_NAME_LEN
-        | TGetInfoType::CLI_MAX_TABLE_NAME_LEN => Some(TGetInfoValue::LenValue(MAX_IDENTIFIER)),
-        _ => None,
+        | TGetInfoType::CLI_MAX_TABLE_NAME_LEN => TGetInfoValue::LenValue(MAX_IDENTIFIER),
+        _ => {
+            return Err(UserError::new(ErrorKind::NotSupported, "unsupported info type")
+                .detail(format!("The info type is {}.", i32::from(&request.info_type))));
+        }
     };
-    if let Some(info_value) = value {
-        let response = TGetInfoResp { status: status::success(), info_value };
-        answer(connection, Method::GetInfo, seqid, &response).await?;
-    } else {
-        let error = UserError::new(ErrorKind::NotSupported, "unsupported info type")
-            .detail(format!("The info type is {}.", i32::from(&request.info_type)));
-        refuse(connection, Method::GetInfo, seqid, &error).await?;
-    }
-    Ok(None)
+    Ok(Some(TGetInfoResp { status: status::success(), info_value }.into()))
 }
 
 /// Accepts the client's name, which is not used.
-pub(crate) async fn set_client_info(connection: &mut Connection, seqid: i32) -> Result<(), Disconnect> {
-    answer(connection, Method::SetClientInfo, seqid, &TSetClientInfoResp { status: status::success() }).await
+pub(crate) fn set_client_info() -> Reply {
+    TSetClientInfoResp { status: status::success() }.into()
 }
 
 /// The result of a USE or SET that the proxy answers: of our own settings always, of everything else while no engine is

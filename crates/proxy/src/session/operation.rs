@@ -3,14 +3,16 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use hs2::{Column, Handle, Message, Method, Value};
+use hs2::scan::{Request, ScanError};
+use hs2::tcli::TFetchOrientation;
+use hs2::{Column, Handle, Message, Method, Value, protocol};
 use model::alteration::RequestId;
 use model::error::UserError;
 use tokio::task::AbortHandle;
 
 use super::timeout::Timeout;
 use crate::budget::Held;
-use crate::settings::{CALL_DEADLINE, MAX_LOG_LINES, SYNCHRONOUS_DEADLINE};
+use crate::settings::{CALL_DEADLINE, MAX_FETCH_ROWS, MAX_LOG_LINES, SYNCHRONOUS_DEADLINE};
 
 pub(crate) struct Operation {
     pub(crate) state: OperationState,
@@ -141,6 +143,39 @@ impl EngineCall {
     /// How long the engine may take to reply to the call itself.
     pub(crate) fn deadline(&self) -> Duration {
         if self.run_async { CALL_DEADLINE } else { SYNCHRONOUS_DEADLINE }
+    }
+}
+
+/// A call about an operation: status, results, close.
+pub(crate) struct OperationCall<'a> {
+    pub(crate) method: Method,
+    pub(crate) message: Message,
+    /// The scanned message.
+    pub(crate) request: &'a Request,
+}
+
+impl OperationCall<'_> {
+    /// Puts the backend's handle in place of the current one.
+    pub(crate) fn address_to(&mut self, handle: &Handle) -> Result<(), ScanError> {
+        match &self.request.handle {
+            Some(at) => at.patch(self.message.bytes_mut(), handle),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it fetches lines of the log, and not rows.
+    pub(crate) fn is_about_log(&self) -> bool {
+        self.method == Method::FetchResults && self.request.fetch_type == protocol::FETCH_LOG
+    }
+
+    /// The most rows that a fetch may return.
+    pub(crate) fn max_rows(&self) -> usize {
+        usize::try_from(self.request.max_rows).unwrap_or(0).clamp(1, MAX_FETCH_ROWS)
+    }
+
+    /// Whether a fetch begins with the first row again.
+    pub(crate) fn starts_over(&self) -> bool {
+        self.request.orientation == TFetchOrientation::FETCH_FIRST.0
     }
 }
 

@@ -1,10 +1,60 @@
-//! Replies that the proxy itself sends to a client.
+//! What the client of a call receives.
+//!
+//! The functions that serve a call return a [`Reply`] or a [`CallError`]. Only the connection handler, which knows the
+//! method and the sequence number, encodes and sends them; a backend's reply has been relayed before.
 
+use hs2::answer::Answer;
 use hs2::message::{encode_refusal, encode_reply};
 use hs2::tcli::{TCloseOperationResp, TExecuteStatementResp, TGetOperationStatusResp, TOperationState, TOperationType};
-use hs2::{Connection, Handle, Method, WireError, status};
+use hs2::{Handle, Method, WireError, status};
 use model::error::{ErrorKind, UserError};
-use thrift::protocol::TSerializable;
+
+/// The reply to a call that was not refused.
+pub(crate) enum Reply {
+    /// A backend's reply, which the client has received already.
+    Relayed,
+    /// A response of the proxy's own, which is sent next.
+    Own(Box<dyn Response>),
+}
+
+/// The response struct of any method.
+pub(crate) trait Response: Send {
+    fn encode(&self, method: Method, seqid: i32) -> Vec<u8>;
+}
+
+impl<T: Answer + Send> Response for T {
+    fn encode(&self, method: Method, seqid: i32) -> Vec<u8> {
+        encode_reply(method.name(), seqid, self)
+    }
+}
+
+impl<T: Answer + Send + 'static> From<T> for Reply {
+    fn from(response: T) -> Self {
+        Self::Own(Box::new(response))
+    }
+}
+
+/// Why a call has no such reply.
+pub(crate) enum CallError {
+    /// The client receives the error in the method's own response struct.
+    Refused(UserError),
+    /// The operation that the call names has failed: its status reports the error, it can be closed, and other calls are
+    /// refused.
+    OperationFailed(UserError),
+    Disconnect(Disconnect),
+}
+
+impl From<UserError> for CallError {
+    fn from(error: UserError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Disconnect> for CallError {
+    fn from(reason: Disconnect) -> Self {
+        Self::Disconnect(reason)
+    }
+}
 
 /// Why a client connection is closed without a reply.
 #[derive(Debug, thiserror::Error)]
@@ -28,73 +78,45 @@ impl From<WireError> for Disconnect {
     }
 }
 
-pub(crate) async fn send(connection: &mut Connection, reply: &[u8]) -> Result<(), Disconnect> {
-    Ok(connection.send(reply).await?)
-}
-
-/// Replies with the method's own response struct.
-pub(crate) async fn answer<T: TSerializable>(
-    connection: &mut Connection,
+/// The message to send after a call; `None` if the client has the reply already.
+pub(crate) fn encode(
     method: Method,
     seqid: i32,
-    answer: &T,
-) -> Result<(), Disconnect> {
-    send(connection, &encode_reply(method.name(), seqid, answer)).await
-}
-
-/// Replies with an error in the method's own response struct.
-pub(crate) async fn refuse(
-    connection: &mut Connection,
-    method: Method,
-    seqid: i32,
-    error: &UserError,
-) -> Result<(), Disconnect> {
-    send(connection, &encode_refusal(method, seqid, error)).await
-}
-
-pub(crate) async fn not_supported(connection: &mut Connection, method: Method, seqid: i32) -> Result<(), Disconnect> {
-    let error = UserError::new(ErrorKind::NotSupported, format!("{} is not supported", method.name()));
-    refuse(connection, method, seqid, &error).await
-}
-
-/// Replies to an `ExecuteStatement` with a handle of the proxy's own.
-pub(crate) async fn accepted(
-    connection: &mut Connection,
-    seqid: i32,
-    handle: Handle,
-    has_result: bool,
-) -> Result<(), Disconnect> {
-    let operation_handle = Some(handle.operation(TOperationType::EXECUTE_STATEMENT, has_result));
-    let response = TExecuteStatementResp { status: status::success(), operation_handle };
-    answer(connection, Method::ExecuteStatement, seqid, &response).await
-}
-
-/// Replies to a `CloseOperation`.
-pub(crate) async fn operation_closed(connection: &mut Connection, seqid: i32) -> Result<(), Disconnect> {
-    answer(connection, Method::CloseOperation, seqid, &TCloseOperationResp { status: status::success() }).await
-}
-
-/// Replies to a `GetOperationStatus` that the statement runs.
-pub(crate) async fn still_running(connection: &mut Connection, seqid: i32) -> Result<(), Disconnect> {
-    let response =
-        TGetOperationStatusResp { has_result_set: Some(true), ..status::operation(TOperationState::RUNNING_STATE) };
-    answer(connection, Method::GetOperationStatus, seqid, &response).await
-}
-
-/// Replies to a call about an operation that failed.
-pub(crate) async fn operation_failed(
-    connection: &mut Connection,
-    method: Method,
-    seqid: i32,
-    error: &UserError,
-) -> Result<(), Disconnect> {
-    match method {
-        Method::GetOperationStatus => {
+    served: Result<Reply, CallError>,
+) -> Result<Option<Vec<u8>>, Disconnect> {
+    let response = match served {
+        Ok(Reply::Relayed) => return Ok(None),
+        Ok(Reply::Own(response)) => response,
+        Err(CallError::OperationFailed(error)) if method == Method::GetOperationStatus => {
             let mut response = status::operation(TOperationState::ERROR_STATE);
-            status::operation_error(error, &mut response);
-            answer(connection, method, seqid, &response).await
+            status::operation_error(&error, &mut response);
+            Box::new(response)
         }
-        Method::CloseOperation => operation_closed(connection, seqid).await,
-        _ => refuse(connection, method, seqid, error).await,
-    }
+        Err(CallError::OperationFailed(_)) if method == Method::CloseOperation => Box::new(closed()),
+        Err(CallError::Refused(error) | CallError::OperationFailed(error)) => {
+            return Ok(Some(encode_refusal(method, seqid, &error)));
+        }
+        Err(CallError::Disconnect(reason)) => return Err(reason),
+    };
+    Ok(Some(response.encode(method, seqid)))
+}
+
+pub(crate) fn not_supported(method: Method) -> CallError {
+    UserError::new(ErrorKind::NotSupported, format!("{} is not supported", method.name())).into()
+}
+
+/// The response to an `ExecuteStatement`: a handle of the proxy's own.
+pub(crate) fn accepted(handle: &Handle, has_result: bool) -> TExecuteStatementResp {
+    let operation_handle = Some(handle.operation(TOperationType::EXECUTE_STATEMENT, has_result));
+    TExecuteStatementResp { status: status::success(), operation_handle }
+}
+
+/// The response to a `CloseOperation`.
+pub(crate) fn closed() -> TCloseOperationResp {
+    TCloseOperationResp { status: status::success() }
+}
+
+/// The response to a `GetOperationStatus`: the statement runs.
+pub(crate) fn running() -> TGetOperationStatusResp {
+    TGetOperationStatusResp { has_result_set: Some(true), ..status::operation(TOperationState::RUNNING_STATE) }
 }

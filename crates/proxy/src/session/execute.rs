@@ -1,0 +1,76 @@
+//! Calls that create an operation: statements, and metadata calls (`GetTables` and its like).
+//!
+//! A statement is classified, then executed here, by a metadata agent, or by an engine. An engine executes all metadata calls.
+
+use std::sync::Arc;
+
+use hs2::scan::Request;
+use hs2::{Connection, Message, Method};
+use model::error::UserError;
+
+use super::control::{self, ControlStatement};
+use super::operation::{EngineCall, Operation, OperationState};
+use super::reply::{self, CallError, Disconnect, Reply};
+use super::state::Session;
+use super::table::Entry;
+use super::timeout::Timeout;
+use super::{engine, local};
+use crate::bind::{self, pool};
+use crate::budget::Held;
+use crate::classify::{self, Statement, classify};
+use crate::gateway::Gateway;
+
+/// Checks the session's limits, and reserves the bytes that the call makes the proxy keep.
+fn admit(gateway: &Gateway, session: &Session, message: &Message) -> Result<Held, UserError> {
+    session.check_operation_limit()?;
+    session.hold(&gateway.budget, gateway.settings.limits.session_statement_bytes, message.bytes().len())
+}
+
+/// Executes a call that creates an operation, or a `GetInfo` that only the bound engine can answer.
+pub(crate) async fn execute(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    message: Message,
+    request: &Request,
+) -> Result<Reply, CallError> {
+    let is_statement = request.method == Some(Method::ExecuteStatement);
+    let mut session = entry.state.lock().await;
+    if is_statement {
+        gateway.activity.statements.add();
+    }
+    let mut held = admit(gateway, &session, &message)?;
+    let timeout = if is_statement {
+        Timeout::new(request, session.settings.statement_timeout, gateway.clock.boottime())
+    } else {
+        None
+    };
+    match classify(request.statement_in(message.bytes()).unwrap_or_default()) {
+        Statement::Control(text) => {
+            let statement = ControlStatement { text, run_async: request.run_async, timeout, held };
+            let executed = control::execute(gateway, connection, entry, &mut session, statement).await;
+            // A refused statement has left no operation whose close would release the backend.
+            session.release_control();
+            return executed;
+        }
+        Statement::Session(text, statement) => {
+            pool::check_set(gateway, &session, &statement).await?;
+            if session.is_unbound() && classify::prefers_engine(&statement) {
+                tokio::select! {
+                    bound = bind::bind_if_ready(gateway, &mut session) => bound?,
+                    () = connection.closed() => return Err(Disconnect::client_left("its session was bound").into()),
+                }
+            }
+            if let Some(result) = local::execute(&mut session, text, &statement, &mut held)? {
+                let has_result = result.has_result();
+                let operation = Operation::new(OperationState::Local(result.holding(held)));
+                let handle = gateway.sessions.keep_operation(entry, &mut session, operation);
+                return Ok(reply::accepted(&handle, has_result).into());
+            }
+        }
+        Statement::Engine => {}
+    }
+    let call =
+        EngineCall { message, statement: request.statement.clone(), run_async: request.run_async, timeout, held };
+    engine::bind_and_relay(gateway, connection, entry, &mut session, call).await
+}
