@@ -1,4 +1,4 @@
-//! Byte budgets of the process for messages that are held in memory until they are complete: one for replies of
+//! Byte budgets of the process for messages that are buffered until they are complete: one for replies of
 //! backends, one for requests of clients.
 //!
 //! A message acquires the most that it may need before it is read, so two half-read messages never wait for each
@@ -15,14 +15,14 @@ use tokio::time::timeout;
 
 use crate::error::WireError;
 use crate::limits::{
-    HELD_REPLIES_BYTES, RECEIVED_REQUESTS_BYTES, RECEIVED_REQUESTS_BYTES_PER_USER, UNCOUNTED_REPLY_BYTES,
+    BUFFERED_REPLIES_BYTES, RECEIVED_REQUESTS_BYTES, RECEIVED_REQUESTS_BYTES_PER_USER, UNCOUNTED_REPLY_BYTES,
     UNCOUNTED_REQUEST_BYTES,
 };
 
 /// The bytes of one permit.
 const PERMIT_BYTES: usize = 1024;
 
-static REPLIES: Semaphore = Semaphore::const_new(HELD_REPLIES_BYTES / PERMIT_BYTES);
+static REPLIES: Semaphore = Semaphore::const_new(BUFFERED_REPLIES_BYTES / PERMIT_BYTES);
 static REQUESTS: Semaphore = Semaphore::const_new(RECEIVED_REQUESTS_BYTES / PERMIT_BYTES);
 
 /// The shares of users with a connection.
@@ -48,26 +48,26 @@ impl Share {
 
 /// The part of a budget that one message holds; released on drop.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct BudgetGuard {
     permit: Option<SemaphorePermit<'static>>,
     of_share: Option<OwnedSemaphorePermit>,
 }
 
-impl Held {
-    /// Acquires the budget for a reply of `bytes` bytes, unless it is held already or the reply is too small to
+impl BudgetGuard {
+    /// Acquires the budget for a reply of `bytes` bytes, unless it was acquired already or the reply is too small to
     /// count.
-    pub(crate) async fn take(&mut self, bytes: usize, stall: Duration) -> Result<(), WireError> {
+    pub(crate) async fn acquire_for_reply(&mut self, bytes: usize, stall: Duration) -> Result<(), WireError> {
         if bytes <= UNCOUNTED_REPLY_BYTES || self.permit.is_some() {
             return Ok(());
         }
-        let permit = take_of(&REPLIES, bytes.min(HELD_REPLIES_BYTES), stall).await;
+        let permit = acquire(&REPLIES, bytes.min(BUFFERED_REPLIES_BYTES), stall).await;
         self.permit =
             Some(permit.ok_or(WireError::Stalled("the limit for waiting until other replies are delivered"))?);
         Ok(())
     }
 
     /// The same for a request, from its user's share first if the user is known.
-    pub(crate) async fn take_for_request(
+    pub(crate) async fn acquire_for_request(
         &mut self,
         bytes: usize,
         share: Option<&Share>,
@@ -84,14 +84,14 @@ impl Held {
                     .ok_or(WireError::Stalled("the limit for waiting until the user's other requests have arrived"))?,
             );
         }
-        let permit = take_of(&REQUESTS, bytes.min(RECEIVED_REQUESTS_BYTES), stall).await;
+        let permit = acquire(&REQUESTS, bytes.min(RECEIVED_REQUESTS_BYTES), stall).await;
         self.permit =
             Some(permit.ok_or(WireError::Stalled("the limit for waiting until other requests have arrived"))?);
         Ok(())
     }
 }
 
-async fn take_of(budget: &Semaphore, bytes: usize, stall: Duration) -> Option<SemaphorePermit<'_>> {
+async fn acquire(budget: &Semaphore, bytes: usize, stall: Duration) -> Option<SemaphorePermit<'_>> {
     timeout(stall, budget.acquire_many(permits(bytes))).await.ok().and_then(Result::ok)
 }
 
@@ -108,9 +108,9 @@ mod tests {
     async fn messages_wait_for_the_budget_and_no_longer_than_the_stall_limit() {
         let budget = Semaphore::new(100);
         let (short, long) = (Duration::from_millis(20), Duration::from_secs(10));
-        let first = take_of(&budget, 60 * PERMIT_BYTES, long).await.unwrap();
-        assert!(take_of(&budget, 60 * PERMIT_BYTES, short).await.is_none());
-        let (second, ()) = tokio::join!(take_of(&budget, 60 * PERMIT_BYTES, long), async { drop(first) });
+        let first = acquire(&budget, 60 * PERMIT_BYTES, long).await.unwrap();
+        assert!(acquire(&budget, 60 * PERMIT_BYTES, short).await.is_none());
+        let (second, ()) = tokio::join!(acquire(&budget, 60 * PERMIT_BYTES, long), async { drop(first) });
         assert!(second.is_some());
     }
 
@@ -118,12 +118,13 @@ mod tests {
     async fn one_user_takes_a_share_and_leaves_budget_for_the_others() {
         let (short, long) = (Duration::from_millis(20), Duration::from_secs(10));
         let (alice, again, bob) = (Share::of("alice"), Share::of("alice"), Share::of("bob"));
-        let (mut first, mut second, mut third) = (Held::default(), Held::default(), Held::default());
-        first.take_for_request(RECEIVED_REQUESTS_BYTES_PER_USER, Some(&alice), long).await.unwrap();
-        let refused = second.take_for_request(UNCOUNTED_REQUEST_BYTES + 1, Some(&again), short).await;
+        let (mut first, mut second, mut third) =
+            (BudgetGuard::default(), BudgetGuard::default(), BudgetGuard::default());
+        first.acquire_for_request(RECEIVED_REQUESTS_BYTES_PER_USER, Some(&alice), long).await.unwrap();
+        let refused = second.acquire_for_request(UNCOUNTED_REQUEST_BYTES + 1, Some(&again), short).await;
         assert!(matches!(refused, Err(WireError::Stalled(_))), "{refused:?}");
-        third.take_for_request(RECEIVED_REQUESTS_BYTES_PER_USER, Some(&bob), long).await.unwrap();
+        third.acquire_for_request(RECEIVED_REQUESTS_BYTES_PER_USER, Some(&bob), long).await.unwrap();
         drop(first);
-        second.take_for_request(UNCOUNTED_REQUEST_BYTES + 1, Some(&again), long).await.unwrap();
+        second.acquire_for_request(UNCOUNTED_REQUEST_BYTES + 1, Some(&again), long).await.unwrap();
     }
 }

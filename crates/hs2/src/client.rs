@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::answer::Answer;
-use crate::byte_budget::Held;
+use crate::byte_budget::BudgetGuard;
 use crate::connection::{Framing, frame_length, next_frame, next_walked};
 use crate::error::{WireError, WireErrorKind};
 use crate::limits::Limits;
@@ -69,7 +69,7 @@ pub struct ClientOptions {
     pub connect_deadline: Duration,
     /// The deadline of each typed call.
     pub call_deadline: Duration,
-    /// Only `reply_bytes`, `held_reply_bytes` and `stall` apply.
+    /// Only `reply_bytes`, `buffered_reply_bytes` and `stall` apply.
     pub limits: Limits,
 }
 
@@ -278,7 +278,7 @@ impl Client {
     }
 
     async fn reply_to(&mut self, sent: Sent) -> Result<Message, ClientError> {
-        let limit = self.limits.held_reply_bytes;
+        let limit = self.limits.buffered_reply_bytes;
         let reply = match timeout_at(sent.until, self.read(limit)).await {
             Ok(reply) => reply?,
             Err(_) => return Err(sent.timeout()),
@@ -319,7 +319,7 @@ impl Client {
             return Err(ClientError::Broken);
         }
         self.broken = true;
-        let limit = self.limits.held_reply_bytes;
+        let limit = self.limits.buffered_reply_bytes;
         let message = within(deadline, "the deadline of the call", self.read(limit)).await?;
         self.broken = false;
         Ok(message)
@@ -349,9 +349,9 @@ impl Client {
     pub(crate) async fn read(&mut self, limit: usize) -> Result<Message, WireError> {
         let bytes = match &mut self.framing {
             Framing::Length(expected) => {
-                let mut held = Held::default();
+                let mut budget_guard = BudgetGuard::default();
                 if let Some(length) = frame_length(&mut self.wire, expected, limit).await? {
-                    held.take(length, self.limits.stall).await?;
+                    budget_guard.acquire_for_reply(length, self.limits.stall).await?;
                 }
                 next_frame(&mut self.wire, expected, limit, None).await?
             }

@@ -24,8 +24,8 @@ pub const MAX_FIRST_MESSAGE_BYTES: usize = 64 * 1024;
 /// The longest error text that is sent or relayed; a longer one is cut.
 pub const MAX_ERROR_TEXT_BYTES: usize = 64 * 1024;
 
-/// The most bytes of replies that one process holds at once, over all connections.
-pub const HELD_REPLIES_BYTES: usize = 256 << 20;
+/// The most bytes of replies that one process buffers at once, over all connections.
+pub const BUFFERED_REPLIES_BYTES: usize = 256 << 20;
 
 /// Replies up to this length are not counted.
 pub const UNCOUNTED_REPLY_BYTES: usize = 64 * 1024;
@@ -51,10 +51,10 @@ pub struct Limits {
     pub refused_bytes: usize,
     /// The deadline for discarding them.
     pub refused_deadline: Duration,
-    /// The longest reply, in bytes. A relay copies it piecewise and never holds it whole.
+    /// The longest reply, in bytes. A relay copies it piecewise and never buffers it whole.
     pub reply_bytes: usize,
-    /// The longest reply that is held in memory, to decode it or to replace a handle in it.
-    pub held_reply_bytes: usize,
+    /// The longest reply that is buffered, to decode it or to replace a handle in it.
+    pub buffered_reply_bytes: usize,
     /// From the first packet until the client is authenticated.
     pub auth_deadline: Duration,
     /// The most authenticated connections of a server; further ones are rejected.
@@ -80,7 +80,7 @@ impl Default for Limits {
             refused_bytes: 256 << 20,
             refused_deadline: Duration::from_mins(1),
             reply_bytes: 256 << 20,
-            held_reply_bytes: 64 << 20,
+            buffered_reply_bytes: 64 << 20,
             auth_deadline: Duration::from_secs(10),
             connections: 2_000,
             unauthenticated_connections: 1_024,

@@ -2,7 +2,7 @@
 //!
 //! The caller has scanned the request and patched its handle. Only the beginning of the reply is read, as far as the
 //! decision needs it; the rest is copied through the worker thread's buffer as it arrives. A reply with a handle to replace
-//! is held whole, within [`Limits::held_reply_bytes`](crate::Limits) and the process-wide budget; a result never is. Error
+//! is buffered whole, within [`Limits::buffered_reply_bytes`](crate::Limits) and the process-wide budget; a result never is. Error
 //! texts are cut at [`MAX_ERROR_TEXT_BYTES`], and Java stack traces are removed from them.
 //!
 //! Every reply is walked to its end before its last piece is written, and must end where its frame ends: a client would
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::byte_budget::Held;
+use crate::byte_budget::BudgetGuard;
 use crate::client::Client;
 use crate::connection::Connection;
 use crate::error::WireError;
@@ -26,7 +26,7 @@ use crate::message::Message;
 use crate::scan::{self, PieceWalker, Reply, ScanError};
 use crate::wire::CopyError;
 
-/// A reply of at most this length is held whole when the caller decides about it, in bytes.
+/// A reply of at most this length is buffered whole when the caller decides about it, in bytes.
 pub const WHOLE_REPLY_BYTES: usize = 16 * 1024;
 
 /// The destination of a reply, decided from its beginning.
@@ -37,7 +37,7 @@ pub enum Decision {
     /// To the client, with this handle in place of the backend's. A reply without a handle is unchanged.
     ForwardAs(Handle),
     /// To the caller only.
-    Hold,
+    Buffer,
 }
 
 /// What became of a reply.
@@ -49,7 +49,7 @@ pub enum Outcome {
         bytes: usize,
     },
     /// Returned to the caller, whole.
-    Held(Vec<u8>),
+    Buffered(Vec<u8>),
 }
 
 /// Why a reply was not delivered.
@@ -102,13 +102,13 @@ pub async fn exchange(
     if !usable {
         return Err(RelayError::Broken);
     }
-    // Held until the reply is delivered: a client that does not read it keeps its part of the budget.
-    let mut held = Held::default();
+    // Kept until the reply is delivered: a client that does not read it keeps its part of the budget.
+    let mut budget_guard = BudgetGuard::default();
     let beginning = async {
         to.write(request.bytes()).await.map_err(backend)?;
         model::failpoint!(RELAY_REQUEST_SENT);
-        let (reply, total) = begin(to, request, &mut held).await?;
-        cut(to, reply, total, &mut held).await
+        let (reply, total) = begin(to, request, &mut budget_guard).await?;
+        cut(to, reply, total, &mut budget_guard).await
     };
     let (reply, total) = tokio::select! {
         begun = timeout(deadline, beginning) => begun.map_err(|_| RelayError::Timeout(deadline))??,
@@ -116,7 +116,7 @@ pub async fn exchange(
     };
     model::failpoint!(RELAY_REPLY_BEGUN);
     let outcome = match decide(&reply, &to.wire.pending) {
-        Decision::Hold => hold(to, total).await?,
+        Decision::Buffer => buffer(to, total).await?,
         Decision::Forward => forward(client, to, &reply, total).await?,
         Decision::ForwardAs(handle) => {
             if let Some(at) = reply.handle {
@@ -130,8 +130,12 @@ pub async fn exchange(
 }
 
 /// Reads the reply until everything that the decision needs is pending. Returns it and its whole length.
-async fn begin(from: &mut Client, request: &Message, held: &mut Held) -> Result<(Reply, usize), RelayError> {
-    let (total_limit, held_limit) = (from.limits().reply_bytes, from.limits().held_reply_bytes);
+async fn begin(
+    from: &mut Client,
+    request: &Message,
+    budget_guard: &mut BudgetGuard,
+) -> Result<(Reply, usize), RelayError> {
+    let (total_limit, buffer_limit) = (from.limits().reply_bytes, from.limits().buffered_reply_bytes);
     let total = if from.is_framed() {
         if !from.wire.fill().await.map_err(backend)? {
             return Err(backend(WireError::ClosedInside));
@@ -146,7 +150,7 @@ async fn begin(from: &mut Client, request: &Message, held: &mut Held) -> Result<
         total
     } else {
         // Without frames the end is known only when the whole reply was read.
-        let message = from.read(held_limit).await.map_err(backend)?;
+        let message = from.read(buffer_limit).await.map_err(backend)?;
         if !from.wire.pending.is_empty() {
             return Err(backend(ScanError::Trailing));
         }
@@ -171,28 +175,33 @@ async fn begin(from: &mut Client, request: &Message, held: &mut Held) -> Result<
             Err(ScanError::Truncated { at_least }) if length < total && at_least <= total => at_least,
             Err(error) => return Err(backend(error)),
         };
-        if at_least > held_limit {
-            return Err(backend(WireError::TooLong { bytes: at_least, limit: held_limit }));
+        if at_least > buffer_limit {
+            return Err(backend(WireError::TooLong { bytes: at_least, limit: buffer_limit }));
         }
         // Doubled each time, so that a long beginning is not read byte by byte.
-        let wanted = (length * 2).max(at_least).min(total).min(held_limit);
+        let wanted = (length * 2).max(at_least).min(total).min(buffer_limit);
         if wanted > UNCOUNTED_REPLY_BYTES {
-            held.take(total.min(held_limit), from.limits().stall).await.map_err(backend)?;
+            budget_guard.acquire_for_reply(total.min(buffer_limit), from.limits().stall).await.map_err(backend)?;
         }
         from.wire.fill_to(wanted).await.map_err(backend)?;
     }
 }
 
 /// Cuts the error texts of a reply; an engine does not limit them.
-async fn cut(from: &mut Client, reply: Reply, total: usize, held: &mut Held) -> Result<(Reply, usize), RelayError> {
+async fn cut(
+    from: &mut Client,
+    reply: Reply,
+    total: usize,
+    budget_guard: &mut BudgetGuard,
+) -> Result<(Reply, usize), RelayError> {
     if !reply.has_surplus(&from.wire.pending, MAX_ERROR_TEXT_BYTES) {
         return Ok((reply, total));
     }
-    let limit = from.limits().held_reply_bytes;
+    let limit = from.limits().buffered_reply_bytes;
     if total > limit {
         return Err(backend(WireError::TooLong { bytes: total, limit }));
     }
-    held.take(total, from.limits().stall).await.map_err(backend)?;
+    budget_guard.acquire_for_reply(total, from.limits().stall).await.map_err(backend)?;
     from.wire.fill_to(total).await.map_err(backend)?;
     let reply = scan::reply(&from.wire.pending).map_err(backend)?;
     reply.cut_errors(&mut from.wire.pending, MAX_ERROR_TEXT_BYTES);
@@ -209,13 +218,13 @@ fn same_call(request: &Message, reply: &Reply, bytes: &[u8]) -> Result<(), Relay
     }
 }
 
-async fn hold(from: &mut Client, total: usize) -> Result<Outcome, RelayError> {
-    let limit = from.limits().held_reply_bytes;
+async fn buffer(from: &mut Client, total: usize) -> Result<Outcome, RelayError> {
+    let limit = from.limits().buffered_reply_bytes;
     if total > limit {
         return Err(backend(WireError::TooLong { bytes: total, limit }));
     }
     from.wire.fill_to(total).await.map_err(backend)?;
-    Ok(Outcome::Held(from.wire.take(total)))
+    Ok(Outcome::Buffered(from.wire.take(total)))
 }
 
 async fn forward(

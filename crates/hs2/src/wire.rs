@@ -14,7 +14,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::byte_budget::{Held, Share};
+use crate::byte_budget::{BudgetGuard, Share};
 use crate::error::WireError;
 use crate::limits::UNCOUNTED_REQUEST_BYTES;
 use crate::scan::ScanError;
@@ -60,7 +60,7 @@ pub(crate) struct Wire {
 /// A request that is being received and is counted in the process's budget.
 #[derive(Default)]
 struct Arriving {
-    held: Held,
+    budget_guard: BudgetGuard,
     until: Option<Instant>,
 }
 
@@ -141,7 +141,7 @@ impl Wire {
         if most <= UNCOUNTED_REQUEST_BYTES {
             return self.fill_to(length).await;
         }
-        self.arriving.held.take_for_request(most, self.share.as_ref(), self.stall).await?;
+        self.arriving.budget_guard.acquire_for_request(most, self.share.as_ref(), self.stall).await?;
         let until = *self.arriving.until.get_or_insert_with(|| Instant::now() + deadline);
         let late = |_| Err(WireError::Stalled("the limit for receiving a request"));
         timeout_at(until, self.fill_to(length)).await.unwrap_or_else(late)

@@ -1,9 +1,9 @@
 //! Byte budgets: how much memory sessions may make the proxy keep.
 //!
-//! Limits on counts bound nothing where the client chooses the size, so every byte that outlives its call is reserved here
+//! Limits on counts bound nothing where the client chooses the size, so every byte that outlives its call is acquired here
 //! first: settings and the replay log, statements that wait for an engine or run there, texts of control statements,
-//! results of the proxy's own. [`Budget`] is the process's; limits of one session are checked by its owner. A reservation
-//! that does not fit is refused with 54000 and has no effect.
+//! results of the proxy's own. [`Budget`] is the process's; limits of one session are checked by its owner. What
+//! does not fit is refused with 54000 and has no effect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,11 +22,11 @@ impl Budget {
         Arc::new(Self { limit, used: AtomicUsize::new(0) })
     }
 
-    /// Reserves bytes until the returned value is dropped.
-    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, UserError> {
-        let mut held = Held { budget: Arc::clone(self), bytes: 0 };
-        held.resize(bytes)?;
-        Ok(held)
+    /// Acquires bytes until the guard is dropped.
+    pub(crate) fn acquire(self: &Arc<Self>, bytes: usize) -> Result<BudgetGuard, UserError> {
+        let mut guard = BudgetGuard { budget: Arc::clone(self), bytes: 0 };
+        guard.resize(bytes)?;
+        Ok(guard)
     }
 
     fn take(&self, bytes: usize) -> Result<(), UserError> {
@@ -43,19 +43,19 @@ impl Budget {
     }
 }
 
-/// Reserved bytes of a [`Budget`]; dropping it returns them.
+/// Acquired bytes of a [`Budget`]; dropping the guard releases them.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct BudgetGuard {
     budget: Arc<Budget>,
     bytes: usize,
 }
 
-impl Held {
+impl BudgetGuard {
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Changes the reservation. A smaller one always succeeds; a larger one that does not fit leaves it as it was.
+    /// Acquires or releases the difference. Fewer bytes always succeed; more that do not fit leave the guard as it was.
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), UserError> {
         if bytes > self.bytes {
             self.budget.take(bytes - self.bytes)?;
@@ -67,7 +67,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for BudgetGuard {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -79,15 +79,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reservation_beyond_the_budget_is_refused_and_has_no_effect() {
+    fn bytes_beyond_the_budget_are_refused_without_effect() {
         let budget = Budget::new(10);
-        let mut one = budget.hold(6).unwrap();
-        assert_eq!(budget.hold(5).unwrap_err().sqlstate(), "54000");
+        let mut one = budget.acquire(6).unwrap();
+        assert_eq!(budget.acquire(5).unwrap_err().sqlstate(), "54000");
         assert!(one.resize(11).is_err() && one.resize(usize::MAX).is_err());
-        let two = budget.hold(4).unwrap();
+        let two = budget.acquire(4).unwrap();
         drop(one);
         assert_eq!((two.bytes(), budget.used.load(Ordering::Relaxed)), (4, 4));
         drop(two);
-        assert_eq!(budget.hold(10).unwrap().bytes(), 10);
+        assert_eq!(budget.acquire(10).unwrap().bytes(), 10);
     }
 }

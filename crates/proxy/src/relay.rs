@@ -107,7 +107,7 @@ pub(crate) async fn relay(
     let decide = |reply: &Reply, bytes: &[u8]| {
         let decided = *verdict.insert(Verdict::new(reply, bytes));
         match (deliver, decided) {
-            (Deliver::Nowhere(_), _) | (_, Verdict::Draining | Verdict::SessionClosed) => Decision::Hold,
+            (Deliver::Nowhere(_), _) | (_, Verdict::Draining | Verdict::SessionClosed) => Decision::Buffer,
             (Deliver::ToClient, Verdict::Accepted(Some(_))) => {
                 // Before the client receives the handle: it may use it on another connection at once.
                 gateway.sessions.add_operation(ours, &entry.handle);
@@ -137,9 +137,9 @@ pub(crate) async fn relay(
             }
         }
     }
-    let held = match exchanged {
+    let reply = match exchanged {
         Ok(Outcome::Forwarded { .. }) => return Ok(Relayed::Delivered),
-        Ok(Outcome::Held(reply)) => reply,
+        Ok(Outcome::Buffered(reply)) => reply,
         Err(Failure::Client(disconnect)) => {
             if is_broken {
                 session.drop_current_engine("the client closed its connection while a statement ran");
@@ -161,7 +161,7 @@ pub(crate) async fn relay(
         Some(Verdict::Draining) => draining(gateway, session, binding),
         Some(Verdict::SessionClosed) => session_closed(session, binding),
         Some(Verdict::Accepted(Some(handle))) => Relayed::Running { binding, handle },
-        Some(Verdict::Accepted(None) | Verdict::Refused) | None => Relayed::Refused(refusal(&held)),
+        Some(Verdict::Accepted(None) | Verdict::Refused) | None => Relayed::Refused(refusal(&reply)),
     })
 }
 

@@ -20,7 +20,7 @@ use model::table_catalog::TableCatalog;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE, MAX_HELD_REPLY_BYTES, Settings};
+use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE, MAX_BUFFERED_REPLY_BYTES, Settings};
 
 /// How long an unreachable engine is skipped.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(3);
@@ -235,7 +235,7 @@ impl Routes {
         let mut options = ClientOptions::new(route.address.clone(), Auth::service(agent_api::SERVICE_PROXY, key, user));
         options.connect_deadline = CONNECT_DEADLINE;
         options.call_deadline = CALL_DEADLINE;
-        options.limits.held_reply_bytes = MAX_HELD_REPLY_BYTES;
+        options.limits.buffered_reply_bytes = MAX_BUFFERED_REPLY_BYTES;
         options
     }
 

@@ -229,7 +229,7 @@ async fn on_session(
     let executing = (method.makes_operation() && !runs_on).then(|| entry.executing());
     let outcome = relay::exchange(connection, &patched, &mut session.client, deadline, |reply, bytes| {
         if has_no_session(reply, bytes) || claims_agent_error(reply) {
-            return Decision::Hold;
+            return Decision::Buffer;
         }
         let Some(backend) = reply.handle.filter(|_| reply.succeeded()).and_then(|at| at.read(bytes).ok()) else {
             return Decision::Forward;
@@ -248,7 +248,7 @@ async fn on_session(
         Err(RelayError::Broken) if method.makes_operation() => {
             Err(Failure::Lost(session_lost(agent, entry, "Its connection to the engine was closed")))
         }
-        Ok(Outcome::Held(reply)) => Err(replacement_of(agent, entry, &reply)),
+        Ok(Outcome::Buffered(reply)) => Err(replacement_of(agent, entry, &reply)),
         outcome => outcome.map(|_| ()).map_err(|error| relay_failure(agent, &error)),
     }
 }

@@ -69,7 +69,7 @@ impl Front {
                 at.patch(message.bytes_mut(), theirs).unwrap();
             }
             let decide = |reply: &hs2::scan::Reply, head: &[u8]| match reply.handle {
-                _ if reply.error_code == Some(status::ENGINE_DRAINING) => Decision::Hold,
+                _ if reply.error_code == Some(status::ENGINE_DRAINING) => Decision::Buffer,
                 Some(at) => {
                     let ours = Handle::random();
                     backend_handles.insert(ours, at.read(head).unwrap());
@@ -79,10 +79,10 @@ impl Front {
             };
             match relay::exchange(connection, &message, &mut backend, self.deadline, decide).await? {
                 Outcome::Forwarded { .. } => {}
-                Outcome::Held(reply) => {
+                Outcome::Buffered(reply) => {
                     // What a proxy does elsewhere: here it says so.
                     assert!(Message::new(reply).unwrap().method() == Some(Method::ExecuteStatement));
-                    let error = UserError::new(ErrorKind::ConnectionLost, "held");
+                    let error = UserError::new(ErrorKind::ConnectionLost, "buffered");
                     let refusal = encode_refusal(Method::ExecuteStatement, message.seqid(), &error);
                     connection.send(&refusal).await.map_err(RelayError::Client)?;
                 }
@@ -132,8 +132,8 @@ async fn sessions_are_relayed_between_all_transports() {
             assert_eq!(table.rows, (0..2500).map(row).collect::<Vec<_>>(), "{from_client:?} {to_backend:?}");
             let refused = session.execute("fail").await.map(drop);
             assert!(matches!(refused, Err(ClientError::Refused(error)) if error.kind == ErrorKind::UndefinedTable));
-            let held = session.execute("drain").await.map(drop);
-            assert!(matches!(held, Err(ClientError::Refused(error)) if error.message == "held"));
+            let buffered = session.execute("drain").await.map(drop);
+            assert!(matches!(buffered, Err(ClientError::Refused(error)) if error.message == "buffered"));
             session.close().await.unwrap();
         }
         front.stop().await;

@@ -75,33 +75,33 @@ async fn stack_traces_of_a_backend_are_taken_out_of_its_errors() {
 
 /// A reply that the caller keeps must be the reply to its request, like one that is forwarded.
 #[tokio::test]
-async fn a_held_reply_belongs_to_its_request() {
+async fn a_buffered_reply_belongs_to_its_request() {
     let good = encode_refusal(Method::FetchResults, 5, &UserError::internal("x"));
     let mut to = Client::connect(&bad_backend(framed(good.len(), &good), true).await).await.unwrap();
     let (mut connection, _stream) = client_connection().await;
-    let outcome = hold(&mut connection, &mut to).await;
-    assert!(matches!(&outcome, Ok(Outcome::Held(reply)) if *reply == good) && !to.is_broken(), "{outcome:?}");
+    let outcome = buffer(&mut connection, &mut to).await;
+    assert!(matches!(&outcome, Ok(Outcome::Buffered(reply)) if *reply == good) && !to.is_broken(), "{outcome:?}");
     let other_seqid = encode_refusal(Method::FetchResults, 6, &UserError::internal("x"));
     let other_method = encode_refusal(Method::ExecuteStatement, 5, &UserError::internal("x"));
     let surplus = [&good[..], &other_seqid].concat();
     for (what, reply) in [("seqid", other_seqid), ("method", other_method), ("two replies", surplus)] {
         let mut to = Client::connect(&bad_backend(framed(reply.len(), &reply), true).await).await.unwrap();
-        let outcome = hold(&mut connection, &mut to).await;
+        let outcome = buffer(&mut connection, &mut to).await;
         assert!(outcome.is_err() && to.is_broken(), "{what}: {outcome:?}");
     }
     // A reply that arrived before the request.
     let spare = [framed(good.len(), &good), framed(good.len(), &good)].concat();
     let mut to = Client::connect(&bad_backend(spare, true).await).await.unwrap();
-    let outcome = hold(&mut connection, &mut to).await;
+    let outcome = buffer(&mut connection, &mut to).await;
     let early = outcome.is_err() || {
         while !to.has_unread().await {}
-        matches!(hold(&mut connection, &mut to).await, Err(RelayError::Broken))
+        matches!(buffer(&mut connection, &mut to).await, Err(RelayError::Broken))
     };
     assert!(early && to.is_broken());
 }
 
-async fn hold(connection: &mut Connection, to: &mut Client) -> Result<Outcome, RelayError> {
-    relay::exchange(connection, &fetch_request(), to, DEADLINE, |_, _| Decision::Hold).await
+async fn buffer(connection: &mut Connection, to: &mut Client) -> Result<Outcome, RelayError> {
+    relay::exchange(connection, &fetch_request(), to, DEADLINE, |_, _| Decision::Buffer).await
 }
 
 /// A client that closes its connection while its reply is written leaves the backend's connection usable: the whole reply

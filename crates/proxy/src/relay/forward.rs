@@ -56,11 +56,11 @@ async fn forward(
     let decide = |reply: &scan::Reply, _: &[u8]| {
         succeeded = outcome_in(method, reply);
         let timed_out = reply.operation_state == Some(TOperationState::TIMEDOUT_STATE.0);
-        if timed_out && method == Method::GetOperationStatus { Decision::Hold } else { Decision::Forward }
+        if timed_out && method == Method::GetOperationStatus { Decision::Buffer } else { Decision::Forward }
     };
     match exchange(connection, &call.message, to, deadline, lost, decide).await? {
         Outcome::Forwarded { .. } => Ok((Reply::Relayed, succeeded)),
-        Outcome::Held(reply) => Ok((timed_out_status(&reply).into(), succeeded)),
+        Outcome::Buffered(reply) => Ok((timed_out_status(&reply).into(), succeeded)),
     }
 }
 

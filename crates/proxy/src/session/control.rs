@@ -22,7 +22,7 @@ use super::reply::{self, CallError, Disconnect, Reply};
 use super::state::{ControlBackend, Session};
 use super::table::Entry;
 use super::timeout::{self, Timeout};
-use crate::budget::Held;
+use crate::budget::BudgetGuard;
 use crate::failpoints;
 use crate::gateway::Gateway;
 use crate::settings::{CONTROL_DEADLINE, MAX_HANDOVERS, SYNCHRONOUS_DEADLINE};
@@ -33,7 +33,7 @@ pub(crate) struct ControlStatement<'a> {
     /// The client polls for the end.
     pub(crate) run_async: bool,
     pub(crate) timeout: Option<Timeout>,
-    pub(crate) held: Held,
+    pub(crate) budget_guard: BudgetGuard,
 }
 
 /// A request to a metadata agent, the same with every retry.
@@ -50,9 +50,9 @@ pub(crate) async fn execute(
     session: &mut Session,
     statement: ControlStatement<'_>,
 ) -> Result<Reply, CallError> {
-    let ControlStatement { text, run_async, timeout, mut held } = statement;
-    // The reservation was for the whole message; a smaller one always succeeds.
-    let _ = held.resize(text.len().min(held.bytes()));
+    let ControlStatement { text, run_async, timeout, mut budget_guard } = statement;
+    // The bytes of the whole message were acquired; fewer always succeed.
+    let _ = budget_guard.resize(text.len().min(budget_guard.bytes()));
     ddl::parse(text).map_err(UserError::from)?;
     let id = RequestId::new(uuid::Uuid::new_v4().simple().to_string())?;
     model::failpoint!(failpoints::CONTROL_ID_MADE);
@@ -60,7 +60,8 @@ pub(crate) async fn execute(
         begun = begin(gateway, session, ControlRequest { id: &id, text, timeout }, false) => begun?,
         () = connection.closed() => return Err(Disconnect::client_left("its statement ran").into()),
     };
-    let mut operation = ControlOperation { handle, backend, fetched: false, id, text: text.to_owned(), timeout, held };
+    let mut operation =
+        ControlOperation { handle, backend, fetched: false, id, text: text.to_owned(), timeout, budget_guard };
     if !run_async {
         tokio::select! {
             ended = await_end(gateway, session, &mut operation) => ended?,

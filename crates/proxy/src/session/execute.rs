@@ -16,14 +16,14 @@ use super::table::Entry;
 use super::timeout::Timeout;
 use super::{engine, local};
 use crate::bind::{self, pool};
-use crate::budget::Held;
+use crate::budget::BudgetGuard;
 use crate::classify::{self, Statement, classify};
 use crate::gateway::Gateway;
 
-/// Checks the session's limits, and reserves the bytes that the call makes the proxy keep.
-fn admit(gateway: &Gateway, session: &Session, message: &Message) -> Result<Held, UserError> {
+/// Checks the session's limits, and acquires the bytes that the call makes the proxy keep.
+fn admit(gateway: &Gateway, session: &Session, message: &Message) -> Result<BudgetGuard, UserError> {
     session.check_operation_limit()?;
-    session.hold(&gateway.budget, gateway.settings.limits.session_statement_bytes, message.bytes().len())
+    session.acquire_budget(&gateway.budget, gateway.settings.limits.session_statement_bytes, message.bytes().len())
 }
 
 /// Executes a call that creates an operation, or a `GetInfo` that only the bound engine can answer.
@@ -39,7 +39,7 @@ pub(crate) async fn execute(
     if is_statement {
         gateway.activity.statements.add();
     }
-    let mut held = admit(gateway, &session, &message)?;
+    let mut budget_guard = admit(gateway, &session, &message)?;
     let timeout = if is_statement {
         Timeout::new(request, session.settings.statement_timeout, gateway.clock.boottime())
     } else {
@@ -47,7 +47,7 @@ pub(crate) async fn execute(
     };
     match classify(request.statement_in(message.bytes()).unwrap_or_default()) {
         Statement::Control(text) => {
-            let statement = ControlStatement { text, run_async: request.run_async, timeout, held };
+            let statement = ControlStatement { text, run_async: request.run_async, timeout, budget_guard };
             let executed = control::execute(gateway, connection, entry, &mut session, statement).await;
             // A refused statement has left no operation whose close would release the backend.
             session.release_control();
@@ -61,16 +61,21 @@ pub(crate) async fn execute(
                     () = connection.closed() => return Err(Disconnect::client_left("its session was bound").into()),
                 }
             }
-            if let Some(result) = local::execute(&mut session, text, &statement, &mut held)? {
+            if let Some(result) = local::execute(&mut session, text, &statement, &mut budget_guard)? {
                 let has_result = result.has_result();
-                let operation = Operation::new(OperationState::Local(result.holding(held)));
+                let operation = Operation::new(OperationState::Local(result.with_budget_guard(budget_guard)));
                 let handle = gateway.sessions.keep_operation(entry, &mut session, operation);
                 return Ok(reply::accepted(&handle, has_result).into());
             }
         }
         Statement::Engine => {}
     }
-    let call =
-        EngineCall { message, statement: request.statement.clone(), run_async: request.run_async, timeout, held };
+    let call = EngineCall {
+        message,
+        statement: request.statement.clone(),
+        run_async: request.run_async,
+        timeout,
+        budget_guard,
+    };
     engine::bind_and_relay(gateway, connection, entry, &mut session, call).await
 }

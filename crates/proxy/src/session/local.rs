@@ -15,7 +15,7 @@ use super::reply::Reply;
 use super::settings;
 use super::state::Session;
 use super::table::Entry;
-use crate::budget::Held;
+use crate::budget::BudgetGuard;
 use crate::gateway::Gateway;
 
 /// The value that SET shows for a key that only an engine knows.
@@ -60,7 +60,7 @@ pub(crate) fn execute(
     session: &mut Session,
     text: &str,
     statement: &SessionStatement<'_>,
-    held: &mut Held,
+    budget_guard: &mut BudgetGuard,
 ) -> Result<Option<LocalResult>, UserError> {
     if let SessionStatement::Set { key, value } = statement
         && let Some(own) = settings::own_key(key)
@@ -90,12 +90,12 @@ pub(crate) fn execute(
             setting(key, value)
         }
         SessionStatement::ShowSetting { key } => {
-            held.resize(held.bytes() + session.settings.setting(key).map_or(0, str::len))?;
+            budget_guard.resize(budget_guard.bytes() + session.settings.setting(key).map_or(0, str::len))?;
             let value = session.settings.setting(key).unwrap_or(if own { "<undefined>" } else { UNKNOWN });
             setting(key, value)
         }
         SessionStatement::ListSettings { .. } => {
-            held.resize(held.bytes() + session.settings.bytes())?;
+            budget_guard.resize(budget_guard.bytes() + session.settings.bytes())?;
             let rows = session.settings.shown.iter();
             LocalResult::table(setting_columns(), rows.map(|(key, value)| setting_row(key, value)).collect())
         }

@@ -11,7 +11,7 @@ use model::error::UserError;
 use tokio::task::AbortHandle;
 
 use super::timeout::Timeout;
-use crate::budget::Held;
+use crate::budget::BudgetGuard;
 use crate::settings::{CALL_DEADLINE, MAX_FETCH_ROWS, MAX_LOG_LINES, SYNCHRONOUS_DEADLINE};
 
 pub(crate) struct Operation {
@@ -58,11 +58,11 @@ impl Operation {
     }
 
     /// The bytes of the byte budget that it holds.
-    pub(crate) fn held_bytes(&self) -> usize {
+    pub(crate) fn budget_bytes(&self) -> usize {
         match &self.state {
-            OperationState::Local(local) => local.held.as_ref().map_or(0, Held::bytes),
-            OperationState::Waiting(waiting) => waiting.call.held.bytes(),
-            OperationState::Control(control) => control.held.bytes(),
+            OperationState::Local(local) => local.budget_guard.as_ref().map_or(0, BudgetGuard::bytes),
+            OperationState::Waiting(waiting) => waiting.call.budget_guard.bytes(),
+            OperationState::Control(control) => control.budget_guard.bytes(),
             OperationState::AtEngine { .. } | OperationState::Failed(_) => 0,
         }
     }
@@ -78,7 +78,7 @@ pub(crate) struct LocalResult {
     rows: Vec<Vec<Value>>,
     /// Rows that have been fetched.
     read: usize,
-    held: Option<Held>,
+    budget_guard: Option<BudgetGuard>,
 }
 
 impl LocalResult {
@@ -88,12 +88,12 @@ impl LocalResult {
     }
 
     pub(crate) fn table(columns: Vec<Column>, rows: Vec<Vec<Value>>) -> Self {
-        Self { columns, rows, read: 0, held: None }
+        Self { columns, rows, read: 0, budget_guard: None }
     }
 
-    /// The same, with its bytes reserved until it is dropped.
-    pub(crate) fn holding(self, held: Held) -> Self {
-        Self { held: Some(held), ..self }
+    /// The same, counted in the byte budget until it is dropped.
+    pub(crate) fn with_budget_guard(self, budget_guard: BudgetGuard) -> Self {
+        Self { budget_guard: Some(budget_guard), ..self }
     }
 
     pub(crate) fn columns(&self) -> &[Column] {
@@ -122,7 +122,7 @@ pub(crate) struct EngineCall {
     /// The timeout of the client and its session.
     pub(crate) timeout: Option<Timeout>,
     /// The message's bytes, of the byte budget.
-    pub(crate) held: Held,
+    pub(crate) budget_guard: BudgetGuard,
 }
 
 impl EngineCall {
@@ -220,5 +220,5 @@ pub(crate) struct ControlOperation {
     pub(crate) text: String,
     pub(crate) timeout: Option<Timeout>,
     /// The bytes of its text, of the byte budget.
-    pub(crate) held: Held,
+    pub(crate) budget_guard: BudgetGuard,
 }

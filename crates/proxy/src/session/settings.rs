@@ -16,7 +16,7 @@ use model::name::{PoolName, TenantName, UnitName};
 use model::observation::cut;
 use model::statement_timeout;
 
-use crate::budget::{Budget, Held};
+use crate::budget::{Budget, BudgetGuard};
 use crate::settings::{Limits, MAX_REMEMBERED, MAX_SESSION_KEYS};
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct SessionSettings {
     /// The most bytes that are kept in all.
     max_bytes: usize,
     /// The bytes that are kept, of the proxy's budget.
-    held: Held,
+    budget_guard: BudgetGuard,
 }
 
 /// An entry of the replay log.
@@ -99,7 +99,7 @@ impl SessionSettings {
             shown: BTreeMap::new(),
             max_value_bytes: limits.setting_bytes,
             max_bytes: limits.session_settings_bytes,
-            held: budget.hold(0)?,
+            budget_guard: budget.acquire(0)?,
         })
     }
 
@@ -138,7 +138,7 @@ impl SessionSettings {
             refuse_launch_key(bare)?;
             settings.check_length(spelled)?;
             settings.check_length(value)?;
-            settings.reserve(spelled.len() + value.len(), 0)?;
+            settings.acquire(spelled.len() + value.len(), 0)?;
             settings.forwarded.insert(spelled.clone(), value.clone());
         }
         // The key with our own prefix takes precedence.
@@ -159,7 +159,7 @@ impl SessionSettings {
             added += unquoted.len();
             replaced += self.queue.as_ref().map_or(0, String::len);
         }
-        self.reserve(added, replaced)?;
+        self.acquire(added, replaced)?;
         let applied = self.apply_own(key, Some(unquoted).filter(|value| !value.is_empty()));
         if applied.is_ok() {
             self.shown.insert(shown, unquoted.to_owned());
@@ -202,13 +202,13 @@ impl SessionSettings {
     }
 
     /// Reserves `added` bytes, which replace `replaced` ones.
-    fn reserve(&mut self, added: usize, replaced: usize) -> Result<(), UserError> {
+    fn acquire(&mut self, added: usize, replaced: usize) -> Result<(), UserError> {
         let bytes = (self.bytes() + added).saturating_sub(replaced);
         if bytes > self.max_bytes {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
                 .detail(format!("They would take {bytes} bytes of at most {}.", self.max_bytes)));
         }
-        self.held.resize(bytes)
+        self.budget_guard.resize(bytes)
     }
 
     /// The bytes that are kept.
@@ -218,10 +218,10 @@ impl SessionSettings {
         pairs.chain(replay_log).sum::<usize>() + self.queue.as_ref().map_or(0, String::len)
     }
 
-    /// Returns the surplus of a reservation. Every change that adds bytes reserves them first.
+    /// Releases surplus bytes. Every change that adds bytes acquires them first.
     fn recount(&mut self) {
-        // A smaller reservation always succeeds.
-        let _ = self.held.resize(self.bytes().min(self.held.bytes()));
+        // Fewer bytes always succeed.
+        let _ = self.budget_guard.resize(self.bytes().min(self.budget_guard.bytes()));
     }
 
     /// Records a value for SET to show. One that does not fit is left out: a bound engine shows its settings itself.
@@ -229,7 +229,7 @@ impl SessionSettings {
         let shown = self.shown.get(key).map_or(0, |old| key.len() + old.len());
         let is_new = !self.shown.contains_key(key);
         let fits = self.check_length(value).is_ok() && !(is_new && self.shown.len() >= MAX_SESSION_KEYS);
-        if fits && self.reserve(key.len() + value.len(), shown).is_ok() {
+        if fits && self.acquire(key.len() + value.len(), shown).is_ok() {
             self.shown.insert(key.to_owned(), value.to_owned());
         }
     }
@@ -260,7 +260,7 @@ impl SessionSettings {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
                 .detail(format!("{MAX_REMEMBERED} statements are in the replay log.")));
         }
-        self.reserve(subject.len() + text.len(), replaced.iter().sum())?;
+        self.acquire(subject.len() + text.len(), replaced.iter().sum())?;
         if pending.is_none() {
             self.drop_replaced(&subject);
         }

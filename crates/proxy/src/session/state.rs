@@ -16,7 +16,7 @@ use tracing::{debug, info};
 
 use super::operation::{Operation, OperationState};
 use super::settings::SessionSettings;
-use crate::budget::{Budget, Held};
+use crate::budget::{Budget, BudgetGuard};
 use crate::routes::{Route, Seat};
 use crate::settings::{BACKGROUND_CLOSE_DEADLINE, MAX_OPERATIONS};
 
@@ -78,15 +78,20 @@ impl Session {
         number
     }
 
-    /// Reserves bytes that an operation is about to keep.
-    pub(crate) fn hold(&self, budget: &Arc<Budget>, limit: usize, bytes: usize) -> Result<Held, UserError> {
-        let held: usize = self.operations.values().map(Operation::held_bytes).sum();
-        if held.saturating_add(bytes) > limit {
+    /// Acquires the bytes that an operation is about to keep.
+    pub(crate) fn acquire_budget(
+        &self,
+        budget: &Arc<Budget>,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<BudgetGuard, UserError> {
+        let used: usize = self.operations.values().map(Operation::budget_bytes).sum();
+        if used.saturating_add(bytes) > limit {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session's open statements are too long")
-                .detail(format!("They take {held} bytes of at most {limit}, and {bytes} more do not fit."))
+                .detail(format!("They take {used} bytes of at most {limit}, and {bytes} more do not fit."))
                 .hint("Close statements that are not used."));
         }
-        budget.hold(bytes)
+        budget.acquire(bytes)
     }
 
     /// Refuses an operation beyond [`MAX_OPERATIONS`].

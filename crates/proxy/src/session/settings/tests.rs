@@ -21,12 +21,12 @@ fn settings_are_refused_beyond_their_bytes_and_replaced_within_them() {
     assert_eq!(set(&mut settings, 40).unwrap_err().sqlstate(), "54000");
     assert_eq!(settings.bytes(), 100, "a refused SET replaces nothing");
     set(&mut settings, 38).unwrap();
-    assert_eq!((settings.bytes(), settings.held.bytes()), (99, 99));
+    assert_eq!((settings.bytes(), settings.budget_guard.bytes()), (99, 99));
     settings.show("k", "v");
     assert_eq!(settings.setting("k"), None, "a value that does not fit is not shown");
     settings.forget_refused(&settings.replay_log[0].clone());
     settings.show("k", "v");
-    assert_eq!((settings.setting("k"), settings.held.bytes()), (Some("v"), 62));
+    assert_eq!((settings.setting("k"), settings.budget_guard.bytes()), (Some("v"), 62));
 }
 
 #[test]
@@ -35,17 +35,17 @@ fn own_settings_count_in_the_budget() {
     let budget = Budget::new(300);
     let mut settings = SessionSettings::read(&BTreeMap::new(), &limits, &budget).unwrap();
     settings.set_own(QUEUE, &"q".repeat(100)).unwrap();
-    assert_eq!((settings.bytes(), settings.held.bytes()), (217, 217), "the queue's name is kept twice");
+    assert_eq!((settings.bytes(), settings.budget_guard.bytes()), (217, 217), "the queue's name is kept twice");
     // Leading zeros make a short time a long text.
     let long = format!("{}30s", "0".repeat(100));
     assert_eq!(settings.set_own(STATEMENT_TIMEOUT, &long).unwrap_err().sqlstate(), "54000");
-    assert_eq!((settings.statement_timeout, settings.held.bytes()), (None, 217));
+    assert_eq!((settings.statement_timeout, settings.budget_guard.bytes()), (None, 217));
     assert_eq!(settings.set_own(QUEUE, &"r".repeat(150)).unwrap_err().sqlstate(), "54000");
     assert_eq!(settings.queue.as_deref().map(str::len), Some(100));
     assert_eq!(settings.set_own("tenant", "no name").unwrap_err().sqlstate(), "42602");
-    assert_eq!(settings.held.bytes(), 217);
+    assert_eq!(settings.budget_guard.bytes(), 217);
     settings.set_own(QUEUE, "").unwrap();
-    assert_eq!((settings.queue.as_deref(), settings.bytes(), settings.held.bytes()), (None, 17, 17));
+    assert_eq!((settings.queue.as_deref(), settings.bytes(), settings.budget_guard.bytes()), (None, 17, 17));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The budget for replies that are held in memory: waiting clients cannot make the process hold more.
+//! The budget for buffered replies: waiting clients cannot make the process buffer more.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hs2::limits::HELD_REPLIES_BYTES;
+use hs2::limits::BUFFERED_REPLIES_BYTES;
 use hs2::message::{Message, encode_call, encode_reply};
 use hs2::tcli::{TFetchOrientation, TFetchResultsReq, TFetchResultsResp, TOperationType};
 use hs2::{Auth, Client, ClientOptions, Handle, status};
@@ -100,7 +100,7 @@ async fn replies_that_wait_stay_within_the_budget() {
             client.receive(DEADLINE).await.unwrap().bytes().len()
         });
     }
-    let fitting = HELD_REPLIES_BYTES / reply.len();
+    let fitting = BUFFERED_REPLIES_BYTES / reply.len();
     let filled = async {
         while delivered.load(Ordering::Relaxed) < fitting {
             sleep(Duration::from_millis(10)).await;
@@ -110,10 +110,10 @@ async fn replies_that_wait_stay_within_the_budget() {
     // Without a budget, the other replies would be read meanwhile.
     sleep(Duration::from_millis(500)).await;
     let grown = memory("VmHWM:").saturating_sub(before);
-    let limit = HELD_REPLIES_BYTES + MARGIN;
-    println!("{} of {} MiB; {} replies are held", grown / MIB, limit / MIB, delivered.load(Ordering::Relaxed));
+    let limit = BUFFERED_REPLIES_BYTES + MARGIN;
+    println!("{} of {} MiB; {} replies are buffered", grown / MIB, limit / MIB, delivered.load(Ordering::Relaxed));
     assert!(grown <= limit, "the resident set grew by {grown} bytes; the limit is {limit}");
-    assert_eq!(delivered.load(Ordering::Relaxed), fitting, "more replies are held than fit into the budget");
+    assert_eq!(delivered.load(Ordering::Relaxed), fitting, "more replies are buffered than fit into the budget");
 
     release.send_replace(true);
     let lengths = timeout(DEADLINE, calls.join_all()).await.expect("all calls are answered");
