@@ -3,7 +3,7 @@
 use model::error::UserError;
 use thrift::protocol::TSerializable;
 
-use crate::message::encode_reply;
+use crate::message::{ExceptionKind, encode_exception, encode_reply};
 use crate::method::Method;
 use crate::protocol;
 use crate::status;
@@ -73,15 +73,18 @@ answers! {
     TRenewDelegationTokenResp {},
 }
 
-/// The method's own response with the error in its status; `None` for the one method whose response has none.
-pub(crate) fn encode_refusal(method: Method, seqid: i32, error: &UserError) -> Option<Vec<u8>> {
+/// The reply that rejects a call: the method's own response with the error in its status. `GetQueryId`, which has no
+/// status, is answered with an exception.
+pub fn encode_refusal(method: Method, seqid: i32, error: &UserError) -> Vec<u8> {
     macro_rules! refused {
         ($($method:ident => $answer:ident,)*) => {
             match method {
                 $(Method::$method => {
-                    Some(encode_reply(method.name(), seqid, &$answer::with_status(status::refusal(error))))
+                    encode_reply(method.name(), seqid, &$answer::with_status(status::refusal(error)))
                 })*
-                Method::GetQueryId => None,
+                Method::GetQueryId => {
+                    encode_exception(method.name(), seqid, ExceptionKind::InternalError, &error.text())
+                }
             }
         };
     }

@@ -12,8 +12,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::answer::Answer;
 use crate::byte_budget::BudgetGuard;
-use crate::connection::{Framing, frame_length, next_frame, next_walked};
 use crate::error::{WireError, WireErrorKind};
+use crate::framing::{Framing, frame_length, next_frame, next_walked};
 use crate::limits::Limits;
 use crate::message::{Message, decode_reply, encode_call};
 use crate::method::Method;

@@ -7,18 +7,18 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
+use tracing::debug;
 
 use crate::auth::{Authenticator, Mechanism, Principal};
 use crate::error::WireError;
-use crate::http;
+use crate::framing::{Framing, LENGTH_BYTES, next_frame, next_walked};
 use crate::limits::{Limits, MAX_FIRST_MESSAGE_BYTES};
 use crate::message::Message;
 use crate::rejection::{MAX_ANNOUNCED_BYTES, Refused};
 use crate::sasl;
-use crate::scan::{MessageKind, WalkProgress, Walker};
+use crate::scan::MessageKind;
 use crate::wire::{LINGER, LINGER_BYTES, Wire};
 
 /// The reply to a TLS client: alert, fatal, `protocol_version`.
@@ -30,20 +30,7 @@ const NOT_OURS: &[u8] = b"this port speaks HiveServer2: SASL PLAIN, plain Thrift
 /// The limit that a client exceeded that did not authenticate in time.
 pub(crate) const AUTHENTICATION: &str = "the limit for authentication";
 
-/// The length before a frame.
-const LENGTH_BYTES: usize = 4;
-
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-
-/// How messages are delimited.
-pub(crate) enum Framing {
-    /// Each message is preceded by its length; the length of the current one, once known.
-    Length(Option<usize>),
-    /// Not delimited: the walk over the current message finds its end.
-    Walked(Option<Box<Walker>>),
-    /// One per POST.
-    Http(Box<http::Exchange>),
-}
 
 /// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +57,7 @@ pub struct Connection {
     authenticator: Arc<dyn Authenticator>,
     limits: Arc<Limits>,
     /// A rejected message, while work on it remains.
-    pub(crate) refused: Option<Box<Refused>>,
+    refused: Option<Box<Refused>>,
     /// The deadline of an unauthenticated client.
     unknown_until: Instant,
 }
@@ -169,8 +156,9 @@ impl Connection {
 
     async fn next_message(&mut self) -> Result<Option<Message>, WireError> {
         loop {
-            if self.refused.is_some() {
-                self.finish_refusal().await?;
+            if let Some(refused) = &mut self.refused {
+                refused.finish(&mut self.wire, &mut self.framing, &self.limits).await?;
+                self.refused = None;
             }
             let error = match self.take_message().await {
                 Err(error @ (WireError::TooLong { .. } | WireError::Scan(_))) => error,
@@ -187,6 +175,8 @@ impl Connection {
                 (Framing::Length(_), _) | (Framing::Http(_), WireError::Scan(_)) => Some(0),
                 (Framing::Walked(_) | Framing::Http(_), _) => None,
             };
+            // At debug level: a client can cause any number of these lines.
+            debug!(connection = self.id, peer = %self.peer, why = %error, "request refused");
             self.refused = Some(Box::new(Refused::new(error, length)));
         }
     }
@@ -222,17 +212,7 @@ impl Connection {
 
     /// Sends one whole reply.
     pub async fn send(&mut self, reply: &[u8]) -> Result<(), WireError> {
-        let head = self.reply_head(reply.len());
-        self.wire.write(&head, reply).await
-    }
-
-    /// The bytes before a reply of `length` bytes on this transport.
-    pub(crate) fn reply_head(&self, length: usize) -> Vec<u8> {
-        match &self.framing {
-            Framing::Length(_) => (length as u32).to_be_bytes().to_vec(),
-            Framing::Walked(_) => Vec::new(),
-            Framing::Http(exchange) => exchange.reply_head(length),
-        }
+        self.framing.write_reply(&self.wire, reply).await
     }
 
     /// Completes when the client has closed its end: race it against the work on a call. Reads nothing.
@@ -243,71 +223,5 @@ impl Connection {
     /// Closes the connection so that the last bytes sent still arrive.
     pub async fn close(mut self) {
         self.wire.part(LINGER_BYTES, LINGER).await;
-    }
-}
-
-/// Reads a message after its u32 length. A request has a `deadline` and is counted in the budget meanwhile.
-pub(crate) async fn next_frame(
-    wire: &mut Wire,
-    expected: &mut Option<usize>,
-    limit: usize,
-    deadline: Option<Duration>,
-) -> Result<Option<Vec<u8>>, WireError> {
-    let Some(length) = frame_length(wire, expected, limit).await? else { return Ok(None) };
-    match deadline {
-        Some(deadline) => wire.fill_request(length, length, deadline).await?,
-        None => wire.fill_to(length).await?,
-    }
-    *expected = None;
-    Ok(Some(wire.take(length)))
-}
-
-/// The length of the next message; `None` when the peer has closed before it. It stays in `expected` until the
-/// message is taken.
-pub(crate) async fn frame_length(
-    wire: &mut Wire,
-    expected: &mut Option<usize>,
-    limit: usize,
-) -> Result<Option<usize>, WireError> {
-    if expected.is_none() {
-        if wire.pending.is_empty() && !wire.fill().await? {
-            return Ok(None);
-        }
-        wire.fill_to(LENGTH_BYTES).await?;
-        let head = &wire.pending[..LENGTH_BYTES];
-        let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
-        if length > limit {
-            return Err(WireError::TooLong { bytes: length, limit });
-        }
-        wire.discard(LENGTH_BYTES);
-        *expected = Some(length);
-    }
-    Ok(*expected)
-}
-
-/// Reads a message that only its own structure delimits. A request has a `deadline` and is counted in the budget
-/// meanwhile, with the limit that it may reach.
-pub(crate) async fn next_walked(
-    wire: &mut Wire,
-    walker: &mut Option<Box<Walker>>,
-    limit: usize,
-    deadline: Option<Duration>,
-) -> Result<Option<Vec<u8>>, WireError> {
-    if wire.pending.is_empty() && !wire.fill().await? {
-        return Ok(None);
-    }
-    loop {
-        match walker.get_or_insert_default().advance(&wire.pending)? {
-            WalkProgress::End(length) if length <= limit => {
-                *walker = None;
-                return Ok(Some(wire.take(length)));
-            }
-            WalkProgress::End(bytes) => return Err(WireError::TooLong { bytes, limit }),
-            WalkProgress::AtLeast(bytes) if bytes > limit => return Err(WireError::TooLong { bytes, limit }),
-            WalkProgress::AtLeast(length) => match deadline {
-                Some(deadline) => wire.fill_growing(length, length, limit, deadline).await?,
-                None => wire.fill_to(length).await?,
-            },
-        }
     }
 }

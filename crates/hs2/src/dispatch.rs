@@ -1,6 +1,7 @@
 //! Dispatch: from a method's name to the call of a [`Service`] and its reply.
 
-use crate::message::{Call, encode_refusal};
+use crate::answer::encode_refusal;
+use crate::message::Call;
 use crate::method::Method;
 use crate::service::{Context, Service};
 

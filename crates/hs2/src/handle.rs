@@ -2,8 +2,12 @@
 
 use std::fmt;
 
-use crate::scan::ScanError;
 use crate::tcli::{THandleIdentifier, TOperationHandle, TOperationType, TSessionHandle};
+
+/// A handle of another length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a handle must be 16 and 16 bytes")]
+pub struct InvalidHandle;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle {
@@ -46,26 +50,26 @@ impl fmt::Display for Handle {
 }
 
 impl TryFrom<&THandleIdentifier> for Handle {
-    type Error = ScanError;
+    type Error = InvalidHandle;
 
-    fn try_from(identifier: &THandleIdentifier) -> Result<Self, ScanError> {
-        let half = |bytes: &[u8]| bytes.try_into().map_err(|_| ScanError::BadHandle);
+    fn try_from(identifier: &THandleIdentifier) -> Result<Self, InvalidHandle> {
+        let half = |bytes: &[u8]| bytes.try_into().map_err(|_| InvalidHandle);
         Ok(Self { guid: half(&identifier.guid)?, secret: half(&identifier.secret)? })
     }
 }
 
 impl TryFrom<&TSessionHandle> for Handle {
-    type Error = ScanError;
+    type Error = InvalidHandle;
 
-    fn try_from(handle: &TSessionHandle) -> Result<Self, ScanError> {
+    fn try_from(handle: &TSessionHandle) -> Result<Self, InvalidHandle> {
         Self::try_from(&handle.session_id)
     }
 }
 
 impl TryFrom<&TOperationHandle> for Handle {
-    type Error = ScanError;
+    type Error = InvalidHandle;
 
-    fn try_from(handle: &TOperationHandle) -> Result<Self, ScanError> {
+    fn try_from(handle: &TOperationHandle) -> Result<Self, InvalidHandle> {
         Self::try_from(&handle.operation_id)
     }
 }

@@ -6,7 +6,7 @@
 //! | [`scan`] | the zero-copy scanner: what a relay must know of a message, read in place |
 //! | [`message`], [`method`], [`handle`], [`answer`] | whole messages, to structs and back |
 //! | [`server`], [`connection`], [`auth`] | the listener and its connections at the level of messages |
-//! | [`service`] | the typed server above them |
+//! | [`service`] | the trait of typed servers above them |
 //! | [`client`], [`session`] | the client: calls, and the statements of a session |
 //! | [`relay`] | sends a request to a backend and copies the reply without decoding results |
 //! | [`handle_table`] | the sessions of a server and their operations, by handle |
@@ -28,6 +28,7 @@ pub mod connection;
 mod dispatch;
 pub mod error;
 pub mod failpoints;
+mod framing;
 pub mod handle;
 pub mod handle_table;
 mod http;
@@ -45,6 +46,7 @@ pub mod server;
 pub mod service;
 pub mod session;
 pub mod status;
+mod typed_server;
 pub mod value;
 mod wire;
 

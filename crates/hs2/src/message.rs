@@ -4,11 +4,9 @@
 //! in field 0, so the same functions serve all. Decoding walks the bytes first: generated code allocates as many
 //! elements as a list claims to have, so it receives only messages that have them.
 
-use model::error::UserError;
 use thrift::TConfiguration;
 use thrift::protocol::{TBinaryInputProtocol, TBinaryOutputProtocol, TSerializable};
 
-use crate::answer;
 use crate::error::WireError;
 use crate::limits::{MAX_DECODED_ITEMS, MAX_DEPTH};
 use crate::method::Method;
@@ -116,13 +114,6 @@ pub fn encode_call<T: TSerializable>(name: &str, seqid: i32, argument: &T) -> Re
 pub fn encode_reply<T: TSerializable>(name: &str, seqid: i32, answer: &T) -> Vec<u8> {
     encode(MessageKind::Reply, name, seqid, 0, answer)
         .unwrap_or_else(|error| encode_exception(name, seqid, ExceptionKind::InternalError, &error.to_string()))
-}
-
-/// The reply that rejects a call: the method's own response with the error in its status. `GetQueryId`, which has no
-/// status, is answered with an exception.
-pub fn encode_refusal(method: Method, seqid: i32, error: &UserError) -> Vec<u8> {
-    answer::encode_refusal(method, seqid, error)
-        .unwrap_or_else(|| encode_exception(method.name(), seqid, ExceptionKind::InternalError, &error.text()))
 }
 
 pub fn encode_exception(name: &str, seqid: i32, kind: ExceptionKind, text: &str) -> Vec<u8> {

@@ -2,7 +2,7 @@
 //!
 //! Only the head of such a message is read, within [`HEAD_DEADLINE`]. The response is the method's own and is sent
 //! before the rest is read; a client that writes all before it reads must still find it, so the rest is discarded, at
-//! most [`Limits::refused_bytes`](crate::Limits) and for [`Limits::refused_deadline`](crate::Limits). After a message
+//! most [`Limits::refused_bytes`] and for [`Limits::refused_deadline`]. After a message
 //! with a length the connection continues. In all other cases, and above those limits, it ends.
 //!
 //! The state is in [`Refused`], so the wait is cancel safe. Nothing of the message is kept: its sender costs only the
@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use model::error::{ErrorKind, UserError};
 use tokio::time::{Instant, timeout_at};
-use tracing::debug;
 
-use crate::connection::{Connection, Framing};
+use crate::answer::encode_refusal;
 use crate::error::WireError;
-use crate::limits::MAX_METHOD_NAME_BYTES;
-use crate::message::{ExceptionKind, encode_exception, encode_refusal};
+use crate::framing::Framing;
+use crate::limits::{Limits, MAX_METHOD_NAME_BYTES};
+use crate::message::{ExceptionKind, encode_exception};
 use crate::scan::{self, Header, ScanError};
 use crate::wire::Wire;
 
@@ -60,58 +60,51 @@ impl Refused {
         self.stage = Stage::Answering;
         std::mem::replace(&mut self.why, WireError::ClosedInside)
     }
-}
 
-impl Connection {
-    /// Completes a rejection. Afterwards the next message may follow; an error ends the connection.
-    pub(crate) async fn finish_refusal(&mut self) -> Result<(), WireError> {
+    /// Completes the rejection. Afterwards the next message may follow; an error ends the connection.
+    pub(crate) async fn finish(
+        &mut self,
+        wire: &mut Wire,
+        framing: &mut Framing,
+        limits: &Limits,
+    ) -> Result<(), WireError> {
         loop {
-            let Some(refused) = self.refused.as_deref_mut() else { return Ok(()) };
-            match &mut refused.stage {
+            match &mut self.stage {
                 Stage::Head { length, until } => {
                     let (length, until) = (*length, *until);
-                    let Ok(head) = timeout_at(until, head(&mut self.wire, length)).await else {
+                    let Ok(head) = timeout_at(until, head(wire, length)).await else {
                         // The peer is silent: there is nothing to respond to.
-                        return Err(refused.end());
+                        return Err(self.end());
                     };
                     let head = head?;
-                    let answer = answer(&self.wire.pending, head.as_ref(), &refused.why);
-                    let why = refused.why.to_string();
-                    refused.stage = Stage::Answering;
-                    // At debug level: a client can cause any number of these lines.
-                    debug!(connection = self.id(), peer = %self.peer(), why, "request refused");
-                    if let Framing::Http(exchange) = &mut self.framing {
+                    let answer = answer(&wire.pending, head.as_ref(), &self.why);
+                    self.stage = Stage::Answering;
+                    if let Framing::Http(exchange) = framing {
                         exchange.end();
                     }
-                    self.send(&answer).await?;
-                    self.answered(length.filter(|_| head.is_some()));
+                    framing.write_reply(wire, &answer).await?;
+                    self.stage = rest(wire, length.filter(|_| head.is_some()), limits);
                 }
                 Stage::Rest { left, until, goes_on: true } => {
-                    let Ok(skipped) = timeout_at(*until, self.wire.skip(left)).await else {
-                        return Err(refused.end());
-                    };
-                    self.refused = None;
-                    return skipped;
+                    return timeout_at(*until, wire.skip(left)).await.unwrap_or_else(|_| Err(self.end()));
                 }
                 Stage::Rest { left, until, goes_on: false } => {
-                    self.wire.part(*left, until.saturating_duration_since(Instant::now())).await;
-                    return Err(refused.end());
+                    wire.part(*left, until.saturating_duration_since(Instant::now())).await;
+                    return Err(self.end());
                 }
-                Stage::Answering => return Err(refused.end()),
+                Stage::Answering => return Err(self.end()),
             }
         }
     }
+}
 
-    /// The rest of a message that was answered, if its end is known.
-    fn answered(&mut self, length: Option<usize>) {
-        let left = length.map(|length| length.saturating_sub(self.wire.pending.len()));
-        self.wire.discard(length.unwrap_or(usize::MAX));
-        let (most, until) = (self.limits().refused_bytes, Instant::now() + self.limits().refused_deadline);
-        let goes_on = left.is_some_and(|left| left <= most);
-        if let Some(refused) = self.refused.as_deref_mut() {
-            refused.stage = Stage::Rest { left: left.unwrap_or(most).min(most), until, goes_on };
-        }
-    }
+/// The remaining work on a message that was answered; `length` is its length, if known.
+fn rest(wire: &mut Wire, length: Option<usize>, limits: &Limits) -> Stage {
+    let left = length.map(|length| length.saturating_sub(wire.pending.len()));
+    wire.discard(length.unwrap_or(usize::MAX));
+    let (most, until) = (limits.refused_bytes, Instant::now() + limits.refused_deadline);
+    let goes_on = left.is_some_and(|left| left <= most);
+    Stage::Rest { left: left.unwrap_or(most).min(most), until, goes_on }
 }
 
 /// The head of the message that begins with the pending bytes, if it is complete.

@@ -233,7 +233,7 @@ async fn forward(
     reply: &Reply,
     total: usize,
 ) -> Result<Outcome, RelayError> {
-    let head = client.reply_head(total);
+    let head = client.framing.reply_head(total);
     let begun = std::mem::take(&mut from.wire.pending);
     let mut left = total.saturating_sub(begun.len());
     let mut walker = PieceWalker::new(&reply.header);

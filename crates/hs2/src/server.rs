@@ -17,11 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::admission::{Admission, ConnectionCounts, too_many};
+use crate::answer::encode_refusal;
 use crate::auth::{Authenticator, Credentials, Principal};
 use crate::connection::{Connection, HandshakeError};
 use crate::limits::Limits;
-use crate::message::encode_refusal;
-use crate::service::{Service, Typed};
 use crate::wire::Wire;
 
 /// The most connections above the limit that are rejected with a reason at the same time; others are closed at once.
@@ -56,11 +55,6 @@ impl Server {
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
-    }
-
-    /// Serves typed calls until `stop` is cancelled and all connections have ended.
-    pub async fn serve<S: Service>(self, service: Arc<S>, stop: CancellationToken) {
-        self.serve_connections(Arc::new(Typed::new(service)), stop).await;
     }
 
     /// Serves connections until `stop` is cancelled and all of them have ended.

@@ -1,26 +1,14 @@
 //! The typed service: one method per call of `TCLIService`, structs in, structs out.
-//!
-//! Calls of one connection run one after the other, as clients send them. An error becomes the call's own response
-//! with `TStatus` ERROR; an unknown method gets `UNKNOWN_METHOD`, and the connection stays open. A call whose client
-//! hangs up runs to its end; [`Context::hung_up`] signals it.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use model::error::{ErrorKind, UserError};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
-use tracing::debug;
 
-use crate::auth::{Authenticator, Credentials, Mechanism, Principal};
-use crate::connection::Connection;
-use crate::dispatch::dispatch;
-use crate::error::{WireError, WireErrorKind};
-use crate::message::{Call, ExceptionKind, Message, encode_exception, encode_refusal};
+use crate::auth::{Credentials, Mechanism, Principal};
+use crate::message::Call;
 use crate::method::Method;
-use crate::scan::MessageKind;
-use crate::server::Handler;
 use crate::tcli::{
     TCancelDelegationTokenReq, TCancelDelegationTokenResp, TCancelOperationReq, TCancelOperationResp,
     TCloseOperationReq, TCloseOperationResp, TCloseSessionReq, TCloseSessionResp, TExecuteStatementReq,
@@ -36,7 +24,7 @@ use crate::tcli::{
 /// The origin of a call.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// [`Connection::id`].
+    /// [`Connection::id`](crate::Connection::id).
     pub connection: u64,
     pub peer: SocketAddr,
     /// With HTTP a session may be used from any connection, otherwise only from its own.
@@ -57,12 +45,12 @@ macro_rules! unsupported {
             /// request.
             async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError>;
 
-            /// Why no client should be sent here; see [`Authenticator::unready`].
+            /// Why no client should be sent here; see [`Authenticator::unready`](crate::Authenticator::unready).
             fn unready(&self) -> Option<String> {
                 None
             }
 
-            /// Whether this server is reachable under that name; see [`Authenticator::serves_host`].
+            /// Whether this server is reachable under that name; see [`Authenticator::serves_host`](crate::Authenticator::serves_host).
             fn serves_host(&self, name: &str) -> bool {
                 let _ = name;
                 false
@@ -167,168 +155,4 @@ unsupported! {
 /// The error for a call that this server does not support.
 pub fn not_supported(method: Method) -> UserError {
     UserError::new(ErrorKind::NotSupported, format!("call {method} is not supported"))
-}
-
-/// Serves a [`Service`] over connections.
-pub struct Typed<S> {
-    service: Arc<S>,
-}
-
-impl<S: Service> Typed<S> {
-    pub fn new(service: Arc<S>) -> Self {
-        Self { service }
-    }
-}
-
-#[async_trait]
-impl<S: Service> Authenticator for Typed<S> {
-    async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        self.service.authenticate(peer, credentials).await
-    }
-
-    fn serves_host(&self, name: &str) -> bool {
-        self.service.serves_host(name)
-    }
-
-    fn unready(&self) -> Option<String> {
-        self.service.unready()
-    }
-}
-
-#[async_trait]
-impl<S: Service> Handler for Typed<S> {
-    async fn connection(self: Arc<Self>, connection: Connection, stop: CancellationToken) {
-        let known = Arc::new(OnceLock::new());
-        let calls = tokio::spawn(serve(Arc::clone(&self.service), connection, Arc::clone(&known), stop));
-        let ended = AbortOnDropHandle::new(calls).await;
-        if let Some(cx) = known.get() {
-            self.service.connection_closed(cx).await;
-        }
-        if let Err(error) = ended
-            && error.is_panic()
-        {
-            tracing::error!(%error, "call panicked");
-        }
-    }
-}
-
-/// Serves one call after the other. `known` receives the context once the client is authenticated.
-async fn serve<S: Service>(
-    service: Arc<S>,
-    mut connection: Connection,
-    known: Arc<OnceLock<Context>>,
-    stop: CancellationToken,
-) {
-    let hung_up = CancellationToken::new();
-    let _end = hung_up.clone().drop_guard();
-    if let Some(principal) = connection.principal() {
-        let _ = known.set(context(&connection, principal.clone(), &hung_up));
-    }
-    loop {
-        let next = tokio::select! {
-            () = stop.cancelled() => return,
-            next = connection.next() => next,
-        };
-        let message = match next {
-            Ok(Some(message)) => message,
-            Ok(None) => return,
-            Err(error) => {
-                lost(&connection, &error);
-                return;
-            }
-        };
-        let reply = match principal_of(&mut connection, &message).await {
-            Ok(principal) => {
-                let cx = context(&connection, principal, &hung_up);
-                let _ = known.set(cx.clone());
-                // Boxed, so that an idle connection does not hold the future of all calls.
-                let answered = Box::pin(answer(&*service, &cx, &message));
-                let watched = async {
-                    connection.closed().await;
-                    hung_up.cancel();
-                    std::future::pending::<()>().await;
-                };
-                tokio::select! { reply = answered => reply, () = watched => return }
-            }
-            Err(reply) => reply,
-        };
-        if let Err(error) = connection.send(&reply).await {
-            lost(&connection, &error);
-            return;
-        }
-    }
-}
-
-/// At debug level: a client can cause any number of these lines.
-fn lost(connection: &Connection, error: &WireError) {
-    let what = if error.kind() == WireErrorKind::Gone { "connection lost" } else { "connection refused" };
-    debug!(connection = connection.id(), peer = %connection.peer(), %error, "{what}");
-}
-
-fn context(connection: &Connection, principal: Principal, hung_up: &CancellationToken) -> Context {
-    Context {
-        connection: connection.id(),
-        peer: connection.peer(),
-        mechanism: connection.mechanism(),
-        principal,
-        hung_up: hung_up.clone(),
-    }
-}
-
-/// The principal of a call. Over plain Thrift `OpenSession` authenticates; a second one must have the same principal.
-async fn principal_of(connection: &mut Connection, message: &Message) -> Result<Principal, Vec<u8>> {
-    let method = message.method();
-    if connection.mechanism() != Mechanism::PlainThrift || method != Some(Method::OpenSession) {
-        return connection.principal().cloned().ok_or_else(|| {
-            let error = UserError::new(ErrorKind::InvalidAuthorization, "no session is open on this connection");
-            refusal(message, method, &error)
-        });
-    }
-    let call = message.call();
-    let request: TOpenSessionReq = call.decode().map_err(|error| call.malformed(&error))?;
-    let credentials = open_session_credentials(&request);
-    let authenticator = Arc::clone(connection.authenticator());
-    let principal = authenticator
-        .authenticate(connection.peer(), &credentials)
-        .await
-        .map_err(|error| refusal(message, method, &error))?;
-    match connection.principal() {
-        Some(known) if *known != principal => {
-            let error = UserError::new(ErrorKind::InvalidAuthorization, "this connection belongs to another user");
-            Err(refusal(message, method, &error))
-        }
-        _ => {
-            connection.set_principal(principal.clone());
-            Ok(principal)
-        }
-    }
-}
-
-/// The credentials in a plain Thrift client's `OpenSession`; without a user name it is `anonymous`.
-pub fn open_session_credentials(request: &TOpenSessionReq) -> Credentials {
-    let user = request.username.clone().filter(|user| !user.is_empty());
-    Credentials {
-        mechanism: Mechanism::PlainThrift,
-        authzid: String::new(),
-        user: user.unwrap_or_else(|| "anonymous".to_owned()),
-        password: request.password.clone().unwrap_or_default(),
-    }
-}
-
-fn refusal(message: &Message, method: Option<Method>, error: &UserError) -> Vec<u8> {
-    match method {
-        Some(method) => encode_refusal(method, message.seqid(), error),
-        None => encode_exception(message.name(), message.seqid(), ExceptionKind::InternalError, &error.text()),
-    }
-}
-
-async fn answer<S: Service>(service: &S, cx: &Context, message: &Message) -> Vec<u8> {
-    let call = message.call();
-    if message.header().kind != MessageKind::Call {
-        return encode_exception(call.name, call.seqid, ExceptionKind::InvalidMessageType, "a call was expected");
-    }
-    match message.method() {
-        Some(method) => dispatch(service, cx, method, &call).await,
-        None => service.extension(cx, &call).await.unwrap_or_else(|| call.unknown()),
-    }
 }

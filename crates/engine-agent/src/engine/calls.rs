@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use agent_api::EngineStatus;
-use hs2::message::{ExceptionKind, decode_reply, encode_exception, encode_refusal, encode_reply};
+use hs2::answer::encode_refusal;
+use hs2::message::{ExceptionKind, decode_reply, encode_exception, encode_reply};
 use hs2::relay::{self, Decision, Outcome, RelayError};
 use hs2::scan::{self, Reply, Request};
 use hs2::tcli::{

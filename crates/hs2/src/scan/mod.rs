@@ -24,7 +24,7 @@ pub use walk::{PieceWalker, WalkProgress, Walker};
 
 use std::ops::Range;
 
-use crate::handle::Handle;
+use crate::handle::{Handle, InvalidHandle};
 use crate::limits::{MAX_DEPTH, MAX_METHOD_NAME_BYTES};
 use crate::method::Method;
 
@@ -58,8 +58,8 @@ pub enum ScanError {
     Duplicate(i16),
     #[error("field {0} is missing")]
     Missing(i16),
-    #[error("a handle must be 16 and 16 bytes")]
-    BadHandle,
+    #[error(transparent)]
+    BadHandle(#[from] InvalidHandle),
     #[error("trailing bytes after the message")]
     Trailing,
     /// A position outside the bytes that it is used on.
@@ -190,7 +190,7 @@ fn handle_identifier(cursor: &mut Cursor<'_>, depth: usize) -> Result<HandleAt, 
             1 | 2 => {
                 let half = cursor.binary_as(wire, id)?;
                 if half.len() != 16 {
-                    return Err(ScanError::BadHandle);
+                    return Err(InvalidHandle.into());
                 }
                 *(if id == 1 { &mut guid } else { &mut secret }) = Some(half.start);
             }

@@ -1,6 +1,7 @@
 //! Hostile bytes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use hs2::handle::InvalidHandle;
 use hs2::message::{decode_call, decode_reply};
 use hs2::scan::{self, ScanError, WalkProgress, Walker};
 use hs2::tcli::{TFetchResultsResp, TGetTablesReq};
@@ -181,7 +182,7 @@ fn a_request_without_what_it_needs_is_refused() {
     let number = [8, 0, 2, 0, 0, 0, 1];
     assert_eq!(scan::request(&call("ExecuteStatement", &[&session_handle(1), &number])), Err(ScanError::WrongType(2)));
     let short = [12, 0, 1, 12, 0, 1, 11, 0, 1, 0, 0, 0, 1, 9, 11, 0, 2, 0, 0, 0, 1, 9, 0, 0];
-    assert_eq!(scan::request(&call("CloseSession", &[&short])), Err(ScanError::BadHandle));
+    assert_eq!(scan::request(&call("CloseSession", &[&short])), Err(ScanError::BadHandle(InvalidHandle)));
     let mut trailing = call("CloseSession", &[&session_handle(1)]);
     trailing.push(0);
     assert_eq!(scan::request(&trailing), Err(ScanError::Trailing));

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::number_server::{Numbers, row, start};
 use async_trait::async_trait;
-use hs2::message::{Message, encode_call, encode_refusal, encode_reply};
+use hs2::answer::encode_refusal;
+use hs2::message::{Message, encode_call, encode_reply};
 use hs2::relay::{self, Decision, Outcome, RelayError};
 use hs2::scan::HandleAt;
 use hs2::tcli::{

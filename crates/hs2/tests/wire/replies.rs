@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use hs2::answer::Answer;
+use hs2::answer::encode_refusal;
 use hs2::limits::MAX_ERROR_TEXT_BYTES;
-use hs2::message::{Message, encode_call, encode_refusal, encode_reply};
+use hs2::message::{Message, encode_call, encode_reply};
 use hs2::relay::{self, Decision, Outcome, RelayError};
 use hs2::tcli::{TFetchResultsResp, TGetOperationStatusReq, TGetOperationStatusResp, TOperationType};
 use hs2::{Client, Connection, Handle, Method, status};

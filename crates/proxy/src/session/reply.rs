@@ -3,8 +3,8 @@
 //! The functions that serve a call return a [`Reply`] or a [`CallError`]. Only the connection handler, which knows the
 //! method and the sequence number, encodes and sends them; a backend's reply has been relayed before.
 
-use hs2::answer::Answer;
-use hs2::message::{encode_refusal, encode_reply};
+use hs2::answer::{Answer, encode_refusal};
+use hs2::message::encode_reply;
 use hs2::tcli::{TCloseOperationResp, TExecuteStatementResp, TGetOperationStatusResp, TOperationState, TOperationType};
 use hs2::{Handle, Method, WireError, status};
 use model::error::{ErrorKind, UserError};

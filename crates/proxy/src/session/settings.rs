@@ -201,7 +201,7 @@ impl SessionSettings {
         )))
     }
 
-    /// Reserves `added` bytes, which replace `replaced` ones.
+    /// Acquires `added` bytes, which replace `replaced` ones.
     fn acquire(&mut self, added: usize, replaced: usize) -> Result<(), UserError> {
         let bytes = (self.bytes() + added).saturating_sub(replaced);
         if bytes > self.max_bytes {
