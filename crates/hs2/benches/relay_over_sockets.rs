@@ -8,6 +8,8 @@
 //! Run with `cargo bench -p hs2 --bench relay_over_sockets`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod fetch_reply;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -15,12 +17,11 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use hs2::message::{encode_call, encode_reply};
+use hs2::message::encode_call;
 use hs2::relay::{self, Decision};
-use hs2::tcli::{TFetchOrientation, TFetchResultsReq, TFetchResultsResp, TOperationType};
+use hs2::tcli::{TFetchOrientation, TFetchResultsReq, TOperationType};
 use hs2::{
-    Auth, Authenticator, Client, ClientOptions, Column, Connection, Credentials, Handle, Handler, Limits, Principal,
-    Server, SqlType, Value, rowset, status,
+    Auth, Authenticator, Client, ClientOptions, Connection, Credentials, Handle, Handler, Limits, Principal, Server,
 };
 use model::error::UserError;
 use rustix::thread::{Pid, gettid};
@@ -35,23 +36,6 @@ const REPLIES_IN_A_ROUND: u32 = 16;
 const COPY_BUFFER_BYTES: usize = 64 * 1024;
 const DEADLINE: Duration = Duration::from_secs(30);
 const SEQID: i32 = 8;
-
-fn reply() -> Vec<u8> {
-    let columns = [
-        Column::new("id", SqlType::BigInt),
-        Column::new("price", SqlType::Double),
-        Column::new("product", SqlType::String),
-        Column::new("region", SqlType::String),
-    ];
-    let mut set = rowset::RowSetBuilder::new(&columns, 0);
-    for n in 0..ROWS {
-        let row = vec![n.into(), (n as f64 / 3.0).into(), format!("product {n}").into(), Value::from("north")];
-        set.push_row(row).unwrap();
-    }
-    let results = Some(set.finish());
-    let answer = TFetchResultsResp { status: status::success(), has_more_rows: Some(false), results };
-    encode_reply("FetchResults", SEQID, &answer)
-}
 
 fn request() -> Vec<u8> {
     let request = TFetchResultsReq {
@@ -223,7 +207,7 @@ fn spread(values: impl Iterator<Item = f64>) -> String {
 }
 
 fn main() {
-    let (reply, request) = (reply(), request());
+    let (reply, request) = (fetch_reply::encode(SEQID, ROWS), request());
     let answer = reply.clone();
     let backend = run(move |listener| serve(listener, Arc::new(Backend { reply: answer }))).address;
     let walking = run(move |listener| serve(listener, Arc::new(Relay { backend })));

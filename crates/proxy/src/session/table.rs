@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hs2::{Handle, HandleTable, Scope};
@@ -52,8 +52,8 @@ pub(crate) struct Entry {
     number: u64,
     /// Whether a call that creates an operation arrived.
     executed: AtomicBool,
-    /// The time of the last call that named it, in milliseconds of the clock that counts suspension.
-    used_at_ms: AtomicU64,
+    /// The time of the last call that named it, by the clock that counts suspension.
+    used_at: Mutex<Duration>,
     /// Operations at engines with the engine's handles: a cancel must not wait for the session's other calls.
     at_engines: Mutex<HashMap<Handle, (Route, Handle)>>,
     pub(crate) state: tokio::sync::Mutex<Session>,
@@ -86,7 +86,7 @@ impl Table {
             entry.connection.is_none() && !entry.executed.load(Ordering::Relaxed) && entry.state.try_lock().is_ok()
         };
         let entries = self.handles.sessions().filter(of_peer).filter(unused);
-        entries.min_by_key(|entry| (entry.used_at_ms.load(Ordering::Relaxed), entry.number)).map(|entry| entry.handle)
+        entries.min_by_key(|entry| (*entry.used_at.lock(), entry.number)).map(|entry| entry.handle)
     }
 }
 
@@ -102,7 +102,7 @@ fn decrease<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 impl Entry {
     /// Records a call that names the session.
     pub(crate) fn used(&self, now: Duration, creates_operation: bool) {
-        self.used_at_ms.store(now.as_millis() as u64, Ordering::Relaxed);
+        *self.used_at.lock() = now;
         if creates_operation {
             self.executed.store(true, Ordering::Relaxed);
         }
@@ -193,7 +193,7 @@ impl Sessions {
             peer,
             number: table.opened,
             executed: AtomicBool::new(false),
-            used_at_ms: AtomicU64::new(now.as_millis() as u64),
+            used_at: Mutex::new(now),
             at_engines: Mutex::default(),
             state: tokio::sync::Mutex::new(session),
             closed: CancellationToken::new(),
@@ -243,11 +243,9 @@ impl Sessions {
 
     /// The sessions over HTTP that no call has named for `idle` and that no call uses now.
     pub(crate) fn idle_over_http(&self, idle: Duration, now: Duration) -> Vec<Handle> {
-        let since = now.saturating_sub(idle).as_millis() as u64;
+        let since = now.saturating_sub(idle);
         let is_idle = |entry: &&Arc<Entry>| {
-            entry.connection.is_none()
-                && entry.used_at_ms.load(Ordering::Relaxed) < since
-                && entry.state.try_lock().is_ok()
+            entry.connection.is_none() && *entry.used_at.lock() < since && entry.state.try_lock().is_ok()
         };
         self.table().handles.sessions().filter(is_idle).map(|entry| entry.handle).collect()
     }

@@ -19,7 +19,7 @@ async fn with_nothing_to_wait_for_the_hint_is_the_exact_start_engine() {
     assert_eq!(error.message, "tenant \"t_1\" has no engine");
     assert_eq!(error.hint.as_deref(), Some("START ENGINE t_1 rp_1 uc_1"));
     let error = try_run(&mut ann, "SHOW ENGINE t_1").await.unwrap_err();
-    assert!(error.hint.as_deref().is_some_and(|it| it.contains("SHOW ENGINES")), "{}", error.text());
+    assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("SHOW ENGINES")), "{}", error.text());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -79,7 +79,7 @@ async fn a_user_of_several_tenants_chooses_in_any_form() {
     }
     let error = eventually("the new catalog", async || {
         let mut fresh = cluster.session("bob").await;
-        try_run(&mut fresh, "SELECT 1").await.err().filter(|it| it.message.contains("several tenants"))
+        try_run(&mut fresh, "SELECT 1").await.err().filter(|error| error.message.contains("several tenants"))
     })
     .await;
     assert!(error.detail.unwrap().contains("\"t_1\", \"t_2\""));
@@ -129,7 +129,7 @@ async fn a_statement_waits_for_an_engine_that_starts_and_its_log_tells_why() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_ends_at_its_deadline_with_the_reason() {
-    let cluster = Cluster::with(1, |it| it.bind_deadline = Duration::from_secs(1)).await;
+    let cluster = Cluster::with(1, |settings| settings.bind_deadline = Duration::from_secs(1)).await;
     let mut admin = cluster.objects().await;
     run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
     let mut ann = cluster.session("ann").await;

@@ -40,10 +40,10 @@ async fn sqlstate(session: &mut Session, operation: &TOperationHandle) -> Option
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_beyond_their_bytes_are_refused_and_not_kept() {
-    let cluster = Cluster::with(1, |it| {
-        it.limits.setting_bytes = 2 * MIB;
-        it.limits.session_settings_bytes = 5 * MIB;
-        it.limits.held_bytes = 8 * MIB;
+    let cluster = Cluster::with(1, |settings| {
+        settings.limits.setting_bytes = 2 * MIB;
+        settings.limits.session_settings_bytes = 5 * MIB;
+        settings.limits.held_bytes = 8 * MIB;
     })
     .await;
     let (mut one, mut two) = (cluster.session("eve").await, cluster.session("eve").await);
@@ -54,7 +54,7 @@ async fn settings_beyond_their_bytes_are_refused_and_not_kept() {
         refused.extend(try_run(&mut one, &format!("SET k{at}={value}")).await.err());
     }
     assert_eq!(refused.len(), 18, "a setting is kept as it is shown and as it is replayed");
-    assert!(refused.iter().all(|it| it.sqlstate() == "54000"), "{refused:?}");
+    assert!(refused.iter().all(|error| error.sqlstate() == "54000"), "{refused:?}");
     let error = try_run(&mut one, &format!("SET k={value}{value}")).await.unwrap_err();
     assert!(error.message.contains("too long"), "{}", error.text());
     // What is left of the proxy's budget: the other session may keep one of them.
@@ -74,9 +74,9 @@ async fn settings_beyond_their_bytes_are_refused_and_not_kept() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_that_wait_are_bounded_and_end_without_a_poll() {
-    let cluster = Cluster::with(1, |it| {
-        it.limits.session_statement_bytes = 5 * MIB / 2;
-        it.bind_deadline = Duration::from_secs(2);
+    let cluster = Cluster::with(1, |settings| {
+        settings.limits.session_statement_bytes = 5 * MIB / 2;
+        settings.bind_deadline = Duration::from_secs(2);
     })
     .await;
     let mut admin = cluster.objects().await;
@@ -92,8 +92,8 @@ async fn statements_that_wait_are_bounded_and_end_without_a_poll() {
     let third = eventually("room for another", async || issue(&mut ann, &long, None).await.operation_handle).await;
     assert_eq!(sqlstate(&mut ann, &second).await.as_deref(), Some("HYT00"), "its own timeout was the first");
     assert_eq!(sqlstate(&mut ann, &first).await, None);
-    eventually("the deadline", async || sqlstate(&mut ann, &first).await.filter(|it| it == "HYT00")).await;
-    eventually("the deadline", async || sqlstate(&mut ann, &third).await.filter(|it| it == "HYT00")).await;
+    eventually("the deadline", async || sqlstate(&mut ann, &first).await.filter(|sqlstate| sqlstate == "HYT00")).await;
+    eventually("the deadline", async || sqlstate(&mut ann, &third).await.filter(|sqlstate| sqlstate == "HYT00")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

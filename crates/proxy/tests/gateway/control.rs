@@ -25,7 +25,7 @@ async fn a_session_without_an_engine_says_control_statements() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_without_control_statements_hold_no_agent_connection() {
-    let cluster = Cluster::with(1, |it| it.snapshot_poll = Duration::from_mins(1)).await;
+    let cluster = Cluster::with(1, |settings| settings.snapshot_poll = Duration::from_mins(1)).await;
     let mut sessions = Vec::new();
     for _ in 0..20 {
         let mut session = cluster.session("admin").await;

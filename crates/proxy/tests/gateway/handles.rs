@@ -45,7 +45,7 @@ async fn handles_of_another_user_or_connection_do_not_exist() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sessions_of_a_user_are_limited() {
-    let cluster = Cluster::with(0, |it| it.limits.sessions_per_user = 2).await;
+    let cluster = Cluster::with(0, |settings| settings.limits.sessions_per_user = 2).await;
     let one = cluster.session("ann").await;
     let _two = cluster.session("ann").await;
     let Err(ClientError::Refused(error)) = cluster.try_session("ann", &[]).await else { panic!("one too many") };
@@ -57,7 +57,7 @@ async fn the_sessions_of_a_user_are_limited() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sessions_of_a_proxy_are_limited() {
-    let cluster = Cluster::with(0, |it| it.limits.sessions = 2).await;
+    let cluster = Cluster::with(0, |settings| settings.limits.sessions = 2).await;
     let one = cluster.session("ann").await;
     let _two = cluster.session("bob").await;
     let Err(ClientError::Refused(error)) = cluster.try_session("eve", &[]).await else { panic!("one too many") };

@@ -34,7 +34,7 @@ async fn call<Q: TSerializable, A: TSerializable>(cluster: &Cluster, who: &str, 
     stream.write_all(&body).await.unwrap();
     let mut reply = Vec::new();
     crate::fixture::within(method, stream.read_to_end(&mut reply)).await.unwrap();
-    let end = reply.windows(4).position(|it| it == b"\r\n\r\n").unwrap() + 4;
+    let end = reply.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
     assert!(reply.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&reply[..end]));
     decode_reply(&reply[end..]).unwrap()
 }

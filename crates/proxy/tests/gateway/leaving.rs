@@ -96,7 +96,7 @@ async fn a_proxy_that_leaves_is_found_no_more_though_its_sessions_go_on() {
     let mut admin = cluster.session("admin").await;
     let registered = async || {
         let found = coordination::discovery::list(cluster.master.lock.session()).await.unwrap().0;
-        found.into_iter().map(|it| it.address).collect::<Vec<_>>()
+        found.into_iter().map(|proxy| proxy.address).collect::<Vec<_>>()
     };
     let address = cluster.proxy.addr().to_string();
     eventually("discovery", async || (registered().await == [address.clone()]).then_some(())).await;

@@ -26,7 +26,7 @@ async fn post(cluster: &Cluster, headers: &str, body: &[u8]) -> (String, Vec<u8>
     stream.write_all(body).await.unwrap();
     let mut reply = Vec::new();
     within("an answer", stream.read_to_end(&mut reply)).await.unwrap();
-    let end = reply.windows(4).position(|it| it == b"\r\n\r\n").unwrap() + 4;
+    let end = reply.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
     (String::from_utf8_lossy(&reply[..end]).into_owned(), reply[end..].to_vec())
 }
 

@@ -73,7 +73,7 @@ async fn the_shortest_timeout_ends_a_statement_and_nothing_else() {
         let ended = statement.wait(Duration::from_secs(4)).await.err();
         let _ = statement.cancel().await;
         // The first one may have been sent before the proxy knew of the timeout.
-        ended.filter(|it| matches!(it, ClientError::Refused(_)))
+        ended.filter(|error| matches!(error, ClientError::Refused(_)))
     })
     .await;
     assert!(matches!(&error, ClientError::Refused(error) if error.sqlstate() == "HYT00"), "{error}");

@@ -53,7 +53,7 @@ async fn info(session: &mut Session, info_type: TGetInfoType) -> TGetInfoValue {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_product_is_the_configured_one_before_and_after_binding() {
     let product = Product { name: "Spark SQL".to_owned(), version: "3.5.9".to_owned() };
-    let cluster = Cluster::with(1, |it| it.product = product).await;
+    let cluster = Cluster::with(1, |settings| settings.product = product).await;
     let mut admin = cluster.objects().await;
     let _engine = cluster.engine(&mut admin).await;
     let mut ann = cluster.session("ann").await;

@@ -65,7 +65,7 @@ async fn a_sent_statement_takes_effect_once_when_its_agent_dies() {
     let (outcome, mut admin) = saying.await.unwrap();
     outcome.unwrap_or_else(|error| panic!("{}", error.text()));
     let statements = column(&run(&mut admin, "SHOW ALTERATIONS").await, "statement");
-    assert_eq!(statements.iter().filter(|it| it.contains("t_9")).count(), 1, "{statements:?}");
+    assert_eq!(statements.iter().filter(|statement| statement.contains("t_9")).count(), 1, "{statements:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
