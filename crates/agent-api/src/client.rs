@@ -1,5 +1,6 @@
 //! The client of a metadata agent: one connection, opened when needed and again after a call that broke it.
 
+use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -106,7 +107,8 @@ impl AgentClient {
     async fn connect(&self, deadline: Instant) -> Result<Client, ClientError> {
         timeout_at(deadline, Client::connect(&self.options)).await.unwrap_or_else(|_| {
             let reason = format!("no connection within {} ms", self.options.call_deadline.as_millis());
-            Err(ClientError::Connect { address: self.options.address.clone(), reason })
+            let source = io::Error::new(io::ErrorKind::TimedOut, reason);
+            Err(ClientError::Connect { address: self.options.address.clone(), source })
         })
     }
 

@@ -3,6 +3,7 @@
 //! A call that was abandoned, because its deadline passed or its future was dropped, leaves the connection between
 //! two messages. The connection is then broken: every later call fails, and the caller has to reconnect.
 
+use std::io;
 use std::time::Duration;
 
 use model::error::{ErrorKind, UserError};
@@ -90,11 +91,11 @@ impl ClientOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The server is unreachable, or did not respond in time.
-    #[error("could not connect to {address}: {reason}")]
+    #[error("could not connect to {address}: {source}")]
     Connect {
         address: String,
         /// The error of the operating system, or that the deadline passed.
-        reason: String,
+        source: io::Error,
     },
     /// The server does not accept the credentials.
     #[error("{0}")]
@@ -175,9 +176,9 @@ pub struct Client {
 impl Client {
     /// Connects and authenticates.
     pub async fn connect(options: &ClientOptions) -> Result<Self, ClientError> {
-        let failed = |reason: String| ClientError::Connect { address: options.address.clone(), reason };
+        let failed = |source: io::Error| ClientError::Connect { address: options.address.clone(), source };
         let connecting = async {
-            let stream = TcpStream::connect(&options.address).await.map_err(|error| failed(error.to_string()))?;
+            let stream = TcpStream::connect(&options.address).await.map_err(failed)?;
             let mut wire = Wire::new(stream, options.limits.stall);
             let framing = match &options.auth {
                 Auth::None => Framing::Walked(None),
@@ -200,10 +201,10 @@ impl Client {
                 broken: false,
             })
         };
-        match timeout(options.connect_deadline, connecting).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(failed(format!("no answer within {} ms", options.connect_deadline.as_millis()))),
-        }
+        timeout(options.connect_deadline, connecting).await.unwrap_or_else(|_| {
+            let reason = format!("no answer within {} ms", options.connect_deadline.as_millis());
+            Err(failed(io::Error::new(io::ErrorKind::TimedOut, reason)))
+        })
     }
 
     /// The deadline of the typed calls.

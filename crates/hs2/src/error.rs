@@ -4,6 +4,7 @@ use std::io;
 
 use model::error::{ErrorKind, UserError};
 
+use crate::rowset::RowSetError;
 use crate::scan::ScanError;
 
 /// A connection or a message failed.
@@ -28,6 +29,12 @@ pub enum WireError {
     /// The bytes are a message, but not of the struct that was expected.
     #[error("malformed message: {0}")]
     Decode(String),
+    /// The same, found by the generated code.
+    #[error("malformed message: {}", text_of(.0))]
+    Thrift(#[from] thrift::Error),
+    /// The same, found in a result set.
+    #[error("malformed message: {0}")]
+    RowSet(#[from] RowSetError),
     /// The peer answered with a `TApplicationException`.
     #[error("the server answered: {text}")]
     Application {
@@ -56,7 +63,9 @@ impl WireError {
     pub fn kind(&self) -> WireErrorKind {
         match self {
             Self::Io(_) | Self::ClosedInside | Self::Stalled(_) => WireErrorKind::Gone,
-            Self::TooLong { .. } | Self::Scan(_) | Self::Decode(_) => WireErrorKind::Protocol,
+            Self::TooLong { .. } | Self::Scan(_) | Self::Decode(_) | Self::Thrift(_) | Self::RowSet(_) => {
+                WireErrorKind::Protocol
+            }
             Self::Application { .. } => WireErrorKind::Application,
         }
     }
@@ -72,13 +81,12 @@ impl WireError {
     }
 }
 
-impl From<thrift::Error> for WireError {
-    fn from(error: thrift::Error) -> Self {
-        match error {
-            // Only these two have a description in a field of their own.
-            thrift::Error::Protocol(error) => Self::Decode(format!("{error} ({})", error.message)),
-            thrift::Error::Transport(error) => Self::Decode(format!("{error} ({})", error.message)),
-            other => Self::Decode(other.to_string()),
-        }
+/// The error with its description, which `thrift` leaves out.
+fn text_of(error: &thrift::Error) -> String {
+    match error {
+        // Only these two have a description in a field of their own.
+        thrift::Error::Protocol(error) => format!("{error} ({})", error.message),
+        thrift::Error::Transport(error) => format!("{error} ({})", error.message),
+        other => other.to_string(),
     }
 }

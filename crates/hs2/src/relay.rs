@@ -62,6 +62,7 @@ pub enum RelayError {
     /// The backend failed, or its reply is not one to this request.
     #[error("the backend failed: {error}")]
     Backend {
+        #[source]
         error: WireError,
         /// The client has received part of the reply: its connection can only be closed.
         partly: bool,
@@ -71,7 +72,7 @@ pub enum RelayError {
     Timeout(Duration),
     /// The reply could not be written to the client: its connection can only be closed.
     #[error("the client failed: {0}")]
-    Client(WireError),
+    Client(#[source] WireError),
     /// The client closed its connection while its call ran.
     #[error("the client closed its connection")]
     ClientGone,

@@ -82,7 +82,7 @@ impl Session {
             })
             .await?;
         if answer.server_protocol_version < protocol::OLDEST {
-            return Err(WireError::Decode(rowset::RowSetError::InRows.to_string()).into());
+            return Err(WireError::from(rowset::RowSetError::InRows).into());
         }
         let handle = answer.session_handle.ok_or_else(|| missing("session handle"))?;
         Ok(Self { client, handle, configuration: answer.configuration.unwrap_or_default() })
@@ -255,7 +255,7 @@ impl Statement<'_> {
         };
         let answer = self.session.client.fetch_results(&request).await?;
         let set = answer.results.ok_or_else(|| missing("result set"))?;
-        rowset::rows(&set).map_err(|error| WireError::Decode(error.to_string()).into())
+        Ok(rowset::rows(&set).map_err(WireError::from)?)
     }
 
     /// The new log lines since the last call.

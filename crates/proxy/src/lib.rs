@@ -88,12 +88,9 @@ pub struct Proxy {
 impl Proxy {
     /// Listens and serves. Needs neither ZooKeeper nor a metadata agent yet.
     pub async fn start(settings: Settings, clock: SharedClock) -> Result<Self, StartError> {
-        let server = Server::bind(settings.listen, settings.limits.wire.clone())
-            .await
-            .map_err(|error| StartError::Listen { address: settings.listen, reason: error.to_string() })?;
-        let address = server
-            .local_addr()
-            .map_err(|error| StartError::Listen { address: settings.listen, reason: error.to_string() })?;
+        let failed = |source| StartError::Listen { address: settings.listen, source };
+        let server = Server::bind(settings.listen, settings.limits.wire.clone()).await.map_err(failed)?;
+        let address = server.local_addr().map_err(failed)?;
         let advertised = settings.discovery.as_ref().map(|text| Advertised::new(ADVERTISE, text, address));
         let advertised = advertised.transpose().map_err(StartError::Advertise)?;
         let draining = CancellationToken::new();

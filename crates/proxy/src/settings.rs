@@ -1,5 +1,6 @@
 //! The settings of a proxy, and its limits.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -138,8 +139,8 @@ pub const AGENT_DEADLINE: Duration = Duration::from_secs(5);
 /// Why a proxy could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("could not listen on {address}: {reason}")]
-    Listen { address: SocketAddr, reason: String },
+    #[error("could not listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
     /// The address for discovery is invalid.
     #[error("{}", .0.text())]
     Advertise(UserError),
