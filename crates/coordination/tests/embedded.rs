@@ -86,7 +86,7 @@ async fn a_waiting_candidate_with_an_expired_session_fails_with_lost() {
         loop {
             for name in tool.list_children(&installation.path("lock/master")).await.unwrap() {
                 let stat = tool.check_stat(&installation.path(&format!("lock/master/{name}"))).await.unwrap();
-                match stat.map(|it| it.ephemeral_owner) {
+                match stat.map(|stat| stat.ephemeral_owner) {
                     Some(owner) if owner != first.session_id() => return owner,
                     _ => tokio::time::sleep(Duration::from_millis(10)).await,
                 }
@@ -109,7 +109,9 @@ async fn an_expired_session_of_the_server_is_replaced() {
     assert!(server.faults().expire_session(first.id()));
     within(first.ended()).await;
     let mut sessions = supervisor.sessions();
-    within(sessions.wait_for(|it| it.as_ref().is_some_and(|it| it.id() != first.id()))).await.unwrap();
+    within(sessions.wait_for(|current| current.as_ref().is_some_and(|session| session.id() != first.id())))
+        .await
+        .unwrap();
     server.shutdown().await;
 }
 
@@ -132,7 +134,7 @@ async fn lost_events_cost_time_and_nothing_else() {
     };
     let _engine = installation.registered(&lock, "e-1", "uid-1").await;
     let mut changes = view.changes();
-    within(changes.wait_for(|it| it.engines.contains_key(&engine("e-1")))).await.unwrap();
+    within(changes.wait_for(|registry| registry.engines.contains_key(&engine("e-1")))).await.unwrap();
     let seen = observe(lock.session()).await.unwrap().alter.unwrap();
     alter_node::delete(&lock, &seen).await.unwrap();
     assert_eq!(within(waiting).await.unwrap().unwrap(), CreateOutcome::Created);
@@ -177,7 +179,7 @@ async fn all_processes_register_again_after_a_server_restart() {
     let lock = installation.lock().await;
     let agent = within(async {
         let mut sessions = supervisor.sessions();
-        let session = sessions.wait_for(|it| it.as_ref().is_some_and(|it| it.id() != first.id()));
+        let session = sessions.wait_for(|current| current.as_ref().is_some_and(|session| session.id() != first.id()));
         session.await.unwrap().clone().unwrap()
     })
     .await;

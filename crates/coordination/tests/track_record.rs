@@ -130,7 +130,7 @@ async fn relying_on_events_alone_misses_changes() {
     let (_one, trusting) = view(Duration::from_mins(10));
     let (_other, looking) = view(Duration::from_millis(50));
     for view in [&trusting, &looking] {
-        within(view.changes().wait_for(|it| it.read_at.is_some())).await.unwrap();
+        within(view.changes().wait_for(|registry| registry.read_at.is_some())).await.unwrap();
     }
     server.faults().drop_events(EventFilter::All);
     // Arming the watches may have caused one read that is still pending.
@@ -138,7 +138,7 @@ async fn relying_on_events_alone_misses_changes() {
     for name in ["e-1", "e-2", "e-3", "e-4"] {
         engines.push(installation.registered(&lock, name, "uid-1").await);
         let there = |view: &View| view.snapshot().engines.contains_key(&engine(name));
-        within(looking.changes().wait_for(|it| it.engines.contains_key(&engine(name)))).await.unwrap();
+        within(looking.changes().wait_for(|registry| registry.engines.contains_key(&engine(name)))).await.unwrap();
         tokio::time::sleep(NEVER).await;
         if !there(&trusting) {
             return server.shutdown().await;

@@ -205,7 +205,8 @@ async fn write_engines(
     now_ms: i64,
     epoch: Epoch,
 ) -> Result<(), Error> {
-    let engines: BTreeMap<&str, &ObservedEngine> = engines.iter().map(|it| (it.name.as_str(), it)).collect();
+    let engines: BTreeMap<&str, &ObservedEngine> =
+        engines.iter().map(|engine| (engine.name.as_str(), engine)).collect();
     let mut written = Vec::new();
     for (name, engine) in &engines {
         written.push(args![

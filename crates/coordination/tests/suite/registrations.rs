@@ -21,8 +21,12 @@ pub async fn agents_come_and_go_with_their_sessions(installation: Installation) 
     assert_eq!(agents::register(&one, "a/b", "").await.unwrap_err().kind(), ZkErrorKind::Invalid);
 
     reader.sync().await.unwrap();
-    let there: Vec<_> =
-        agents::list(&reader).await.unwrap().into_iter().map(|it| (it.id, it.address, it.session)).collect();
+    let there: Vec<_> = agents::list(&reader)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|agent| (agent.id, agent.address, agent.session))
+        .collect();
     assert_eq!(
         there,
         [
@@ -248,7 +252,7 @@ pub async fn batched_permit_creates_have_a_result_each(installation: Installatio
     let there = permits::list(lock.session()).await.unwrap();
     assert_eq!(there.len(), 3 + many.len());
     for (name, wanted) in &many {
-        let made = there.iter().find(|it| it.engine == *name).unwrap();
+        let made = there.iter().find(|node| node.engine == *name).unwrap();
         assert_eq!((made.content.as_ref(), made.answered), (Ok(wanted), wanted.uid.is_some()), "{name}");
     }
 }
@@ -285,5 +289,5 @@ pub async fn a_deposed_master_writes_no_permit_of_a_batch(installation: Installa
         assert_eq!(late.unwrap_err().kind(), ZkErrorKind::Lost);
     }
     let there = permits::list(second.session()).await.unwrap();
-    assert_eq!(there.iter().map(|it| (it.engine.as_str(), it.uid())).collect::<Vec<_>>(), [("e-1", None)]);
+    assert_eq!(there.iter().map(|node| (node.engine.as_str(), node.uid())).collect::<Vec<_>>(), [("e-1", None)]);
 }

@@ -34,10 +34,13 @@ pub async fn an_expired_session_is_replaced_with_its_nodes(installation: Install
     let supervisor = registering(&installation, 0);
     let first = supervisor.ready(WAIT).await.unwrap();
     let mut states = supervisor.states();
-    assert_eq!(*within(states.wait_for(|it| *it == SessionState::Connected)).await.unwrap(), SessionState::Connected);
+    assert_eq!(
+        *within(states.wait_for(|state| *state == SessionState::Connected)).await.unwrap(),
+        SessionState::Connected
+    );
     let mut sessions = supervisor.sessions();
     installation.expire(&first).await;
-    let renewed = sessions.wait_for(|it| it.as_ref().is_some_and(|it| it.id() != first.id()));
+    let renewed = sessions.wait_for(|current| current.as_ref().is_some_and(|session| session.id() != first.id()));
     let second = within(renewed).await.unwrap().clone().unwrap();
     let there = agents::list(&second).await.unwrap();
     assert_eq!(there.len(), 1);

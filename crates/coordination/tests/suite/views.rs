@@ -27,9 +27,9 @@ pub async fn an_observation_contains_every_node(installation: Installation) {
 
     let seen = observe(lock.session()).await.unwrap();
     assert_eq!(seen.alter.unwrap().children[0].session, Some(agent.id()));
-    assert_eq!(seen.agents.iter().map(|it| it.session).collect::<Vec<_>>(), [agent.id()]);
+    assert_eq!(seen.agents.iter().map(|agent| agent.session).collect::<Vec<_>>(), [agent.id()]);
     let permits: Vec<_> =
-        seen.permits.iter().map(|it| (it.engine.as_str(), it.uid(), it.registration.is_some())).collect();
+        seen.permits.iter().map(|node| (node.engine.as_str(), node.uid(), node.registration.is_some())).collect();
     assert_eq!(permits, [("e-1", Some("uid-1"), true), ("e-2", None, false)]);
     assert_eq!(seen.permits[0].ready().unwrap().session, ready.id());
     assert_eq!(seen.drains[0].content, Ok(fact));
@@ -104,22 +104,22 @@ async fn follow(installation: Installation, watch_events: bool) {
     // With events nothing depends on the interval.
     let reread = if watch_events { Duration::from_mins(10) } else { Duration::from_millis(50) };
     let view = View::start(supervisor.sessions(), reread, installation.clock.clone());
-    seen(&view, |it| it.read_at.is_some() && it.engines.is_empty()).await;
+    seen(&view, |registry| registry.read_at.is_some() && registry.engines.is_empty()).await;
 
     let session = installation.registered(&lock, "e-1", "uid-1").await;
-    let there = seen(&view, |it| it.engines.contains_key(&engine("e-1"))).await;
+    let there = seen(&view, |registry| registry.engines.contains_key(&engine("e-1"))).await;
     let known = &there.engines[&engine("e-1")];
     assert_eq!((known.session, known.draining, known.confirmed), (session.id(), false, true));
     assert_eq!(known.registration.address, "127.0.0.1:4711");
 
     let agent = installation.session(installation.agent()).await;
     agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
-    seen(&view, |it| it.agents.len() == 1).await;
+    seen(&view, |registry| registry.agents.len() == 1).await;
 
     let node = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
     let fact = DrainOrder { uid: None, grace_ms: 0, reason: "stopped".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-1"), Some(&node), None, &fact).await.unwrap();
-    seen(&view, |it| it.engines.is_empty()).await;
+    seen(&view, |registry| registry.engines.is_empty()).await;
 }
 
 pub async fn a_view_keeps_missing_engines_after_its_session_was_replaced(installation: Installation) {
@@ -135,7 +135,7 @@ pub async fn a_view_keeps_missing_engines_after_its_session_was_replaced(install
     }
     let agent = installation.session(installation.agent()).await;
     agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
-    seen(&view, |it| it.engines.len() == 3 && it.agents.len() == 1).await;
+    seen(&view, |registry| registry.engines.len() == 3 && registry.agents.len() == 1).await;
 
     // The view is partitioned. Meanwhile its session, the agent's and those of two engines end, and one engine is ordered to drain.
     let own = supervisor.session().unwrap();
@@ -151,12 +151,12 @@ pub async fn a_view_keeps_missing_engines_after_its_session_was_replaced(install
     assert_eq!(view.snapshot().engines.len(), 3, "while partitioned it keeps its last state");
     relay.cut.send_replace(false);
 
-    let kept = seen(&view, |it| it.engines.values().any(|it| !it.confirmed)).await;
-    let known: Vec<_> = kept.engines.iter().map(|(name, it)| (name.as_str(), it.confirmed)).collect();
+    let kept = seen(&view, |registry| registry.engines.values().any(|engine| !engine.confirmed)).await;
+    let known: Vec<_> = kept.engines.iter().map(|(name, engine)| (name.as_str(), engine.confirmed)).collect();
     assert_eq!(known, [("e-1", false), ("e-3", true)], "a drain order takes effect at once");
     assert_eq!(kept.agents.len(), 1, "it may register again");
     // A unit test of the view checks for how long.
-    seen(&view, |it| !it.engines.contains_key(&engine("e-1")) && it.agents.is_empty()).await;
+    seen(&view, |registry| !registry.engines.contains_key(&engine("e-1")) && registry.agents.is_empty()).await;
     assert!(view.snapshot().engines.contains_key(&engine("e-3")));
 }
 
@@ -171,10 +171,10 @@ pub async fn hundreds_of_engines_are_observed_and_watched(installation: Installa
     settle(&wakeups).await;
     let seen = observe(lock.session()).await.unwrap();
     assert_eq!(seen.permits.len(), ENGINES);
-    assert_eq!(seen.permits.iter().filter(|it| it.ready().is_some()).count(), 1);
+    assert_eq!(seen.permits.iter().filter(|node| node.ready().is_some()).count(), 1);
     last.close().await;
     within(wakeups.next()).await;
-    assert!(observe(lock.session()).await.unwrap().permits.iter().all(|it| it.registration.is_none()));
+    assert!(observe(lock.session()).await.unwrap().permits.iter().all(|node| node.registration.is_none()));
 }
 
 pub async fn a_burst_of_events_is_coalesced(installation: Installation) {

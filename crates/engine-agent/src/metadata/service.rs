@@ -134,7 +134,7 @@ impl Service for ControlService {
         let parsed = ddl::parse(&request.statement)?;
         let overlay = request.conf_overlay.unwrap_or_default();
         let (id, left) = request_of(&overlay)?;
-        let proxy_lacks = overlay.get(REQUEST_PROXY_LACKS).map(|it| it.chars().take(MAX_PROXY_LACKS).collect());
+        let proxy_lacks = overlay.get(REQUEST_PROXY_LACKS).map(|lacks| lacks.chars().take(MAX_PROXY_LACKS).collect());
         let permit = Arc::clone(&self.running).try_acquire_owned().map_err(|_| {
             UserError::new(ErrorKind::ProgramLimit, "too many control statements are running")
                 .detail(format!("The limit of the metadata agent is {MAX_RUNNING}."))

@@ -80,7 +80,7 @@ impl Service for Odd {
             return Err(UserError::internal(format!("Invalid SessionHandle: SessionHandle [{session}]")));
         }
         match request.statement.as_str() {
-            "SELECT 'idle'" => self.sessions.lock().retain(|it| *it != session),
+            "SELECT 'idle'" => self.sessions.lock().retain(|open| *open != session),
             "SELECT 'drains'" => return Err(UserError::new(ErrorKind::EngineDraining, "engine drains")),
             "SELECT 'lost'" => return Err(UserError::new(ErrorKind::EngineSessionLost, "session lost")),
             _ => {}

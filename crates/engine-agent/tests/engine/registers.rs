@@ -96,7 +96,7 @@ async fn a_lost_session_is_no_order_to_drain_and_it_registers_again() {
     assert!(fixture.zookeeper.faults().expire_session(live.session));
     let again = eventually("another registration", async || {
         let node = permit_of(&lock, &engine.name).await?;
-        node.ready().filter(|it| it.session != live.session).cloned()
+        node.ready().filter(|registration| registration.session != live.session).cloned()
     })
     .await;
     assert_eq!(again.content.unwrap().address, address);
@@ -140,7 +140,7 @@ async fn a_deleted_registration_is_created_again() {
     tool.delete(&format!("/enginehouse/engines/{}/live", engine.name), None).await.unwrap();
     let again = eventually("another registration", async || {
         let node = permit_of(&lock, &engine.name).await?;
-        node.ready().filter(|it| it.ctime_ms != live.ctime_ms).cloned()
+        node.ready().filter(|registration| registration.ctime_ms != live.ctime_ms).cloned()
     })
     .await;
     assert_eq!((again.session, again.content), (live.session, live.content), "on the same session");
@@ -170,7 +170,12 @@ async fn a_dead_sessions_registration_is_waited_for() {
     fixture.zookeeper.faults().expire_session(before.id());
     let address = eventually("the registration", async || {
         let node = permit_of(&lock, &engine.name).await?;
-        node.ready()?.content.clone().ok().map(|it| it.address).filter(|it| *it != "127.0.0.1:1")
+        node.ready()?
+            .content
+            .clone()
+            .ok()
+            .map(|registration| registration.address)
+            .filter(|address| *address != "127.0.0.1:1")
     })
     .await;
     assert_eq!(engine.status(&address).await.engine, engine.name.to_string());

@@ -92,7 +92,7 @@ async fn a_commit_after_another_abort_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_alteration_waits_and_names_the_first_when_refused() {
     let _gate = among_others().await;
-    let bench = Bench::with(|it| it.alter_wait = Duration::from_millis(300)).await;
+    let bench = Bench::with(|settings| settings.alter_wait = Duration::from_millis(300)).await;
     let mut admin = bench.objects().await;
     run(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'").await;
     let error =

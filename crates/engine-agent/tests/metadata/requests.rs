@@ -106,7 +106,7 @@ async fn wait_logs_its_progress_until_the_engine_is_ready() {
 
     let mut stopping = admin.execute(&format!("STOP ENGINE rp_1 '{engine}' WAIT '30s'")).await.unwrap();
     eventually("the log", async || {
-        stopping.logs().await.unwrap().into_iter().find(|it| it.contains("still terminating"))
+        stopping.logs().await.unwrap().into_iter().find(|line| line.contains("still terminating"))
     })
     .await;
     let name = slot.engine();

@@ -38,7 +38,7 @@ async fn a_stranger_learns_nothing() {
     for sql in ["SHOW TENANTS", "SHOW RESOURCE POOLS", "SHOW RESOURCE UNITS"] {
         assert_eq!(run(&mut eve, sql).await.rows.len(), 0, "{sql}");
     }
-    assert!(bench.store.alterations(100).await.unwrap().iter().all(|it| it.requested_by == "admin"));
+    assert!(bench.store.alterations(100).await.unwrap().iter().all(|alteration| alteration.requested_by == "admin"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

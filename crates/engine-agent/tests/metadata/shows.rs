@@ -57,7 +57,10 @@ async fn engines_are_listed_from_what_is_wished_and_what_is_seen() {
     let mut user = bench.session("ann").await;
     let described = run(&mut user, &format!("DESC ENGINE rp_1 '{first}'")).await;
     assert_eq!(property(&described, "process pid"), "4711");
-    assert!(!column(&described, "property").iter().any(|it| it == "log file" || it == "directory"), "{described:?}");
+    assert!(
+        !column(&described, "property").iter().any(|property| property == "log file" || property == "directory"),
+        "{described:?}"
+    );
     let error = try_run(&mut admin, &format!("DESC ENGINE rp_2 '{first}'")).await.unwrap_err();
     assert!(error.hint.unwrap().contains("rp_1"));
 }
@@ -90,7 +93,8 @@ async fn every_show_reports_the_age_and_the_source_of_observations() {
         &format!("DESCRIBE ENGINE rp_1 '{engine}'"),
     ] {
         let lines = log_of(&mut admin, sql).await;
-        let reported = lines.iter().any(|it| it.starts_with("observed ") && it.ends_with(" ago by master the test"));
+        let reported =
+            lines.iter().any(|line| line.starts_with("observed ") && line.ends_with(" ago by master the test"));
         assert!(reported, "{sql}: {lines:?}");
     }
     let age = column(&run(&mut admin, "SHOW MASTER").await, "last_tick_age").remove(0);
@@ -104,7 +108,7 @@ async fn every_show_reports_the_age_and_the_source_of_observations() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_stale_says_so() {
     let _gate = among_others().await;
-    let bench = Bench::with(|it| it.tick_interval = Duration::from_millis(1)).await;
+    let bench = Bench::with(|settings| settings.tick_interval = Duration::from_millis(1)).await;
     let mut admin = bench.objects().await;
     let engine = column(&run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
     bench.master.seen(ready(&engine, "127.0.0.1:7")).await;
@@ -226,7 +230,7 @@ async fn explain_lists_every_decision_and_changes_nothing() {
     let explained = run(&mut admin, "EXPLAIN ALTER RESOURCE UNIT uc_1 MIN_ENGINES 1").await;
     let decisions = column(&explained, "decision");
     let at = |wanted: &str| {
-        decisions.iter().position(|it| it == wanted).unwrap_or_else(|| panic!("{wanted}: {decisions:?}"))
+        decisions.iter().position(|decision| decision == wanted).unwrap_or_else(|| panic!("{wanted}: {decisions:?}"))
     };
     assert!(at("create permit") < at("create engine"), "{decisions:?}");
     let after = bench.store.snapshot().await.unwrap();

@@ -77,7 +77,7 @@ pub async fn an_alteration_supersedes_only_the_open_one_of_its_object(bench: Ben
         [AlterationProgress::Superseded, AlterationProgress::Converging, AlterationProgress::Converging].map(Some)
     );
     let open = bench.store.snapshot().await.unwrap().alterations;
-    assert_eq!(open.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["a-2", "a-3"]);
+    assert_eq!(open.iter().map(|alteration| alteration.id.as_str()).collect::<Vec<_>>(), ["a-2", "a-3"]);
     for alteration in ["a-2", "a-3"] {
         bench.store.finish(bench.epoch().await, &id(alteration), generation(&bench).await).await.unwrap();
     }

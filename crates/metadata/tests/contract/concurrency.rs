@@ -84,9 +84,10 @@ fn is_derived(snapshot: &Snapshot) {
     assert_eq!(follows, model::desired::SlotChanges::default(), "the slots follow from the catalog in every reading");
     let issued: BTreeSet<_> = engines.iter().map(|engine| &engine.name).collect();
     assert!(slots.iter().all(|slot| issued.contains(&slot.engine())), "each slot has an issued name");
-    let converging = alterations.iter().filter(|it| it.progress == Some(AlterationProgress::Converging)).count();
+    let converging =
+        alterations.iter().filter(|alteration| alteration.progress == Some(AlterationProgress::Converging)).count();
     assert!(converging <= 1, "one alteration is in flight at most");
-    assert!(alterations.iter().all(|it| it.generation <= catalog.generation));
+    assert!(alterations.iter().all(|alteration| alteration.generation <= catalog.generation));
 }
 
 pub async fn concurrent_requests_take_effect_once_and_never_pass_max(bench: Bench) {

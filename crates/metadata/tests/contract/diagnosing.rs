@@ -70,7 +70,7 @@ pub async fn a_diagnosis_shows_the_effective_durability_settings(bench: Bench) {
         ],
     };
     let durability = diagnosed(&settings).await.durability;
-    let of = |name: &str| durability.iter().find(|it| it.name == name).unwrap_or_else(|| panic!("{name}"));
+    let of = |name: &str| durability.iter().find(|setting| setting.name == name).unwrap_or_else(|| panic!("{name}"));
     for (name, question) in asked {
         let expected = super::bench::asked(&settings, question).await;
         assert_eq!(of(name).found, expected, "{name}");

@@ -60,8 +60,8 @@ pub async fn a_report_replaces_observed_rows(bench: Bench) {
     let waits_for = Some("engine agent of x".to_owned());
     store.publish(epoch, &Publication { engines, waits_for, ..Publication::default() }).await.unwrap();
     let overview = store.overview(None).await.unwrap();
-    let mut by_phase: Vec<_> = overview.observed.iter().map(|it| it.engine.clone()).collect();
-    by_phase.sort_by_key(|it| it.phase);
+    let mut by_phase: Vec<_> = overview.observed.iter().map(|row| row.engine.clone()).collect();
+    by_phase.sort_by_key(|engine| engine.phase);
     assert_eq!(by_phase, [seen(&names[0], Phase::Starting), seen(&names[1], Phase::Running)]);
     let master = overview.snapshot.master;
     assert_eq!(master.waits_for.as_deref(), Some("engine agent of x"));
@@ -100,7 +100,7 @@ pub async fn a_report_replaces_observed_rows(bench: Bench) {
     store.publish(epoch, &Publication { engines, complete: true, ..Publication::default() }).await.unwrap();
     let tenant = model::TenantName::new("t_1").unwrap();
     let left = store.overview(Some(&tenant)).await.unwrap().observed;
-    assert_eq!(left.iter().map(|it| &it.engine.name).collect::<Vec<_>>(), [&names[0]]);
+    assert_eq!(left.iter().map(|row| &row.engine.name).collect::<Vec<_>>(), [&names[0]]);
     let other_tenant = model::TenantName::new("t_2").unwrap();
     let other = store.overview(Some(&other_tenant)).await.unwrap();
     assert!(other.observed.is_empty() && other.snapshot.slots.is_empty() && other.snapshot.engines.is_empty());
@@ -130,7 +130,7 @@ pub async fn an_ended_engine_stays_only_while_it_is_current(bench: Bench) {
     let renewal = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1 };
     store.new_incarnation(epoch, &renewal).await.unwrap();
     let snapshot = store.snapshot().await.unwrap();
-    assert_eq!(snapshot.engines.iter().map(|it| &it.name).collect::<Vec<_>>(), [&snapshot.slots[0].engine()]);
+    assert_eq!(snapshot.engines.iter().map(|engine| &engine.name).collect::<Vec<_>>(), [&snapshot.slots[0].engine()]);
     let before = snapshot.engines[0].failure_before.as_deref();
     assert_eq!(before, Some("exit status 1"), "SHOW names it during the next attempt");
     // An engine that has ended is not condemned.

@@ -66,7 +66,7 @@ pub async fn a_complete_report_keeps_its_parts_and_refuses_late_ones(bench: Benc
     };
     let shown = || async {
         let observed = store.overview(None).await.unwrap().observed;
-        names.iter().map(|name| observed.iter().any(|it| it.engine.name == *name)).collect::<Vec<_>>()
+        names.iter().map(|name| observed.iter().any(|row| row.engine.name == *name)).collect::<Vec<_>>()
     };
     let last = || async { store.master().await.unwrap().last_tick_ms };
     store.publish(epoch, &Publication { engines: rows(&[1]), ..Publication::default() }).await.unwrap();
@@ -116,7 +116,7 @@ pub async fn a_late_report_within_its_epoch_is_refused(bench: Bench) {
         assert_eq!(store.publish(epoch, late).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     }
     let overview = store.overview(None).await.unwrap();
-    assert_eq!(overview.observed.iter().map(|it| it.engine.reason.as_deref()).collect::<Vec<_>>(), [Some("serves")]);
+    assert_eq!(overview.observed.iter().map(|row| row.engine.reason.as_deref()).collect::<Vec<_>>(), [Some("serves")]);
     assert_eq!(overview.snapshot.master.waits_for.as_deref(), Some("serves"));
     // Also in quick succession.
     for _ in 0..5 {
@@ -172,10 +172,10 @@ pub async fn a_newer_alteration_supersedes_a_stalled_one(bench: Bench) {
     assert_eq!(store.snapshot().await.unwrap().alterations.len(), 1, "another object's alteration changes nothing");
     bench.try_alter("a-3", memory("uc_1", "2G")).await.unwrap();
     let open = store.snapshot().await.unwrap().alterations;
-    assert_eq!(open.iter().map(|it| it.id.clone()).collect::<Vec<_>>(), [id("a-3")]);
+    assert_eq!(open.iter().map(|alteration| alteration.id.clone()).collect::<Vec<_>>(), [id("a-3")]);
     assert_eq!(store.superseded(epoch, &id("a-1")).await.unwrap(), AlterationProgress::Superseded);
     assert_eq!(store.outcome(&id("a-1")).await.unwrap().unwrap().progress, Some(AlterationProgress::Superseded));
-    let order: Vec<_> = store.alterations(2).await.unwrap().into_iter().map(|it| it.id).collect();
+    let order: Vec<_> = store.alterations(2).await.unwrap().into_iter().map(|alteration| alteration.id).collect();
     assert_eq!(order, [id("a-3"), id("a-2")], "newest first, no more than asked for");
 }
 
@@ -218,18 +218,19 @@ pub async fn stale_renewals_fail_without_affecting_the_batch(bench: Bench) {
     assert_eq!(is_drawn, [true, false, true, false, false], "{drawn:?}");
     assert!(drawn[3].as_ref().unwrap_err().contains("is gone"), "{drawn:?}");
     let after = store.snapshot().await.unwrap();
-    let states: Vec<_> = after.slots.iter().map(|it| (it.incarnation, it.failures, it.forced)).collect();
+    let states: Vec<_> = after.slots.iter().map(|slot| (slot.incarnation, slot.failures, slot.forced)).collect();
     let (first, last) = (drawn[2].clone().unwrap(), drawn[0].clone().unwrap());
     assert_eq!([states[0], states[2]], [(first, 2, false), (last, 7, false)]);
     assert_eq!((states[1].0 > before.slots[1].incarnation, states[1].2), (true, true), "the restart stands");
     assert_ne!(first, last);
     assert!(after.catalog.generation.get() >= first.get().max(last.get()));
     for slot in &after.slots {
-        let engine = after.engines.iter().find(|it| it.name == slot.engine()).unwrap();
+        let engine = after.engines.iter().find(|engine| engine.name == slot.engine()).unwrap();
         assert_eq!((engine.incarnation, &engine.slot), (slot.incarnation, &slot.key));
     }
-    let keys =
-        |of: &model::snapshot::Snapshot| of.slots.iter().map(|it| (it.key.clone(), it.origin)).collect::<Vec<_>>();
+    let keys = |of: &model::snapshot::Snapshot| {
+        of.slots.iter().map(|slot| (slot.key.clone(), slot.origin)).collect::<Vec<_>>()
+    };
     assert_eq!(keys(&after), keys(&before));
     // A call without a valid renewal changes nothing.
     let refused = store.new_incarnations(epoch, &renewals).await.unwrap();

@@ -14,7 +14,7 @@ fn change_pool(name: &str, patch: PoolPatch) -> Change {
 }
 
 fn listed(nodes: &[&str]) -> PoolPatch {
-    let nodes = nodes.iter().map(|it| (*it).to_owned()).collect();
+    let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
     PoolPatch { nodes: Setting::Set(nodes), ..PoolPatch::default() }
 }
 

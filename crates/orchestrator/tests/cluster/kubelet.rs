@@ -25,7 +25,7 @@ impl Cluster {
         pod["spec"]["nodeName"] = node.into();
         let now = self.now();
         let names: Vec<Value> =
-            pod["spec"]["containers"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
+            pod["spec"]["containers"].as_array().unwrap().iter().map(|container| container["name"].clone()).collect();
         let of = |run: Value| -> Vec<Value> {
             let one = |name: &Value| json!({"name": name, "state": run, "image": "i", "imageID": "", "ready": true, "restartCount": 0});
             names.iter().map(one).collect()
@@ -60,7 +60,8 @@ impl Cluster {
         let mut state = self.lock();
         let now = self.clock.wall_ms();
         let is_due = |object: &Value| object["kubelet"]["deadline"].as_i64().is_some_and(|deadline| now >= deadline);
-        let due: Vec<Key> = state.objects.iter().filter(|(_, it)| is_due(it)).map(|(key, _)| key.clone()).collect();
+        let due: Vec<Key> =
+            state.objects.iter().filter(|(_, object)| is_due(object)).map(|(key, _)| key.clone()).collect();
         for key in due {
             self.erase(&mut state, &key);
         }
@@ -110,7 +111,7 @@ fn choose(state: &State, pod: &Value) -> Option<String> {
         None => true,
         Some(terms) => terms.iter().any(|term| term["matchFields"][0]["values"][0] == node),
     };
-    let load = |node: &str| state.objects.values().filter(|it| it["spec"]["nodeName"] == node).count();
+    let load = |node: &str| state.objects.values().filter(|object| object["spec"]["nodeName"] == node).count();
     let nodes = state.objects.keys().filter(|key| key.0 == "nodes").map(|key| key.2.as_str());
     nodes.filter(|node| allowed(node)).min_by_key(|node| load(node)).map(str::to_owned)
 }

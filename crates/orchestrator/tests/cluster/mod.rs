@@ -258,7 +258,7 @@ impl Cluster {
             return error(404, "NotFound", &format!("namespaces \"{}\" not found", request.namespace));
         }
         let account = object["spec"]["serviceAccountName"].as_str().map(str::to_owned);
-        if let Some(account) = account.filter(|it| !there(&state, "serviceaccounts", &request.namespace, it)) {
+        if let Some(account) = account.filter(|name| !there(&state, "serviceaccounts", &request.namespace, name)) {
             let words = format!("error looking up service account: serviceaccount \"{account}\" not found");
             return error(403, "Forbidden", &words);
         }

@@ -19,7 +19,7 @@ pub fn review(denied: &[String], request: &Request) -> Option<Value> {
     let is_denied = |verb: &str, resource: &str, namespace: &str| {
         let right = format!("{verb} {resource}");
         let here = format!("{right} in {namespace}");
-        denied.iter().any(|it| *it == right || *it == here)
+        denied.iter().any(|permission| *permission == right || *permission == here)
     };
     match request.resource.as_str() {
         "selfsubjectaccessreviews" => {
@@ -29,14 +29,15 @@ pub fn review(denied: &[String], request: &Request) -> Option<Value> {
         }
         "selfsubjectrulesreviews" => {
             let namespace = request.body["spec"]["namespace"].as_str().unwrap();
-            let all = RESOURCES.iter().flat_map(|(group, resources)| resources.iter().map(move |it| (group, it)));
+            let all =
+                RESOURCES.iter().flat_map(|(group, resources)| resources.iter().map(move |resource| (group, resource)));
             let rules: Vec<Value> = all
                 .map(|(group, resource)| {
                     let verbs: Vec<_> = VERBS.iter().filter(|verb| !is_denied(verb, resource, namespace)).collect();
                     json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
                 })
                 .collect();
-            let incomplete = denied.iter().any(|it| it == ALL_RULES);
+            let incomplete = denied.iter().any(|permission| permission == ALL_RULES);
             Some(json!({"resourceRules": rules, "nonResourceRules": [], "incomplete": incomplete}))
         }
         _ => None,

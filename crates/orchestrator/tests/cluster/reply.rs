@@ -42,7 +42,7 @@ pub fn of(reply: &Reply) -> http::Response<Body> {
 
 /// The events of the resource since the given version, for as long as the client listens.
 pub fn watch(cluster: Cluster, request: Request) -> http::Response<Body> {
-    let from: u64 = request.param("resourceVersion").and_then(|it| it.parse().ok()).unwrap_or(0);
+    let from: u64 = request.param("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or(0);
     let (compacted, breaks) = {
         let state = cluster.lock();
         (state.compacted, state.broken_watches)

@@ -85,8 +85,8 @@ impl Request {
             found == value
         };
         (self.namespace.is_empty() || self.namespace == namespace)
-            && labels.split(',').filter(|it| !it.is_empty()).all(bears)
-            && fields.split(',').filter(|it| !it.is_empty()).all(has)
+            && labels.split(',').filter(|pair| !pair.is_empty()).all(bears)
+            && fields.split(',').filter(|pair| !pair.is_empty()).all(has)
     }
 
     pub fn not_found(&self) -> Reply {

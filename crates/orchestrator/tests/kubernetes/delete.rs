@@ -40,7 +40,7 @@ async fn a_deleted_engine_is_listed_as_terminating_at_once() {
     let mut spec = datafusion(1);
     "stubborn".clone_into(&mut spec.argv[1]);
     let made = kubernetes.ensure(&spec, EPOCH).await.unwrap();
-    eventually(&kubernetes, "it runs", |it| it.engines[0].phase == Phase::Running).await;
+    eventually(&kubernetes, "it runs", |listing| listing.engines[0].phase == Phase::Running).await;
     assert_eq!(kubernetes.delete(&spec.name, &made.uid, LONG, EPOCH).await, Ok(Deleted::Terminating));
     let engine = all(&kubernetes).await.engines.remove(0);
     assert_eq!((engine.phase, engine.reason.as_deref()), (Phase::Terminating, Some("terminating with a grace of 1h")));

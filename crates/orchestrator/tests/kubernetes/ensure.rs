@@ -132,8 +132,10 @@ async fn a_spark_engine_is_ungated_once_its_objects_exist() {
         let object = cluster.get(resource, NAMESPACE, name).unwrap();
         assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], made.uid.as_str(), "{resource}");
     }
-    let listing =
-        eventually(&kubernetes, "it runs", |it| it.engines.iter().any(|engine| engine.phase == Phase::Running)).await;
+    let listing = eventually(&kubernetes, "it runs", |listing| {
+        listing.engines.iter().any(|engine| engine.phase == Phase::Running)
+    })
+    .await;
     assert_eq!(listing.engines[0].uid, made.uid);
 }
 
@@ -178,11 +180,12 @@ async fn an_incomplete_pod_is_completed_by_the_next_ensure() {
     let interrupted = first.ensure(&spec, EPOCH).await;
     assert!(interrupted.as_ref().is_err_and(Error::is_retryable), "{interrupted:?}");
     assert!(cluster.get("configmaps", NAMESPACE, spec.name.as_str()).is_none());
-    eventually(&second, "it is listed as incomplete", |it| it.engines.iter().any(|engine| engine.incomplete)).await;
+    eventually(&second, "it is listed as incomplete", |listing| listing.engines.iter().any(|engine| engine.incomplete))
+        .await;
     let again = second.ensure(&spec, EPOCH).await.unwrap();
     assert!(!again.created);
     assert!(cluster.get("configmaps", NAMESPACE, spec.name.as_str()).is_some());
-    eventually(&second, "it runs", |it| it.engines.iter().any(|engine| engine.phase == Phase::Running)).await;
+    eventually(&second, "it runs", |listing| listing.engines.iter().any(|engine| engine.phase == Phase::Running)).await;
 }
 
 #[tokio::test]
@@ -196,7 +199,8 @@ async fn a_pod_that_is_never_completed_is_listed_as_ended_and_can_be_deleted() {
     assert_eq!((listed.phase, listed.incomplete), (Phase::Pending, true));
     cluster.advance(Duration::from_mins(2));
     // The watch may be late; an entry that it has not confirmed expires within these two minutes.
-    let ended = |it: &orchestrator::Listing| it.engines.first().is_some_and(|engine| engine.phase == Phase::Ended);
+    let ended =
+        |listing: &orchestrator::Listing| listing.engines.first().is_some_and(|engine| engine.phase == Phase::Ended);
     let engine = eventually(&kubernetes, "it is listed as ended", ended).await.engines.remove(0);
     assert_eq!(kubernetes.get(&spec.name, None).await.unwrap().unwrap().phase, Phase::Ended);
     kubernetes.delete(&spec.name, &engine.uid, Duration::ZERO, EPOCH).await.unwrap();

@@ -14,10 +14,10 @@ async fn an_expired_watch_resyncs() {
     let kubernetes = open(&cluster);
     let spec = datafusion(1);
     kubernetes.ensure(&spec, EPOCH).await.unwrap();
-    eventually(&kubernetes, "it runs", |it| it.engines[0].phase == Phase::Running).await;
+    eventually(&kubernetes, "it runs", |listing| listing.engines[0].phase == Phase::Running).await;
     cluster.compact();
     cluster.remove("pods", NAMESPACE, spec.name.as_str());
-    eventually(&kubernetes, "it is gone", |it| it.engines.is_empty()).await;
+    eventually(&kubernetes, "it is gone", |listing| listing.engines.is_empty()).await;
 }
 
 #[tokio::test]
@@ -34,8 +34,8 @@ async fn a_warning_about_a_pod_becomes_its_reason() {
         "message": "0/2 nodes are available", "count": 1, "lastTimestamp": "2026-01-01T00:00:00Z",
         "involvedObject": {"kind": "Pod", "namespace": NAMESPACE, "name": spec.name.as_str(), "uid": made.uid}}),
     );
-    let has_reason = |it: &orchestrator::Listing| {
-        it.engines[0].reason.as_deref() == Some("no node can run it: 0/2 nodes are available")
+    let has_reason = |listing: &orchestrator::Listing| {
+        listing.engines[0].reason.as_deref() == Some("no node can run it: 0/2 nodes are available")
     };
     let listing = eventually(&kubernetes, "the warning is listed", has_reason).await;
     assert_eq!(kubernetes.get(&spec.name, None).await.unwrap().as_ref(), listing.engines.first(), "get agrees");
@@ -139,9 +139,9 @@ async fn a_listed_engine_is_read_from_its_last_namespace() {
     let mut config = config();
     config.namespaces = Some(vec!["closed".to_owned(), NAMESPACE.to_owned()]);
     let kubernetes = open_with(&cluster, config);
-    eventually(&kubernetes, "it is listed", |it| it.engines.len() == 1).await;
+    eventually(&kubernetes, "it is listed", |listing| listing.engines.len() == 1).await;
     cluster.remove("pods", NAMESPACE, spec.name.as_str());
-    eventually(&kubernetes, "it is not listed any more", |it| it.engines.is_empty()).await;
+    eventually(&kubernetes, "it is not listed any more", |listing| listing.engines.is_empty()).await;
     assert_eq!(kubernetes.get(&spec.name, None).await, Ok(None));
 }
 
@@ -151,7 +151,7 @@ async fn nodes_are_reported_with_the_requests_of_their_engines() {
     let kubernetes = open(&cluster);
     let spec = datafusion(1);
     kubernetes.ensure(&spec, EPOCH).await.unwrap();
-    let listing = eventually(&kubernetes, "it runs", |it| it.engines[0].phase == Phase::Running).await;
+    let listing = eventually(&kubernetes, "it runs", |listing| listing.engines[0].phase == Phase::Running).await;
     let at = listing.engines[0].node.clone().unwrap();
     let nodes = Orchestrator::nodes(&kubernetes).await.unwrap();
     assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["node-1", "node-2"]);

@@ -219,7 +219,8 @@ async fn missing_permissions_are_listed_and_refuse_nothing() {
     let cluster = Cluster::new();
     cluster.deny("create services");
     let kubernetes = open(&cluster).watching_permissions();
-    let listing = eventually(&kubernetes, "the permission is listed", |it| !it.missing_permissions.is_empty()).await;
+    let listing =
+        eventually(&kubernetes, "the permission is listed", |listing| !listing.missing_permissions.is_empty()).await;
     assert_eq!(listing.missing_permissions, ["create services in the whole cluster"]);
     assert!(kubernetes.ensure(&datafusion(1), EPOCH).await.unwrap().created, "an engine that needs no service");
 }

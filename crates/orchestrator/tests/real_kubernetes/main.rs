@@ -56,7 +56,7 @@ async fn every_object_is_accepted_with_strict_fields() {
     }
     let other = render::namespace(&format!("{}-other", test.namespace), &test.config);
     test.try_out("/api/v1/namespaces", &other.namespace).await.unwrap();
-    let egress = ["0.0.0.0/0:443", "::/0:443"].map(|it| it.parse().unwrap()).to_vec();
+    let egress = ["0.0.0.0/0:443", "::/0:443"].map(|destination| destination.parse().unwrap()).to_vec();
     let path = format!("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies", test.namespace);
     for mut policy in render::namespace(&test.namespace, &Config { egress, ..test.config.clone() }).policies {
         // Those names exist already.
@@ -121,7 +121,7 @@ async fn the_life_of_an_engine_in_a_new_namespace() {
     // Even without grace it waits for its kubelet.
     assert_eq!(kubernetes.delete(&spec.name, &made.uid, Duration::ZERO, EPOCH).await, Ok(Deleted::Terminating));
     test.confirm_end(&spec.name).await;
-    eventually(&kubernetes, "it is gone", |it| it.engines.is_empty()).await;
+    eventually(&kubernetes, "it is gone", |listing| listing.engines.is_empty()).await;
     assert_eq!(kubernetes.get(&spec.name, None).await, Ok(None));
     assert_eq!(kubernetes.delete(&spec.name, &made.uid, LONG, EPOCH).await, Ok(Deleted::Gone));
 }
@@ -155,7 +155,7 @@ async fn a_stale_uid_does_not_touch_the_current_pod_of_the_name() {
     let spec = test.own(datafusion(1));
     let first = kubernetes.ensure(&spec, EPOCH).await.unwrap();
     test.confirm_end(&spec.name).await;
-    eventually(&kubernetes, "it is gone", |it| it.engines.is_empty()).await;
+    eventually(&kubernetes, "it is gone", |listing| listing.engines.is_empty()).await;
     let second = test.open().ensure(&spec, EPOCH).await.unwrap();
     let refused = kubernetes.delete(&spec.name, &first.uid, Duration::ZERO, EPOCH).await;
     assert_eq!(refused, Err(Error::Gone { name: spec.name.clone(), uid: first.uid, present: second.uid.clone() }));
@@ -231,18 +231,20 @@ async fn a_changed_label_removes_and_restores_an_engine() {
     let kubernetes = test.open();
     let spec = test.own(datafusion(1));
     let made = kubernetes.ensure(&spec, EPOCH).await.unwrap();
-    eventually(&kubernetes, "it is listed", |it| it.engines.len() == 1).await;
+    eventually(&kubernetes, "it is listed", |listing| listing.engines.len() == 1).await;
     let label = |value: Value| json!({"metadata": {"labels": {CLUSTER: value}}});
     let change = |value: Value| async {
         let params = PatchParams::default();
         test.pods().patch(spec.name.as_str(), &params, &Patch::Merge(&label(value))).await.unwrap()
     };
     change(json!("other")).await;
-    eventually(&kubernetes, "it left the list", |it| it.engines.is_empty()).await;
+    eventually(&kubernetes, "it left the list", |listing| listing.engines.is_empty()).await;
     assert_eq!(kubernetes.get(&spec.name, None).await.unwrap().unwrap().uid, made.uid);
     change(json!(test.config.cluster)).await;
     let selector: LabelMap = test.config.selector.clone();
-    let back = eventually(&kubernetes, "it is back", |it| it.engines.iter().any(|it| it.matches(&selector))).await;
+    let back =
+        eventually(&kubernetes, "it is back", |listing| listing.engines.iter().any(|engine| engine.matches(&selector)))
+            .await;
     assert_eq!(back.engines[0].uid, made.uid);
     assert_eq!(kubernetes.missing_permissions().await.unwrap(), []);
     assert_eq!(config().service_account, test.config.service_account);
@@ -259,7 +261,7 @@ async fn a_master_needs_exactly_the_required_permissions() {
     kubernetes.ensure(&test.own(spark(2)), Epoch(EPOCH.0 + 1)).await.unwrap();
     let spec = test.own(datafusion(1));
     test.start(&spec.name).await;
-    let runs = |it: &Listing| it.find(&spec.name).is_some_and(|engine| engine.phase == Phase::Running);
+    let runs = |listing: &Listing| listing.find(&spec.name).is_some_and(|engine| engine.phase == Phase::Running);
     eventually(&kubernetes, "it runs", runs).await;
     let absent = EngineName::new("absent").unwrap();
     assert_eq!(kubernetes.get(&absent, None).await, Ok(None));
@@ -335,9 +337,10 @@ async fn a_terminating_namespace_refuses_engines_as_transient() {
     let refused = kubernetes.ensure(&test.own(datafusion(2)), EPOCH).await;
     assert!(refused.as_ref().is_err_and(Error::is_retryable), "{refused:?}");
     // An engine whose pod waits for a finalizer is listed until it is gone.
-    let terminating = |it: &Listing| it.find(&spec.name).is_some_and(|engine| engine.phase == Phase::Terminating);
+    let terminating =
+        |listing: &Listing| listing.find(&spec.name).is_some_and(|engine| engine.phase == Phase::Terminating);
     eventually(&kubernetes, "it is terminating", terminating).await;
     let free = json!({"metadata": {"finalizers": null}});
     test.pods().patch(spec.name.as_str(), &params, &Patch::Merge(&free)).await.unwrap();
-    eventually(&kubernetes, "it is gone", |it| it.engines.is_empty()).await;
+    eventually(&kubernetes, "it is gone", |listing| listing.engines.is_empty()).await;
 }

@@ -70,14 +70,14 @@ fn undecided_row(node: &AlterNode, master: &MasterRecord, freshness: &Freshness)
         .or_else(|| master.waits_for.clone())
         .unwrap_or_else(|| "its agent's transaction, or the master to abort it".to_owned());
     match &node.content {
-        Ok(it) => vec![
-            text(it.id.as_str()),
-            text(it.object.to_string()),
-            text(it.statement.clone()),
-            text(it.by.clone()),
+        Ok(alteration) => vec![
+            text(alteration.id.as_str()),
+            text(alteration.object.to_string()),
+            text(alteration.statement.clone()),
+            text(alteration.by.clone()),
             text("undecided"),
             Value::Null,
-            text(utc(it.requested_at_ms)),
+            text(utc(alteration.requested_at_ms)),
             text(waits),
             Value::Null,
         ],

@@ -26,7 +26,7 @@ pub(in crate::metadata) async fn describe(
         Some(detail) => detail.catalog.clone(),
         None => context.store().catalog().await.map_err(|error| error.user_error())?,
     };
-    let tenant = detail.as_ref().map(|it| &it.record.slot.tenant);
+    let tenant = detail.as_ref().map(|detail| &detail.record.slot.tenant);
     user_error::unless_allowed_engine(&catalog, &context.caller(), tenant, name)?;
     let Some(detail) = detail else { return Err(user_error::no_engine(name)) };
     if detail.record.slot.pool != *pool {
@@ -64,7 +64,7 @@ fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -
         observed(&mut row, seen);
         orchestrated(&mut row, seen, context.agent.is_admin(&context.user));
     }
-    let reason = detail.seen.as_ref().and_then(|it| it.engine.reason.clone()).or(record.ended_reason.clone());
+    let reason = detail.seen.as_ref().and_then(|row| row.engine.reason.clone()).or(record.ended_reason.clone());
     row("reason", freshness.added_to(reason, context.proxy_lacks.as_deref()).unwrap_or_default());
     if let Some(reason) = &record.end_reason {
         row("condemned", reason.clone());
@@ -76,7 +76,7 @@ fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -
     if let Some(ended_at) = record.ended_at_ms {
         row("ended at", utc(ended_at));
     }
-    let seen_log = detail.seen.as_ref().and_then(|it| it.engine.log_tail.as_ref());
+    let seen_log = detail.seen.as_ref().and_then(|row| row.engine.log_tail.as_ref());
     if let Some(log) = seen_log.or(record.log_tail.as_ref()) {
         row("log", log.clone());
     }
@@ -85,14 +85,17 @@ fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -
 
 /// What it was made with; what it would be made with while nothing was seen of it.
 fn sizes(context: &Context, detail: &EngineDetail) -> Option<String> {
-    let made = detail.seen.as_ref().and_then(|it| it.engine.labels.get(labels::UNIT_CONFIGS).cloned());
+    let made = detail.seen.as_ref().and_then(|row| row.engine.labels.get(labels::UNIT_CONFIGS).cloned());
     let defaults = &context.agent.settings.rules.defaults;
-    made.or_else(|| Configuration::from_slot(&detail.catalog, &detail.record.slot, defaults).map(|it| it.sizes()))
+    made.or_else(|| {
+        Configuration::from_slot(&detail.catalog, &detail.record.slot, defaults)
+            .map(|configuration| configuration.sizes())
+    })
 }
 
 fn observed(row: &mut impl FnMut(&str, String), seen: &ObservedRow) {
     let engine = &seen.engine;
-    let count = |of: Option<u32>| of.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
+    let count = |of: Option<u32>| of.map_or_else(|| "unknown".to_owned(), |number| number.to_string());
     row("phase", engine.phase.to_string());
     row("registered", engine.registered.to_string());
     row("drains", engine.draining.to_string());

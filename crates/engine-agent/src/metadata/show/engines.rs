@@ -116,9 +116,10 @@ pub(in crate::metadata) fn rows(
 ) -> Vec<EngineRow> {
     let (freshness, lacks) = (freshness(context, overview), context.proxy_lacks.as_deref());
     let snapshot = &overview.snapshot;
-    let seen = |name: &EngineName| overview.observed.iter().find(|it| it.engine.name == *name);
+    let seen = |name: &EngineName| overview.observed.iter().find(|row| row.engine.name == *name);
     let configuration = |key: &SlotKey| {
-        Configuration::from_slot(&snapshot.catalog, key, &context.agent.settings.rules.defaults).map(|it| it.sizes())
+        Configuration::from_slot(&snapshot.catalog, key, &context.agent.settings.rules.defaults)
+            .map(|configuration| configuration.sizes())
     };
     let mut rows = Vec::new();
     for slot in snapshot.slots.iter().filter(|slot| reaches(&slot.key)) {
@@ -134,8 +135,9 @@ pub(in crate::metadata) fn rows(
     }
     let start_deadline = context.agent.settings.start_deadline;
     for row in &mut rows {
-        let start = seen(&row.name)
-            .and_then(|it| starting::progress(&it.engine, snapshot.now_ms, start_deadline, Duration::from_secs(1)));
+        let start = seen(&row.name).and_then(|observed| {
+            starting::progress(&observed.engine, snapshot.now_ms, start_deadline, Duration::from_secs(1))
+        });
         if let Some(start) = start {
             row.reason = Some(row.reason.take().map_or(start.clone(), |reason| format!("{reason}; {start}")));
         }
@@ -153,20 +155,20 @@ fn row(
     seen: Option<&ObservedRow>,
     wished: Option<String>,
 ) -> EngineRow {
-    let engine = seen.map(|it| &it.engine);
+    let engine = seen.map(|row| &row.engine);
     let state = engine.map_or(EngineState::Pending, EngineState::from_observed);
     let nothing_seen = || (engine.is_none()).then(|| "the master has not looked at it yet".to_owned());
     EngineRow {
         slot: slot.clone(),
         name,
         state,
-        config: engine.and_then(|it| it.labels.get(labels::UNIT_CONFIGS).cloned()).or(wished),
+        config: engine.and_then(|engine| engine.labels.get(labels::UNIT_CONFIGS).cloned()).or(wished),
         current,
-        sessions: engine.and_then(|it| it.sessions),
-        running: engine.and_then(|it| it.running),
-        address: engine.and_then(|it| it.address.clone()),
-        started_at: engine.and_then(|it| it.started_at_ms).map(utc),
-        reason: engine.and_then(|it| it.reason.clone()).or_else(nothing_seen),
+        sessions: engine.and_then(|engine| engine.sessions),
+        running: engine.and_then(|engine| engine.running),
+        address: engine.and_then(|engine| engine.address.clone()),
+        started_at: engine.and_then(|engine| engine.started_at_ms).map(utc),
+        reason: engine.and_then(|engine| engine.reason.clone()).or_else(nothing_seen),
     }
 }
 

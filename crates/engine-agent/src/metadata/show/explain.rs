@@ -18,7 +18,7 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
     let overview = context.store().overview(None).await.map_err(|error| error.user_error())?;
     context.log.line("the plan starts from what the master saw last");
     log_freshness(context, &freshness(context, &overview), &overview.snapshot.master).await;
-    let seen: Vec<ObservedEngine> = overview.observed.iter().map(|it| it.engine.clone()).collect();
+    let seen: Vec<ObservedEngine> = overview.observed.iter().map(|row| row.engine.clone()).collect();
     let mut observed = planner::ObservedState::from_report(&seen, &overview.snapshot);
     let place = context.store().node_overview().await.map_err(|error| error.user_error())?;
     observed.nodes = place.nodes.into_iter().map(|node| (node.name, node.labels)).collect();
@@ -29,8 +29,11 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
         defaults: settings.rules.defaults.clone(),
         limits: settings.plan_limits,
     };
-    let own: BTreeSet<_> =
-        seen.iter().filter(|it| it.details.contains_key(DETAIL)).map(|it| it.name.to_string()).collect();
+    let own: BTreeSet<_> = seen
+        .iter()
+        .filter(|engine| engine.details.contains_key(DETAIL))
+        .map(|engine| engine.name.to_string())
+        .collect();
     let mut answer = Answer::new(&[
         ("step", SqlType::BigInt),
         ("decision", SqlType::String),

@@ -32,8 +32,9 @@ fn visible(context: &Context, catalog: &Catalog) -> Visible {
     }
     let tenants: BTreeSet<TenantName> = catalog.tenants_of_user(&context.user).into_iter().cloned().collect();
     let own = tenants.iter().filter_map(|tenant| catalog.tenant(tenant));
-    let pools: BTreeSet<PoolName> = own.flat_map(|it| it.pools.iter().cloned()).collect();
-    let units = pools.iter().filter_map(|pool| catalog.pool(pool)).flat_map(|it| it.units.iter().cloned()).collect();
+    let pools: BTreeSet<PoolName> = own.flat_map(|tenant| tenant.pools.iter().cloned()).collect();
+    let units =
+        pools.iter().filter_map(|pool| catalog.pool(pool)).flat_map(|pool| pool.units.iter().cloned()).collect();
     Visible { tenants, pools, units }
 }
 
@@ -46,9 +47,11 @@ pub(in crate::metadata) async fn show(
     let visible = visible(context, &catalog);
     let matches = |name: &str| like.is_none_or(|pattern| ddl::like_matches(pattern, name));
     Ok(match kind {
-        ObjectKind::Tenant => tenants(&catalog, visible.tenants.iter().filter(|it| matches(it.as_str()))),
-        ObjectKind::ResourcePool => pools(&catalog, visible.pools.iter().filter(|it| matches(it.as_str()))),
-        ObjectKind::ResourceUnit => units(context, &catalog, visible.units.iter().filter(|it| matches(it.as_str()))),
+        ObjectKind::Tenant => tenants(&catalog, visible.tenants.iter().filter(|name| matches(name.as_str()))),
+        ObjectKind::ResourcePool => pools(&catalog, visible.pools.iter().filter(|name| matches(name.as_str()))),
+        ObjectKind::ResourceUnit => {
+            units(context, &catalog, visible.units.iter().filter(|name| matches(name.as_str())))
+        }
     })
 }
 
