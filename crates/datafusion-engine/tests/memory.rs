@@ -14,6 +14,7 @@ use hs2::status;
 use hs2::tcli::{TFetchOrientation, TFetchResultsReq, TFetchResultsResp};
 
 use fixture::{DEADLINE, Fixture, RunningEngine};
+use tests::resident_set::Peak;
 
 const MIB: usize = 1 << 20;
 /// `statement_bytes` of this test. A debug build needs a second for each megabyte of the default, 16 MiB.
@@ -28,25 +29,6 @@ const ROW_COPIES_MAX: usize = 8;
 const REFUSAL_MAX: usize = 2 * MIB;
 /// What the first statements take once: code pages, stacks, caches.
 const FIRST_USE_MAX: usize = 64 * MIB;
-
-/// Memory of this process, in bytes.
-fn memory(what: &str) -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
-}
-
-/// Resets the peak of the resident set. Returns the current size.
-fn reset_peak() -> usize {
-    std::fs::write("/proc/self/clear_refs", "5").unwrap();
-    memory("VmRSS:")
-}
-
-fn assert_peak(before: usize, max: usize, what: &str) {
-    let grown = memory("VmHWM:").saturating_sub(before);
-    println!("{what}: {} of {} MiB", grown / MIB, max / MIB);
-    assert!(grown <= max, "{what}: the resident set grew by {grown} bytes; the limit is {max}");
-}
 
 /// A statement of exactly `bytes` bytes.
 fn statement_of(bytes: usize) -> String {
@@ -66,22 +48,22 @@ async fn statements_and_rows_stay_within_a_multiple_of_their_budgets() {
     let session = engine.open_session("alice", u64::MAX).unwrap();
     let execute = |sql: String| engine.execute(&session, sql, BTreeMap::new(), None);
     let refused = statement_of(STATEMENT_BYTES + 1);
-    let before = reset_peak();
+    let peak = Peak::of_this_process().unwrap();
     assert_eq!(execute(refused).err().unwrap().sqlstate(), "54000");
-    assert_peak(before, REFUSAL_MAX, "a statement above the limit");
+    peak.ensure_within(REFUSAL_MAX, "a statement above the limit").unwrap();
 
     let longest = statement_of(STATEMENT_BYTES);
-    let before = reset_peak();
+    let peak = Peak::of_this_process().unwrap();
     let operation = execute(longest).unwrap();
     let phase = operation.wait_final(DEADLINE).await;
     assert!(matches!(phase, Phase::Complete), "{phase:?}");
     assert_eq!(operation.fetch(1, false).await.unwrap().batches[0].num_rows(), 1);
-    assert_peak(before, STATEMENT_COPIES_MAX * STATEMENT_BYTES + FIRST_USE_MAX, "the longest statement");
+    peak.ensure_within(STATEMENT_COPIES_MAX * STATEMENT_BYTES + FIRST_USE_MAX, "the longest statement").unwrap();
     engine.close_operation(&operation.handle);
 
     let mut client = running.session().await;
     for (bytes, sqlstate) in [(ROW_BYTES, None), (ROW_BYTES + 1, Some("54000"))] {
-        let before = reset_peak();
+        let peak = Peak::of_this_process().unwrap();
         let handle = {
             let mut statement = client.execute(&format!("SELECT repeat('x', {bytes})")).await.unwrap();
             statement.wait(DEADLINE).await.unwrap();
@@ -92,7 +74,7 @@ async fn statements_and_rows_stay_within_a_multiple_of_their_budgets() {
         let request = Message::new(encode_call("FetchResults", 1, &request).unwrap()).unwrap();
         client.client().send(request.bytes()).await.unwrap();
         let reply = client.client().receive(DEADLINE).await.unwrap();
-        assert_peak(before, ROW_COPIES_MAX * ROW_BYTES + FIRST_USE_MAX, &format!("a row of {bytes} bytes"));
+        peak.ensure_within(ROW_COPIES_MAX * ROW_BYTES + FIRST_USE_MAX, &format!("a row of {bytes} bytes")).unwrap();
         match sqlstate {
             None => assert!(reply.bytes().len() > bytes),
             Some(sqlstate) => {

@@ -7,6 +7,7 @@ mod suite;
 
 use embedded_zookeeper::{Config, Server};
 use suite::raw::{Raw, Record, op};
+use tests::resident_set::Peak;
 
 const MIB: usize = 1 << 20;
 /// The limit on the bytes of paths, data and access control lists, as documented in `state/writes.rs`.
@@ -21,25 +22,6 @@ const SMALL_NODES: usize = 200;
 const SMALL_NODES_MAX: usize = 32 * MIB;
 const QUOTA_EXCEEDED: i32 = -125;
 
-/// Memory of this process, in bytes.
-fn memory(what: &str) -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
-}
-
-/// Resets the peak of the resident set. Returns the current size.
-fn reset_peak() -> usize {
-    std::fs::write("/proc/self/clear_refs", "5").unwrap();
-    memory("VmRSS:")
-}
-
-fn assert_peak(before: usize, max: usize, what: &str) {
-    let grown = memory("VmHWM:").saturating_sub(before);
-    println!("{what}: {} of {} MiB", grown / MIB, max / MIB);
-    assert!(grown <= max, "{what}: the resident set grew by {grown} bytes; the limit is {max}");
-}
-
 #[tokio::test]
 async fn a_full_tree_stays_within_its_byte_budget() {
     let server = Server::start(Config::default()).await.unwrap();
@@ -48,7 +30,7 @@ async fn a_full_tree_stays_within_its_byte_budget() {
 
     // A small node does not keep the request in memory that created it.
     client.ask(op::CREATE, Record::new().create("/replaced", b"", 0)).await;
-    let before = reset_peak();
+    let peak = Peak::of_this_process().unwrap();
     for number in 0..SMALL_NODES {
         let part = |code: i32| Record::new().int(code).flag(false).int(-1);
         let mut request = part(op::CREATE).create(&format!("/small-{number}"), b"x", 0);
@@ -56,15 +38,15 @@ async fn a_full_tree_stays_within_its_byte_budget() {
         let request = request.int(-1).flag(true).int(-1);
         assert_eq!(client.ask(op::MULTI, request).await.0, 0);
     }
-    assert_peak(before, SMALL_NODES_MAX, "small nodes of large requests");
+    peak.ensure_within(SMALL_NODES_MAX, "small nodes of large requests").unwrap();
 
-    let before = reset_peak();
+    let peak = Peak::of_this_process().unwrap();
     let mut created = 0;
     while client.ask(op::CREATE, Record::new().create(&format!("/{created}"), &data, 0)).await.0 != QUOTA_EXCEEDED {
         created += 1;
         assert!(created <= BYTES_MAX / DATA_BYTES, "the tree accepts more than its budget");
     }
-    assert_peak(before, FULL_TREE_MAX, "a full tree");
+    peak.ensure_within(FULL_TREE_MAX, "a full tree").unwrap();
     assert!(created >= BYTES_MAX / DATA_BYTES - 2, "the tree is full after {created} nodes");
 
     // Deletes free capacity.

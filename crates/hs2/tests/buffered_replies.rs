@@ -10,6 +10,7 @@ use hs2::limits::BUFFERED_REPLIES_BYTES;
 use hs2::message::{Message, encode_call, encode_reply};
 use hs2::tcli::{TFetchOrientation, TFetchResultsReq, TFetchResultsResp, TOperationType};
 use hs2::{Auth, Client, ClientOptions, Handle, status};
+use tests::resident_set::Peak;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -24,19 +25,6 @@ const REPLY_BYTES: usize = 159 * MIB / 10;
 /// What may become resident in addition to the budget: socket buffers, connections, rounding of allocations.
 const MARGIN: usize = 128 * MIB;
 const DEADLINE: Duration = Duration::from_mins(1);
-
-/// Memory of this process, in bytes.
-fn memory(what: &str) -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
-}
-
-/// Resets the peak of the resident set. Returns the current size.
-fn reset_peak() -> usize {
-    std::fs::write("/proc/self/clear_refs", "5").unwrap();
-    memory("VmRSS:")
-}
 
 /// The request of each call, and a reply to it that is nearly [`REPLY_BYTES`] long.
 fn request_and_reply() -> (Message, Vec<u8>) {
@@ -90,7 +78,7 @@ async fn replies_that_wait_stay_within_the_budget() {
         }
     });
 
-    let before = reset_peak();
+    let peak = Peak::of_this_process().unwrap();
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
         let (address, request) = (address.clone(), Arc::clone(&request));
@@ -109,10 +97,7 @@ async fn replies_that_wait_stay_within_the_budget() {
     timeout(DEADLINE, filled).await.expect("the budget is filled");
     // Without a budget, the other replies would be read meanwhile.
     sleep(Duration::from_millis(500)).await;
-    let grown = memory("VmHWM:").saturating_sub(before);
-    let limit = BUFFERED_REPLIES_BYTES + MARGIN;
-    println!("{} of {} MiB; {} replies are buffered", grown / MIB, limit / MIB, delivered.load(Ordering::Relaxed));
-    assert!(grown <= limit, "the resident set grew by {grown} bytes; the limit is {limit}");
+    peak.ensure_within(BUFFERED_REPLIES_BYTES + MARGIN, "replies that wait").unwrap();
     assert_eq!(delivered.load(Ordering::Relaxed), fitting, "more replies are buffered than fit into the budget");
 
     release.send_replace(true);

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hs2::limits::RECEIVED_REQUESTS_BYTES;
 use hs2::tcli::{TFetchOrientation, TFetchResultsReq};
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
+use tests::resident_set::Peak;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -26,34 +27,6 @@ const STRANGERS: usize = 450;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// By then it is read, if it is read at all.
 const SOON: Duration = Duration::from_secs(1);
-
-/// Memory of a process, in bytes.
-fn memory(pid: u32, what: &str) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * KIB
-}
-
-/// The most that was resident since [`Peak::of`], above what was resident then.
-struct Peak {
-    pid: u32,
-    before: usize,
-    began: Instant,
-}
-
-impl Peak {
-    fn of(pid: u32) -> Self {
-        // Sets the peak to what is resident now.
-        std::fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
-        Self { pid, before: memory(pid, "VmRSS:"), began: Instant::now() }
-    }
-
-    fn stays_within(self, what: &str, bytes: usize) {
-        let grown = memory(self.pid, "VmHWM:").saturating_sub(self.before);
-        println!("{what}: {} of {} MiB in {} ms", grown / MIB, bytes / MIB, self.began.elapsed().as_millis());
-        assert!(grown < bytes, "{what}: {grown} bytes more were resident, {bytes} may be");
-    }
-}
 
 /// Sends as much of it as is read, and keeps the connection.
 async fn sends(address: &str, bytes: &[u8], within: Duration) -> TcpStream {
@@ -153,41 +126,41 @@ async fn the_resident_set_stays_within_every_byte_budget() {
     // What one case leaves to the allocator hides what the next one takes: small ones come first.
 
     // A setting is kept as it is shown and as it is replayed: two megabytes for each session without a limit.
-    let peak = Peak::of(pid);
+    let peak = Peak::of(pid).unwrap();
     let value = "x".repeat(60 * KIB);
     let set = |at: usize| format!("SET k{at}={value}");
     let (alone, refusals) = fill(&address, "eve", 1, set, 17).await;
     assert!(refusals[0].contains("the session has too many settings"), "{refusals:?}");
     let (sessions, refusals) = fill(&address, "eve", 100, set, 17).await;
-    peak.stays_within("settings and replay logs", HELD + UNCOUNTED);
+    peak.ensure_within(HELD + UNCOUNTED, "settings and replay logs").unwrap();
     assert!(is_of_the_process(&refusals), "{refusals:?}");
     close(sessions).await;
     close(alone).await;
 
-    let peak = Peak::of(pid);
+    let peak = Peak::of(pid).unwrap();
     let statement = format!("SELECT '{}'", "x".repeat(4 * MIB));
     let (sessions, refusals) = fill(&address, "bob", 6, |_| statement.clone(), 9).await;
-    peak.stays_within("statements that wait for an engine", HELD + UNCOUNTED);
+    peak.ensure_within(HELD + UNCOUNTED, "statements that wait for an engine").unwrap();
     assert!(is_of_the_process(&refusals), "{refusals:?}");
     close(sessions).await;
 
-    let peak = Peak::of(pid);
+    let peak = Peak::of(pid).unwrap();
     let statement = format!("SHOW TENANTS /* {} */", "x".repeat(250 * KIB));
     let (sessions, refusals) = fill(&address, "admin", 4, |_| statement.clone(), 140).await;
-    peak.stays_within("control statements that are not closed", HELD + UNCOUNTED);
+    peak.ensure_within(HELD + UNCOUNTED, "control statements that are not closed").unwrap();
     assert!(is_of_the_process(&refusals), "{refusals:?}");
     close(sessions).await;
 
     // Each would send a megabyte.
-    let peak = Peak::of(pid);
+    let peak = Peak::of(pid).unwrap();
     let beginnings = beginnings();
     let strangers = (0..STRANGERS).map(|at| sends(&address, &beginnings[at % beginnings.len()], SOON));
     let strangers = futures::future::join_all(strangers).await;
-    peak.stays_within("requests before authentication", 2 * STRANGERS * BEFORE_AUTHENTICATION + UNCOUNTED);
+    peak.ensure_within(2 * STRANGERS * BEFORE_AUTHENTICATION + UNCOUNTED, "requests before authentication").unwrap();
     drop(strangers);
 
     // Eight megabytes each, which their clients do not read.
-    let peak = Peak::of(pid);
+    let peak = Peak::of(pid).unwrap();
     let rows = "SELECT repeat('x', 1000) FROM generate_series(1, 20000)";
     let address = &address;
     let mut unread = futures::future::join_all((0..16).map(|_| async move {
@@ -206,11 +179,11 @@ async fn the_resident_set_stays_within_every_byte_budget() {
     for session in &mut unread {
         assert!(timeout(PATIENCE, session.client().has_unread()).await.unwrap());
     }
-    peak.stays_within("results that are not read", UNCOUNTED);
+    peak.ensure_within(UNCOUNTED, "results that are not read").unwrap();
     drop(unread);
 
     // Bodies of requests over HTTP whose user is known, and that never end: 15 of 16 megabytes each.
-    let peak = Peak::of(pid);
+    let peak = Peak::of(pid).unwrap();
     let of_user = |credentials: &str| {
         let head = format!("POST / HTTP/1.1\r\nAuthorization: Basic {credentials}\r\nContent-Length: 16000000\r\n\r\n");
         [head.as_bytes(), &vec![b'x'; 15 * MIB]].concat()
@@ -221,7 +194,7 @@ async fn the_resident_set_stays_within_every_byte_budget() {
         futures::future::join_all((0..20).map(|at| sends(address, &bodies[at % bodies.len()], 2 * SOON))).await;
     let rows = session(address, "ann").await.run("SELECT 1", PATIENCE).await.unwrap().rows;
     assert_eq!(rows.len(), 1, "short requests do not wait for them");
-    peak.stays_within("requests on their way", RECEIVED_REQUESTS_BYTES + 2 * UNCOUNTED);
+    peak.ensure_within(RECEIVED_REQUESTS_BYTES + 2 * UNCOUNTED, "requests on their way").unwrap();
     drop(bodies);
 
     let rows = session(address, "ann").await.run("SELECT 1", PATIENCE).await.unwrap().rows;

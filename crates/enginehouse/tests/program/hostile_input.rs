@@ -6,16 +6,13 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use tests::resident_set::resident_bytes;
+
 use crate::installation::{Installation, state, text};
 
+const MIB: usize = 1 << 20;
 /// Longer than the server's deadline for authentication.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-fn resident_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
 
 /// The ports on which a process listens, by its sockets.
 fn ports_of(pid: u32) -> Vec<u16> {
@@ -185,7 +182,7 @@ fn no_bytes_on_any_port_disturb_an_installation() {
     let mut server = Installation::with_an_engine();
     let before = state(&server);
     let processes = [server.engines(), vec![server.pid()]].concat();
-    let memory: Vec<u64> = processes.iter().map(|pid| resident_kib(*pid)).collect();
+    let memory: Vec<usize> = processes.iter().map(|pid| resident_bytes(*pid).unwrap()).collect();
     let ports: Vec<u16> = processes.iter().flat_map(|pid| ports_of(*pid)).collect();
     assert_eq!(ports.len(), 5, "proxy, metadata agent, ZooKeeper, engine agent, engine: {ports:?}");
     let proxy: u16 = server.address.rsplit(':').next().unwrap().parse().unwrap();
@@ -210,9 +207,9 @@ fn no_bytes_on_any_port_disturb_an_installation() {
     assert!(outcomes.iter().all(Result::is_ok), "see above");
     assert_eq!(state(&server), before);
     assert_eq!(server.say("SELECT 1"), "1");
-    for (pid, before_kib) in processes.iter().zip(memory) {
-        let now_kib = resident_kib(*pid);
-        assert!(now_kib < before_kib + 60_000, "process {pid} grew from {before_kib} to {now_kib} KiB");
+    for (pid, before) in processes.iter().zip(memory) {
+        let now = resident_bytes(*pid).unwrap();
+        assert!(now < before + 60 * MIB, "process {pid} grew from {before} to {now} bytes");
     }
     assert_eq!(server.complaints(), Vec::<String>::new());
     assert!(server.stop().success());
@@ -223,7 +220,7 @@ fn thousands_of_connections_come_and_go() {
     let mut server = Installation::with_an_engine();
     let before = state(&server);
     let port: u16 = server.address.rsplit(':').next().unwrap().parse().unwrap();
-    let warm = resident_kib(server.pid());
+    let warm = resident_bytes(server.pid()).unwrap();
     for number in 0..3_000 {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         if number % 2 == 0 {
@@ -248,8 +245,8 @@ fn thousands_of_connections_come_and_go() {
         assert!(closed, "one that does not say who he is stays for ever");
     }
     assert_eq!(state(&server), before);
-    let now = resident_kib(server.pid());
-    assert!(now < warm + 40_000, "standalone grew from {warm} to {now} KiB");
+    let now = resident_bytes(server.pid()).unwrap();
+    assert!(now < warm + 40 * MIB, "standalone grew from {warm} to {now} bytes");
     assert_eq!(server.complaints(), Vec::<String>::new());
     assert!(server.stop().success());
 }

@@ -4,6 +4,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use tests::resident_set::peak_bytes;
+
 use crate::installation::{Installation, ONE_ENGINE, eventually, program, text};
 
 /// What it refuses to start with.
@@ -121,16 +123,12 @@ fn an_engine_limits_its_own_address_space_and_is_killed_before_others() {
     assert_eq!(read("oom_score_adj").trim(), "1000");
     let limits = read("limits");
     let line = limits.lines().find(|line| line.starts_with("Max address space")).unwrap();
-    let bytes: u64 = line.split_whitespace().nth(3).unwrap().parse().unwrap_or_else(|_| panic!("{line}"));
+    let bytes: usize = line.split_whitespace().nth(3).unwrap().parse().unwrap_or_else(|_| panic!("{line}"));
     // Three times its 512 MiB, and what does not depend on them.
     assert!(bytes > 3 * (512 << 20) && bytes < 64 << 30, "{line}");
     // A result of 2 GB is refused, or ends this engine and nothing else.
     let asked = installation.try_say("SELECT length(repeat('x', 2000000000))");
-    let peak = std::fs::read_to_string(format!("/proc/{engine}/status")).unwrap_or_default();
-    let peak = peak
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .map_or(0, |line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() << 10);
+    let peak = peak_bytes(engine).unwrap_or(0);
     assert!(peak < bytes, "{peak} of {bytes}; {asked:?}");
     eventually("queries are answered", || installation.try_say("SELECT 1").is_ok_and(|rows| rows.contains('1')));
 }
