@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(crate) struct Now {
     /// Milliseconds since 1970, for `ctime` and `mtime`. May go backwards.
     pub(crate) wall_ms: i64,
-    /// Milliseconds since some moment before the server started, for deadlines. Never goes backwards.
-    pub(crate) mono_ms: u64,
+    /// Time since some moment before the server started, for deadlines. Never goes backwards.
+    pub(crate) mono: Duration,
 }
 
 /// The machine's clocks.
@@ -27,6 +27,6 @@ impl Clock {
     #[allow(clippy::disallowed_methods, reason = "this is the server's clock")]
     pub(crate) fn now(self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        Now { wall_ms: wall.as_millis() as i64, mono_ms: self.origin.elapsed().as_millis() as u64 }
+        Now { wall_ms: wall.as_millis() as i64, mono: self.origin.elapsed() }
     }
 }

@@ -28,6 +28,7 @@
 
 mod clock;
 mod config;
+mod log_throttle;
 mod proto;
 mod server;
 mod state;

@@ -2,6 +2,8 @@
 //!
 //! Old clients omit the last byte (`read only`); the answer to them omits it too.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::jute::{DecodeError, Reader, Writer};
@@ -16,8 +18,8 @@ pub(crate) type Password = [u8; PASSWORD_LEN];
 pub(crate) struct ConnectRequest {
     /// The highest transaction id that the client has seen; a server with a lower one must not serve the client.
     pub(crate) last_zxid_seen: i64,
-    /// Requested session timeout in milliseconds.
-    pub(crate) timeout_ms: i32,
+    /// Requested session timeout; zero if the client sent a negative one.
+    pub(crate) timeout: Duration,
     /// The session to resume; 0 for a new one.
     pub(crate) session: i64,
     pub(crate) password: Bytes,
@@ -30,11 +32,11 @@ impl ConnectRequest {
         let mut reader = Reader::new(frame);
         reader.int("protocol version")?;
         let last_zxid_seen = reader.long("last zxid seen")?;
-        let timeout_ms = reader.int("session timeout")?;
+        let timeout = Duration::from_millis(u64::try_from(reader.int("session timeout")?).unwrap_or(0));
         let session = reader.long("session id")?;
         let password = reader.buffer("session password")?.unwrap_or_default();
         let knows_read_only = !reader.is_empty();
-        Ok(Self { last_zxid_seen, timeout_ms, session, password, knows_read_only })
+        Ok(Self { last_zxid_seen, timeout, session, password, knows_read_only })
     }
 }
 
@@ -42,16 +44,16 @@ impl ConnectRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
     pub(crate) session: i64,
-    pub(crate) timeout_ms: i32,
+    pub(crate) timeout: Duration,
     pub(crate) password: Password,
 }
 
 /// Encodes the answer; `None` means that the session has expired.
 pub(crate) fn encode_answer(granted: Option<Granted>, knows_read_only: bool) -> Bytes {
-    let granted = granted.unwrap_or(Granted { session: 0, timeout_ms: 0, password: [0; PASSWORD_LEN] });
+    let granted = granted.unwrap_or(Granted { session: 0, timeout: Duration::ZERO, password: [0; PASSWORD_LEN] });
     let mut writer = Writer::new();
     writer.int(0);
-    writer.int(granted.timeout_ms);
+    writer.int(granted.timeout.as_millis() as i32);
     writer.long(granted.session);
     writer.buffer(Some(&granted.password));
     if knows_read_only {
@@ -66,11 +68,11 @@ mod tests {
 
     use super::*;
 
-    fn request(read_only: Option<bool>) -> Bytes {
+    fn request(timeout_ms: i32, read_only: Option<bool>) -> Bytes {
         let mut writer = Writer::new();
         writer.int(0);
         writer.long(9);
-        writer.int(6_000);
+        writer.int(timeout_ms);
         writer.long(0x1234);
         writer.buffer(Some(&[7; PASSWORD_LEN]));
         if let Some(flag) = read_only {
@@ -80,12 +82,17 @@ mod tests {
     }
 
     #[test]
+    fn a_negative_timeout_is_read_as_zero() {
+        assert_eq!(ConnectRequest::decode(request(-1, None)).unwrap().timeout, Duration::ZERO);
+    }
+
+    #[test]
     fn an_old_client_is_recognized_by_the_missing_flag() {
-        let old = ConnectRequest::decode(request(None)).unwrap();
-        let new = ConnectRequest::decode(request(Some(true))).unwrap();
+        let old = ConnectRequest::decode(request(6_000, None)).unwrap();
+        let new = ConnectRequest::decode(request(6_000, Some(true))).unwrap();
         assert!(!old.knows_read_only);
         assert!(new.knows_read_only);
-        assert_eq!((old.session, old.timeout_ms, old.last_zxid_seen), (0x1234, 6_000, 9));
+        assert_eq!((old.session, old.timeout, old.last_zxid_seen), (0x1234, Duration::from_secs(6), 9));
         assert_eq!(old.password, new.password);
         let long = encode_answer(None, true);
         let short = encode_answer(None, false);

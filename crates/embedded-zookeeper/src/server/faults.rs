@@ -35,7 +35,7 @@ impl Faults {
         let sessions = self.shared.core().state.sessions();
         let view = |session: crate::state::SessionState| SessionView {
             id: session.id,
-            timeout: Duration::from_millis(session.timeout_ms),
+            timeout: session.timeout,
             connected: session.connection.is_some(),
             ephemerals: session.ephemerals,
         };

@@ -9,7 +9,6 @@ mod core;
 pub(crate) mod error;
 pub(crate) mod event_filter;
 pub(crate) mod faults;
-mod log_throttle;
 mod port;
 
 pub use port::kept_port;
@@ -28,9 +27,9 @@ use tracing::{info, warn};
 use self::core::{CONNECTIONS_MAX, Core, Shared};
 use self::error::StartError;
 use self::faults::Faults;
-use self::log_throttle::LogThrottle;
 use crate::clock::{Clock, Now};
 use crate::config::Config;
+use crate::log_throttle::LogThrottle;
 use crate::state::{ConnectionId, State};
 
 /// How long `shutdown` waits for the connections' tasks before it aborts them.
@@ -62,9 +61,8 @@ impl Server {
         let clock = Clock::new();
         let (listener, start_ms) = port::listen(&config, clock.now().wall_ms).await?;
         let addr = listener.local_addr().map_err(|source| StartError::Listen { address: config.listen, source })?;
-        let timeouts_ms = timeouts.0.as_millis() as u64..=timeouts.1.as_millis() as u64;
         let start = Now { wall_ms: start_ms, ..clock.now() };
-        let state = State::new(start, rand::random(), timeouts_ms);
+        let state = State::new(start, rand::random(), timeouts.0..=timeouts.1);
         let shared = Arc::new(Shared { core: Mutex::new(Core::new(state, clock)) });
         let (closing, closed) = watch::channel(false);
         let tasks = tokio::spawn(run(shared.clone(), listener, config.tick, closed));
@@ -114,13 +112,14 @@ async fn accept(
     connections: &mut JoinSet<()>,
     closed: watch::Receiver<bool>,
 ) {
+    let clock = shared.core().clock;
     let mut last: ConnectionId = 0;
     let (mut failed, mut refused) = (LogThrottle::default(), LogThrottle::default());
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                if let Some(times) = failed.hit(Instant::now()) {
+                if let Some(times) = failed.hit(clock.now().mono) {
                     warn!(%error, times, "could not accept a connection");
                 }
                 sleep(ACCEPT_PAUSE).await;
@@ -135,7 +134,7 @@ async fn accept(
             continue;
         }
         if connections.len() >= CONNECTIONS_MAX {
-            if let Some(times) = refused.hit(Instant::now()) {
+            if let Some(times) = refused.hit(clock.now().mono) {
                 warn!(%peer, limit = CONNECTIONS_MAX, times, "too many connections; closing new ones");
             }
             continue;
@@ -159,7 +158,7 @@ async fn keep_time(shared: &Shared, tick: Duration) {
         let mut core = shared.core();
         if late >= PAUSE_MIN {
             info!(late_ms = late.as_millis() as u64, "process was paused; extending session deadlines");
-            core.state.extend_deadlines(late.as_millis() as u64);
+            core.state.extend_deadlines(late);
         }
         core.tick();
     }

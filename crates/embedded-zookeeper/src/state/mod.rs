@@ -18,6 +18,7 @@ mod tests;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tracing::{debug, info, warn};
@@ -28,6 +29,7 @@ pub(crate) use self::watches::ConnectionId;
 use self::watches::{WatchKind, Watches};
 use self::writes::{BYTES_MAX, Caller, NODES_MAX};
 use crate::clock::Now;
+use crate::log_throttle::LogThrottle;
 use crate::proto::codes::{ErrorCode, XID_PING, op};
 use crate::proto::connect::{ConnectRequest, Password, encode_answer};
 use crate::proto::jute::Reader;
@@ -36,10 +38,7 @@ use crate::proto::reply::{Reply, encode_reply};
 use crate::proto::request::{Header, Request, Write, decode_body, decode_header};
 
 /// The interval between checks for empty containers; ZooKeeper's default.
-const CONTAINER_CHECK_MS: u64 = 60_000;
-
-/// The least time between two log lines about a full tree.
-const FULL_LOG_INTERVAL_MS: u64 = 60_000;
+const CONTAINER_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// An action on a connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,7 +75,7 @@ pub(crate) struct Counts {
 #[derive(Clone, Debug)]
 pub(crate) struct SessionState {
     pub(crate) id: i64,
-    pub(crate) timeout_ms: u64,
+    pub(crate) timeout: Duration,
     pub(crate) connection: Option<ConnectionId>,
     pub(crate) ephemerals: Vec<String>,
 }
@@ -90,31 +89,24 @@ pub(crate) struct State {
     connections: HashMap<ConnectionId, Connection>,
     /// The last transaction id; raised by every write, including failed ones, and by sessions that open and close.
     zxid: i64,
-    containers_due_ms: u64,
+    containers_due: Duration,
     /// Clients that were rejected since the session limit was reached; logged at the beginning and at the end.
     turned_away: u64,
-    full_log: FullTreeLog,
-}
-
-/// Log throttle for writes that were refused because the tree is full.
-#[derive(Debug, Default)]
-struct FullTreeLog {
-    times: u64,
-    logged_ms: Option<u64>,
+    full_tree: LogThrottle,
 }
 
 impl State {
-    /// An empty state. Session passwords are derived from `secret`; `timeouts_ms` is the range of granted timeouts.
-    pub(crate) fn new(now: Now, secret: Password, timeouts_ms: RangeInclusive<u64>) -> Self {
+    /// An empty state. Session passwords are derived from `secret`; `timeouts` is the range of granted timeouts.
+    pub(crate) fn new(now: Now, secret: Password, timeouts: RangeInclusive<Duration>) -> Self {
         Self {
             tree: Tree::new(),
             watches: Watches::default(),
-            sessions: Sessions::new(now, secret, timeouts_ms),
+            sessions: Sessions::new(now, secret, timeouts),
             connections: HashMap::new(),
             zxid: now.wall_ms << ID_BITS,
-            containers_due_ms: now.mono_ms + CONTAINER_CHECK_MS,
+            containers_due: now.mono + CONTAINER_CHECK_INTERVAL,
             turned_away: 0,
-            full_log: FullTreeLog::default(),
+            full_tree: LogThrottle::default(),
         }
     }
 
@@ -134,7 +126,7 @@ impl State {
                 debug!(connection, "client has seen a later transaction than this server has");
                 return vec![close];
             }
-            let Some(granted) = self.sessions.open(now, connection, request.timeout_ms) else {
+            let Some(granted) = self.sessions.open(now, connection, request.timeout) else {
                 if self.turned_away == 0 {
                     info!(connection, limit = SESSIONS_MAX, "too many sessions; rejecting clients");
                 }
@@ -149,7 +141,7 @@ impl State {
             granted
         } else {
             let password = &request.password;
-            let resumed = self.sessions.resume(now, request.session, password, connection, request.timeout_ms);
+            let resumed = self.sessions.resume(now, request.session, password, connection, request.timeout);
             let Some((granted, before)) = resumed else {
                 debug!(connection, session = request.session, "session is unknown or expired");
                 let frame = encode_answer(None, request.knows_read_only);
@@ -205,8 +197,8 @@ impl State {
             info!(session, "session expired");
             outputs.extend(self.expire(now, session).unwrap_or_default());
         }
-        if now.mono_ms >= self.containers_due_ms {
-            self.containers_due_ms = now.mono_ms + CONTAINER_CHECK_MS;
+        if now.mono >= self.containers_due {
+            self.containers_due = now.mono + CONTAINER_CHECK_INTERVAL;
             for container in self.tree.idle_containers() {
                 let txn = self.next_txn(now);
                 let fired = writes::remove_unchecked(&mut self.tree, txn, vec![container]);
@@ -227,9 +219,9 @@ impl State {
         Some(outputs)
     }
 
-    /// Extends every session's deadline, after this server itself was paused for `by_ms`.
-    pub(crate) fn extend_deadlines(&mut self, by_ms: u64) {
-        self.sessions.extend_deadlines(by_ms);
+    /// Extends every session's deadline, after this server itself was paused for this long.
+    pub(crate) fn extend_deadlines(&mut self, by: Duration) {
+        self.sessions.extend_deadlines(by);
     }
 
     /// The current connection of a session.
@@ -241,7 +233,7 @@ impl State {
     pub(crate) fn sessions(&self) -> Vec<SessionState> {
         let view = |(id, session): (i64, &sessions::Session)| SessionState {
             id,
-            timeout_ms: session.timeout_ms,
+            timeout: session.timeout,
             connection: session.connection,
             ephemerals: self.tree.ephemerals(id).cloned().collect(),
         };
@@ -327,10 +319,8 @@ impl State {
     }
 
     fn log_quota_exceeded(&mut self, now: Now) {
-        self.full_log.times += 1;
-        if self.full_log.logged_ms.is_none_or(|at| now.mono_ms.saturating_sub(at) >= FULL_LOG_INTERVAL_MS) {
-            self.full_log.logged_ms = Some(now.mono_ms);
-            let (nodes, bytes, times) = (self.tree.len(), self.tree.size(), self.full_log.times);
+        if let Some(times) = self.full_tree.hit(now.mono) {
+            let (nodes, bytes) = (self.tree.len(), self.tree.size());
             let (most_nodes, most_bytes) = (NODES_MAX, BYTES_MAX);
             warn!(nodes, most_nodes, bytes, most_bytes, times, "tree is full; write refused");
         }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use sha1::{Digest, Sha1};
 
@@ -20,9 +21,10 @@ pub(crate) const ID_BITS: u32 = 20;
 /// One session.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
-    pub(crate) timeout_ms: u64,
+    pub(crate) timeout: Duration,
     pub(crate) connection: Option<ConnectionId>,
-    deadline_ms: u64,
+    /// On the clock of [`Now::mono`].
+    deadline: Duration,
 }
 
 /// All sessions by id.
@@ -32,22 +34,22 @@ pub(crate) struct Sessions {
     last_id: i64,
     /// The key from which passwords are derived.
     secret: Password,
-    /// The timeouts that are granted, in milliseconds.
-    timeouts_ms: RangeInclusive<u64>,
+    /// The timeouts that are granted.
+    timeouts: RangeInclusive<Duration>,
 }
 
 impl Sessions {
-    pub(crate) fn new(now: Now, secret: Password, timeouts_ms: RangeInclusive<u64>) -> Self {
-        Self { by_id: BTreeMap::new(), last_id: now.wall_ms << ID_BITS, secret, timeouts_ms }
+    pub(crate) fn new(now: Now, secret: Password, timeouts: RangeInclusive<Duration>) -> Self {
+        Self { by_id: BTreeMap::new(), last_id: now.wall_ms << ID_BITS, secret, timeouts }
     }
 
     /// Opens a session; `None` if there are too many.
-    pub(crate) fn open(&mut self, now: Now, connection: ConnectionId, requested_ms: i32) -> Option<Granted> {
+    pub(crate) fn open(&mut self, now: Now, connection: ConnectionId, requested: Duration) -> Option<Granted> {
         if self.by_id.len() >= SESSIONS_MAX {
             return None;
         }
         self.last_id += 1;
-        Some(self.attach(now, self.last_id, connection, requested_ms))
+        Some(self.attach(now, self.last_id, connection, requested))
     }
 
     /// Resumes a session; `None` if it is unknown or the password is wrong. Also returns the connection that had it
@@ -58,24 +60,23 @@ impl Sessions {
         id: i64,
         password: &[u8],
         connection: ConnectionId,
-        requested_ms: i32,
+        requested: Duration,
     ) -> Option<(Granted, Option<ConnectionId>)> {
         let before = self.by_id.get(&id).filter(|_| self.password(id) == password)?.connection;
-        Some((self.attach(now, id, connection, requested_ms), before))
+        Some((self.attach(now, id, connection, requested), before))
     }
 
-    fn attach(&mut self, now: Now, id: i64, connection: ConnectionId, requested_ms: i32) -> Granted {
-        let requested_ms = u64::try_from(requested_ms).unwrap_or(0);
-        let timeout_ms = requested_ms.clamp(*self.timeouts_ms.start(), *self.timeouts_ms.end());
-        let session = Session { timeout_ms, connection: Some(connection), deadline_ms: now.mono_ms + timeout_ms };
+    fn attach(&mut self, now: Now, id: i64, connection: ConnectionId, requested: Duration) -> Granted {
+        let timeout = requested.clamp(*self.timeouts.start(), *self.timeouts.end());
+        let session = Session { timeout, connection: Some(connection), deadline: now.mono + timeout };
         self.by_id.insert(id, session);
-        Granted { session: id, timeout_ms: timeout_ms as i32, password: self.password(id) }
+        Granted { session: id, timeout, password: self.password(id) }
     }
 
     /// Renews the deadline; `false` if there is no such session.
     pub(crate) fn touch(&mut self, now: Now, id: i64) -> bool {
         let Some(session) = self.by_id.get_mut(&id) else { return false };
-        session.deadline_ms = now.mono_ms + session.timeout_ms;
+        session.deadline = now.mono + session.timeout;
         true
     }
 
@@ -93,14 +94,14 @@ impl Sessions {
 
     /// The sessions whose deadline has passed.
     pub(crate) fn overdue(&self, now: Now) -> Vec<i64> {
-        let overdue = self.by_id.iter().filter(|(_, session)| session.deadline_ms <= now.mono_ms);
+        let overdue = self.by_id.iter().filter(|(_, session)| session.deadline <= now.mono);
         overdue.map(|(id, _)| *id).collect()
     }
 
     /// Extends every deadline: while the server was paused, it could not receive its clients' requests.
-    pub(crate) fn extend_deadlines(&mut self, by_ms: u64) {
+    pub(crate) fn extend_deadlines(&mut self, by: Duration) {
         for session in self.by_id.values_mut() {
-            session.deadline_ms += by_ms;
+            session.deadline += by;
         }
     }
 
@@ -127,30 +128,34 @@ mod tests {
 
     use super::*;
 
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
     fn at(mono_ms: u64) -> Now {
-        Now { wall_ms: 1_000_000, mono_ms }
+        Now { wall_ms: 1_000_000, mono: ms(mono_ms) }
     }
 
     fn sessions() -> Sessions {
-        Sessions::new(at(0), [3; PASSWORD_LEN], 100..=1_000)
+        Sessions::new(at(0), [3; PASSWORD_LEN], ms(100)..=ms(1_000))
     }
 
     #[test]
     fn a_requested_timeout_is_granted_within_the_limits() {
-        for (requested, granted) in [(-1, 100), (0, 100), (500, 500), (i32::MAX, 1_000)] {
-            assert_eq!(sessions().open(at(0), 1, requested).unwrap().timeout_ms, granted);
+        for (requested, granted) in [(0, 100), (500, 500), (5_000, 1_000)] {
+            assert_eq!(sessions().open(at(0), 1, ms(requested)).unwrap().timeout, ms(granted));
         }
     }
 
     #[test]
     fn a_session_ends_one_timeout_after_its_last_sign_of_life() {
         let mut sessions = sessions();
-        let id = sessions.open(at(0), 1, 200).unwrap().session;
+        let id = sessions.open(at(0), 1, ms(200)).unwrap().session;
         assert!(sessions.overdue(at(199)).is_empty());
         assert!(sessions.touch(at(199), id));
         assert!(sessions.overdue(at(398)).is_empty());
         assert_eq!(sessions.overdue(at(399)), [id]);
-        sessions.extend_deadlines(50);
+        sessions.extend_deadlines(ms(50));
         assert!(sessions.overdue(at(448)).is_empty());
         sessions.close(id);
         assert!(!sessions.touch(at(449), id));
@@ -159,29 +164,29 @@ mod tests {
     #[test]
     fn a_session_is_resumed_only_with_its_password() {
         let mut sessions = sessions();
-        let granted = sessions.open(at(0), 1, 200).unwrap();
-        assert!(sessions.resume(at(1), granted.session, &[0; PASSWORD_LEN], 2, 200).is_none());
-        assert!(sessions.resume(at(1), granted.session + 1, &granted.password, 2, 200).is_none());
-        let (again, before) = sessions.resume(at(1), granted.session, &granted.password, 2, 300).unwrap();
-        assert_eq!((again.session, again.timeout_ms, before), (granted.session, 300, Some(1)));
+        let granted = sessions.open(at(0), 1, ms(200)).unwrap();
+        assert!(sessions.resume(at(1), granted.session, &[0; PASSWORD_LEN], 2, ms(200)).is_none());
+        assert!(sessions.resume(at(1), granted.session + 1, &granted.password, 2, ms(200)).is_none());
+        let (again, before) = sessions.resume(at(1), granted.session, &granted.password, 2, ms(300)).unwrap();
+        assert_eq!((again.session, again.timeout, before), (granted.session, ms(300), Some(1)));
         sessions.detach(granted.session, 1);
         assert_eq!(sessions.get(granted.session).unwrap().connection, Some(2));
     }
 
     #[test]
     fn a_server_started_later_gives_out_higher_ids() {
-        let earlier = sessions().open(at(0), 1, 0).unwrap().session;
-        let later = Now { wall_ms: 1_000_001, mono_ms: 0 };
-        let mut restarted = Sessions::new(later, [4; PASSWORD_LEN], 100..=1_000);
-        assert!(restarted.open(later, 1, 0).unwrap().session > earlier);
+        let earlier = sessions().open(at(0), 1, ms(0)).unwrap().session;
+        let later = Now { wall_ms: 1_000_001, mono: ms(0) };
+        let mut restarted = Sessions::new(later, [4; PASSWORD_LEN], ms(100)..=ms(1_000));
+        assert!(restarted.open(later, 1, ms(0)).unwrap().session > earlier);
     }
 
     #[test]
     fn there_are_only_so_many_sessions() {
         let mut sessions = sessions();
         for connection in 0..SESSIONS_MAX {
-            sessions.open(at(0), connection as u64, 0).unwrap();
+            sessions.open(at(0), connection as u64, ms(0)).unwrap();
         }
-        assert!(sessions.open(at(0), 0, 0).is_none());
+        assert!(sessions.open(at(0), 0, ms(0)).is_none());
     }
 }

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::tree::{Lifetime, Tree, Txn};
 use super::writes::{self, Caller};
-use super::{CONTAINER_CHECK_MS, ConnectionId, Output, State, acl, path};
+use super::{CONTAINER_CHECK_INTERVAL, ConnectionId, Output, State, acl, path};
 use crate::clock::Now;
 use crate::proto::codes::{ErrorCode, op};
 use crate::proto::jute::Writer;
@@ -18,7 +20,12 @@ use crate::proto::request::{Create, Write};
 const TIMEOUT_MS: u64 = 1_000;
 
 fn at(mono_ms: u64) -> Now {
-    Now { wall_ms: 1_700_000_000_000, mono_ms }
+    Now { wall_ms: 1_700_000_000_000, mono: Duration::from_millis(mono_ms) }
+}
+
+/// An empty state that grants timeouts up to [`TIMEOUT_MS`].
+fn empty(start: Now) -> State {
+    State::new(start, [1; 16], Duration::from_millis(10)..=Duration::from_millis(TIMEOUT_MS))
 }
 
 fn frame(fill: impl FnOnce(&mut Writer)) -> Bytes {
@@ -63,7 +70,7 @@ fn on_path(op: i32, path: &str) -> Bytes {
 
 /// A state with one session of [`TIMEOUT_MS`] per connection.
 fn state(connections: &[ConnectionId]) -> State {
-    let mut state = State::new(at(0), [1; 16], 10..=TIMEOUT_MS);
+    let mut state = empty(at(0));
     for connection in connections {
         let hello = frame(|writer| {
             writer.int(0);
@@ -119,7 +126,7 @@ fn a_disconnected_session_keeps_its_nodes_and_loses_its_watches() {
 #[test]
 fn a_paused_server_extends_session_deadlines() {
     let mut state = state(&[1]);
-    state.extend_deadlines(5_000);
+    state.extend_deadlines(Duration::from_secs(5));
     assert!(state.tick(at(5_999)).is_empty());
     assert_eq!(words(&state.tick(at(6_000))), ["1!"]);
 }
@@ -133,14 +140,14 @@ fn a_container_goes_when_it_has_had_children_and_has_none() {
     state.handle(at(0), 1, create("/used/a", 0));
     state.handle(at(0), 1, exists("/used", true));
     // A session needs a request within each timeout.
-    let mut now = 0;
-    while now < CONTAINER_CHECK_MS + 1 {
+    let (mut now, interval) = (0, CONTAINER_CHECK_INTERVAL.as_millis() as u64);
+    while now <= interval {
         assert!(state.tick(at(now)).is_empty());
         now += TIMEOUT_MS / 2;
         state.handle(at(now), 1, exists("/", false));
     }
     state.handle(at(now), 1, on_path(op::DELETE, "/used/a"));
-    while now < 2 * CONTAINER_CHECK_MS {
+    while now < 2 * interval {
         assert!(state.tick(at(now)).is_empty());
         now += TIMEOUT_MS / 2;
         state.handle(at(now), 1, exists("/", false));
@@ -184,7 +191,7 @@ fn zxids_rise_with_every_write_and_exceed_those_of_earlier_servers() {
     }
     let before = earlier.counts().zxid;
     assert!(before > state(&[]).counts().zxid + 2_000 - 1);
-    let later = State::new(Now { wall_ms: at(0).wall_ms + 1, mono_ms: 0 }, [1; 16], 10..=TIMEOUT_MS);
+    let later = empty(Now { wall_ms: at(0).wall_ms + 1, ..at(0) });
     assert!(later.counts().zxid > before);
 }
 

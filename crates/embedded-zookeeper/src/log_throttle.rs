@@ -1,9 +1,8 @@
 //! A log throttle for conditions that last: one line when the condition begins, at most one a minute with its count,
-//! and one when it ends. Clients retry many times a second and would fill the log.
+//! and one when it ends. Clients retry many times a second and would fill the log. The caller passes the time of
+//! [`Now::mono`](crate::clock::Now::mono).
 
 use std::time::Duration;
-
-use tokio::time::Instant;
 
 /// The least time between two lines about one condition.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
@@ -12,14 +11,14 @@ const LOG_INTERVAL: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle {
     times: u64,
-    logged_at: Option<Instant>,
+    logged_at: Option<Duration>,
 }
 
 impl LogThrottle {
     /// Counts one occurrence. Returns the count since the condition began if it is to be logged.
-    pub(crate) fn hit(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn hit(&mut self, now: Duration) -> Option<u64> {
         self.times += 1;
-        if self.logged_at.is_some_and(|at| now.saturating_duration_since(at) < LOG_INTERVAL) {
+        if self.logged_at.is_some_and(|at| now.saturating_sub(at) < LOG_INTERVAL) {
             return None;
         }
         self.logged_at = Some(now);
@@ -39,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_throttle_logs_the_first_hit_one_per_minute_and_the_end() {
-        let (mut throttle, begun) = (LogThrottle::default(), Instant::now());
+        let (mut throttle, begun) = (LogThrottle::default(), Duration::from_hours(1));
         assert_eq!(throttle.clear(), None);
         let logged: Vec<_> =
             (0..150).filter_map(|at| Some((at, throttle.hit(begun + Duration::from_secs(at))?))).collect();
