@@ -8,6 +8,7 @@ use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
+use model::millis;
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
@@ -184,7 +185,7 @@ impl AgentApi for AgentClient {
         after: Duration,
         reason: &str,
     ) -> Result<AlterationProgress, ApiError> {
-        let after_ms = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
+        let after_ms = millis::from_duration(after);
         let request = TStalledReq { epoch: epoch.get(), id: id.to_string(), after_ms, reason: reason.to_owned() };
         self.call(method::STALLED, &request, Effect::Writes).await
     }

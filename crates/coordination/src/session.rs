@@ -9,7 +9,6 @@ mod nodes;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use model::clock::SharedClock;
@@ -110,8 +109,8 @@ struct Inner {
     id: i64,
     timeout: Duration,
     clock: SharedClock,
-    /// When the last answered write or sync was sent, in milliseconds of the boot clock.
-    answered_ms: AtomicU64,
+    /// When the last answered write or sync was sent, on the boot clock.
+    answered: Mutex<Duration>,
     access: Access,
     settings: SessionSettings,
 }
@@ -151,7 +150,7 @@ impl Session {
             id: client.session_id().0,
             timeout: client.session_timeout(),
             clock: Arc::clone(clock),
-            answered_ms: AtomicU64::new(sent.as_millis() as u64),
+            answered: Mutex::new(sent),
             access: settings.identity.access(),
             settings: settings.clone(),
             client: Mutex::new(Some(client)),
@@ -192,9 +191,8 @@ impl Session {
     /// Whether the leader cannot have expired the session yet: it is connected, and the last answered write or sync was sent less
     /// than two thirds of the session timeout ago, on a clock that includes suspend time.
     pub fn lease_valid(&self) -> bool {
-        let now_ms = self.0.clock.boottime().as_millis() as u64;
-        let age_ms = now_ms.saturating_sub(self.0.answered_ms.load(Ordering::SeqCst));
-        self.state() == SessionState::Connected && u128::from(age_ms) * 3 < self.0.timeout.as_millis() * 2
+        let age = self.0.clock.boottime().saturating_sub(*self.0.answered.lock());
+        self.state() == SessionState::Connected && age < self.0.timeout * 2 / 3
     }
 
     /// One cheap request that renews the lease.
@@ -214,7 +212,8 @@ impl Session {
 
     /// Records that the leader answered a request that was sent at that time.
     fn renew(&self, sent: Duration) {
-        self.0.answered_ms.fetch_max(sent.as_millis() as u64, Ordering::SeqCst);
+        let mut answered = self.0.answered.lock();
+        *answered = sent.max(*answered);
     }
 
     /// Closes the session for all clones, so that its ephemeral nodes are deleted at once. Waits for at most the deadline of a

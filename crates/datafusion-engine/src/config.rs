@@ -90,13 +90,17 @@ pub struct Limits {
     /// Open operations of one session.
     pub operations_per_session: usize,
     /// A finished operation is closed after this time without a call.
-    pub operation_idle_ms: u64,
+    #[serde(rename = "operation_idle_ms", with = "model::millis")]
+    pub operation_idle: Duration,
     /// A session is closed after this time without a call or a running statement.
-    pub session_idle_ms: u64,
+    #[serde(rename = "session_idle_ms", with = "model::millis")]
+    pub session_idle: Duration,
     /// The statement timeout, from the start to the last row.
-    pub statement_timeout_ms: u64,
+    #[serde(rename = "statement_timeout_ms", with = "model::millis")]
+    pub statement_timeout: Duration,
     /// How long `GetOperationStatus` waits for a change, unless the session sets another time.
-    pub long_poll_ms: u64,
+    #[serde(rename = "long_poll_ms", with = "model::millis")]
+    pub long_poll: Duration,
     /// The most bytes that spilled intermediate results may take on disk.
     pub spill_bytes: u64,
     /// The longest text of a statement, in bytes.
@@ -115,28 +119,16 @@ impl Default for Limits {
         Self {
             sessions: 1_000,
             operations_per_session: 100,
-            operation_idle_ms: 30 * 60 * 1_000,
-            session_idle_ms: 24 * 60 * 60 * 1_000,
-            statement_timeout_ms: 24 * 60 * 60 * 1_000,
-            long_poll_ms: 5_000,
+            operation_idle: Duration::from_mins(30),
+            session_idle: Duration::from_hours(24),
+            statement_timeout: Duration::from_hours(24),
+            long_poll: Duration::from_secs(5),
             spill_bytes: 100 << 30,
             statement_bytes: 16 << 20,
             row_bytes: 200 << 20,
             function_bytes: 128 << 20,
             partitions: 100_000,
         }
-    }
-}
-
-impl Limits {
-    /// [`Limits::statement_timeout_ms`] as a duration.
-    pub const fn statement_timeout(&self) -> Duration {
-        Duration::from_millis(self.statement_timeout_ms)
-    }
-
-    /// [`Limits::long_poll_ms`] as a duration.
-    pub const fn long_poll(&self) -> Duration {
-        Duration::from_millis(self.long_poll_ms)
     }
 }
 

@@ -287,7 +287,7 @@ impl Engine {
         operation.set_task(task.abort_handle());
         let timeouts = Timeouts {
             until_ready: timeout.unwrap_or(Duration::MAX),
-            until_end: self.config().limits.statement_timeout(),
+            until_end: self.config().limits.statement_timeout,
         };
         let (supervised, clock) = (Arc::clone(&operation), Arc::clone(self.clock()));
         tokio::spawn(async move {
@@ -308,7 +308,7 @@ impl Engine {
         };
         let mut task = executor.spawn(work);
         let _abort = AbortOnDrop(task.abort_handle());
-        match tokio::time::timeout(self.config().limits.statement_timeout(), &mut task).await {
+        match tokio::time::timeout(self.config().limits.statement_timeout, &mut task).await {
             Ok(Ok(done)) => done,
             Ok(Err(join)) if join.is_panic() => Err(EngineError::Panicked(panic_text(join.into_panic().as_ref()))),
             Ok(Err(_)) => Err(UserError::new(ErrorKind::Canceled, "the engine is shutting down").into()),
@@ -320,12 +320,12 @@ impl Engine {
     pub fn sweep(&self) {
         let now = self.clock().boottime();
         let limits = &self.config().limits;
-        let (operation_idle, session_idle) =
-            (Duration::from_millis(limits.operation_idle_ms), Duration::from_millis(limits.session_idle_ms));
         let stale: Vec<_> = self
             .operations()
             .values()
-            .filter(|operation| !matches!(operation.phase(), Phase::Running) && operation.idle(now) > operation_idle)
+            .filter(|operation| {
+                !matches!(operation.phase(), Phase::Running) && operation.idle(now) > limits.operation_idle
+            })
             .map(|operation| operation.handle)
             .collect();
         for handle in &stale {
@@ -335,7 +335,7 @@ impl Engine {
             tracing::info!(operations = stale.len(), "closed idle operations");
         }
         let idle: Vec<_> =
-            self.sessions().values().filter(|session| session.idle(now) > session_idle).cloned().collect();
+            self.sessions().values().filter(|session| session.idle(now) > limits.session_idle).cloned().collect();
         let mut closed = 0;
         for session in idle {
             let runs = |handle| self.operations().get(handle).is_some_and(|operation| !operation.phase().is_final());

@@ -78,7 +78,8 @@ pub struct Operation {
     rows: tokio::sync::Mutex<Reader>,
     log: Mutex<Log>,
     task: Mutex<Option<AbortHandle>>,
-    touched_ms: AtomicU64,
+    /// The time of the last call.
+    touched: Mutex<Duration>,
     ended_ms: AtomicU64,
     written_rows: OnceLock<i64>,
 }
@@ -130,7 +131,7 @@ impl Operation {
             rows: tokio::sync::Mutex::new(Reader { queue, current: None, position: 0, begun: false }),
             log: Mutex::default(),
             task: Mutex::default(),
-            touched_ms: AtomicU64::new(0),
+            touched: Mutex::new(Duration::ZERO),
             ended_ms: AtomicU64::new(0),
             written_rows: OnceLock::new(),
         };
@@ -312,12 +313,12 @@ impl Operation {
 
     /// Resets the idle time.
     pub fn touch(&self, now: Duration) {
-        self.touched_ms.store(now.as_millis() as u64, Ordering::Relaxed);
+        *self.touched.lock() = now;
     }
 
     /// The time since the last call about it.
     pub fn idle(&self, now: Duration) -> Duration {
-        now.saturating_sub(Duration::from_millis(self.touched_ms.load(Ordering::Relaxed)))
+        now.saturating_sub(*self.touched.lock())
     }
 }
 

@@ -200,7 +200,7 @@ impl Service for EngineService {
             Ok(session) => session.long_poll().await,
             Err(_) => None,
         };
-        let phase = unless_hung_up(cx, operation.wait(poll.unwrap_or(self.0.config().limits.long_poll()))).await?;
+        let phase = unless_hung_up(cx, operation.wait(poll.unwrap_or(self.0.config().limits.long_poll))).await?;
         let state = match &phase {
             Phase::Running => TOperationState::RUNNING_STATE,
             Phase::Ready | Phase::Complete => TOperationState::FINISHED_STATE,

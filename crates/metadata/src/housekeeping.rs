@@ -3,6 +3,10 @@
 //! Ids are kept longer than any deadline, so a late repeat always finds its row. The name of a deleted engine is never issued
 //! again, because the counter that it is derived from never goes back.
 
+use std::time::Duration;
+
+use model::millis;
+
 use crate::backend::Mode;
 use crate::error::Error;
 use crate::failpoints;
@@ -11,10 +15,10 @@ use crate::sql;
 use crate::store::Store;
 use crate::transaction::{CommitPoints, Done, Transaction, args};
 
-/// The retention of requests and alterations, in milliseconds: 8 days.
-pub const REQUEST_KEEP_MS: i64 = 8 * 24 * 3600 * 1000;
-/// The retention of ended engines, in milliseconds: 30 days.
-pub const ENGINE_KEEP_MS: i64 = 30 * 24 * 3600 * 1000;
+/// The retention of requests and alterations: 8 days.
+pub const REQUEST_KEEP: Duration = Duration::from_hours(8 * 24);
+/// The retention of ended engines: 30 days.
+pub const ENGINE_KEEP: Duration = Duration::from_hours(30 * 24);
 /// The maximum number of rows of each table that a transaction deletes, because it holds the catalog lock.
 pub const MAX_DELETED: usize = 500;
 /// The maximum number of transactions of a run; the next run deletes the rest.
@@ -55,10 +59,11 @@ async fn delete(tx: &mut Transaction) -> Result<Done<DeletedRows>, Error> {
     // Commits write rows of `engine`, too: in the same order, under the same lock.
     tx.lock_catalog().await?;
     let now_ms = tx.now_ms().await?;
-    let requests = delete_old(tx, sql::REQUESTS_OLD, sql::REQUESTS_DELETE, "id", now_ms - REQUEST_KEEP_MS).await?;
+    let before_ms = |keep| now_ms - millis::from_duration(keep);
+    let requests = delete_old(tx, sql::REQUESTS_OLD, sql::REQUESTS_DELETE, "id", before_ms(REQUEST_KEEP)).await?;
     let alterations =
-        delete_old(tx, sql::ALTERATIONS_OLD, sql::ALTERATIONS_DELETE, "id", now_ms - REQUEST_KEEP_MS).await?;
-    let engines = delete_old(tx, sql::ENGINES_OLD, sql::ENGINES_DELETE, "name", now_ms - ENGINE_KEEP_MS).await?;
+        delete_old(tx, sql::ALTERATIONS_OLD, sql::ALTERATIONS_DELETE, "id", before_ms(REQUEST_KEEP)).await?;
+    let engines = delete_old(tx, sql::ENGINES_OLD, sql::ENGINES_DELETE, "name", before_ms(ENGINE_KEEP)).await?;
     let deleted = DeletedRows { requests, alterations, engines };
     Ok(if deleted == DeletedRows::default() { Done::Same(deleted) } else { Done::Write(deleted) })
 }

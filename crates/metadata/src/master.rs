@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use model::alteration::{AlterationProgress, AlterationRecord, ObjectRef, Outcome, RequestId};
 use model::failpoint;
+use model::millis;
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{MAX_REASON_BYTES, cut};
 use model::slot::{Renewal, SlotKey};
@@ -19,7 +20,7 @@ use crate::failpoints;
 use crate::read;
 use crate::rows::{self, SlotRow};
 use crate::slot_batch::{self, Renewed};
-use crate::slots::{self, Issue};
+use crate::slots::Issue;
 use crate::sql;
 use crate::store::Store;
 use crate::transaction::{CommitPoints, Done, Transaction, args};
@@ -207,7 +208,7 @@ async fn stall(
 ) -> Result<Done<AlterationProgress>, Error> {
     lock(tx, epoch).await?;
     let now_ms = tx.now_ms().await?;
-    let latest = now_ms.saturating_sub(slots::grace_ms(after));
+    let latest = now_ms.saturating_sub(millis::from_duration(after));
     let args = args![cut(reason, MAX_REASON_BYTES), now_ms, id.as_str(), latest];
     if tx.execute(sql::ALTERATION_STALL, args).await? == 1 {
         return Ok(Done::Write(AlterationProgress::Stalled));

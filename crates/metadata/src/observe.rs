@@ -6,8 +6,10 @@
 //! until its engine changes again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use model::engine_name::EngineName;
+use model::millis;
 use model::number::Epoch;
 use model::observation::{
     CreatedEngine, EndedEngine, EngineFacts, MAX_LOG_TAIL_BYTES, MAX_NODES, MAX_REASON_BYTES, ObservedEngine,
@@ -31,8 +33,8 @@ pub const MAX_REPORT: usize = 20_000;
 /// The maximum number of rows that a complete report may keep. A longer one is written as an incomplete one: rows of engines that
 /// are gone then stay until a shorter report.
 pub const MAX_KEPT: usize = 100_000;
-/// The retention of a namespace after its last instance was observed, in milliseconds.
-pub const NAMESPACE_KEEP_MS: i64 = 24 * 3600 * 1000;
+/// The retention of a namespace after its last instance was observed.
+pub const NAMESPACE_KEEP: Duration = Duration::from_hours(24);
 
 impl Store {
     /// Records uids and ends in one transaction.
@@ -270,22 +272,27 @@ async fn namespace_changes(tx: &mut Transaction, in_use: &[String], now_ms: i64)
     for row in tx.rows(sql::NAMESPACES_WANTED, args![]).await? {
         kept.insert(rows::text(&row, "namespace")?);
     }
+    let before_ms = forgotten_before_ms(now_ms);
     for (name, retired) in known.into_iter().filter(|(name, _)| !kept.contains(name)) {
         match retired {
             None => changes.retire.push(name),
-            Some(at_ms) if at_ms <= now_ms.saturating_sub(NAMESPACE_KEEP_MS) => changes.forget.push(name),
+            Some(at_ms) if at_ms <= before_ms => changes.forget.push(name),
             Some(_) => {}
         }
     }
     Ok(changes)
 }
 
+/// Namespaces that were retired until then are forgotten.
+fn forgotten_before_ms(now_ms: i64) -> i64 {
+    now_ms.saturating_sub(millis::from_duration(NAMESPACE_KEEP))
+}
+
 async fn write_namespaces(tx: &mut Transaction, changes: &NamespaceChanges, now_ms: i64) -> Result<(), Error> {
     slot_batch::remember_namespaces(tx, changes.remember.iter().map(String::as_str).collect()).await?;
     tx.execute_in(sql::NAMESPACES_RETIRE, &[Arg::from(now_ms)], keys(changes.retire.iter().map(String::as_str)))
         .await?;
-    let before_ms = now_ms.saturating_sub(NAMESPACE_KEEP_MS);
-    tx.execute_in(sql::NAMESPACES_FORGET, &[Arg::from(before_ms)], keys(changes.forget.iter().map(String::as_str)))
-        .await?;
+    let before = Arg::from(forgotten_before_ms(now_ms));
+    tx.execute_in(sql::NAMESPACES_FORGET, &[before], keys(changes.forget.iter().map(String::as_str))).await?;
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use model::configuration::Configuration;
 use model::desired::SlotChanges;
+use model::millis;
 use model::number::{Generation, Incarnation};
 use model::slot::{Link, Origin, SlotKey};
 
@@ -16,7 +17,7 @@ use crate::batch::keys;
 use crate::error::Error;
 use crate::read;
 use crate::rows::{self, SlotRow};
-use crate::slots::{Issue, grace_ms, key_args};
+use crate::slots::{Issue, key_args};
 use crate::sql;
 use crate::transaction::{Arg, Transaction, args};
 
@@ -93,10 +94,15 @@ async fn end_engines(tx: &mut Transaction, changes: &SlotChanges, grace: Duratio
         condemned.entry(reason).or_default().extend(living.remove(key).unwrap_or_default());
     }
     for (reason, names) in condemned {
-        tx.execute_in(sql::ENGINES_CONDEMN_ALL, &[Arg::from(grace_ms(grace)), Arg::from(reason)], keys(names)).await?;
+        tx.execute_in(
+            sql::ENGINES_CONDEMN_ALL,
+            &[Arg::from(millis::from_duration(grace)), Arg::from(reason)],
+            keys(names),
+        )
+        .await?;
     }
     let stand_ins = keys(changes.renew.iter().filter_map(|key| living.remove(key)).flatten());
-    tx.execute_in(sql::ENGINES_GRACE_ALL, &[Arg::from(grace_ms(grace))], stand_ins).await?;
+    tx.execute_in(sql::ENGINES_GRACE_ALL, &[Arg::from(millis::from_duration(grace))], stand_ins).await?;
     Ok(())
 }
 

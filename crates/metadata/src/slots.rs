@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::catalog::Catalog;
 use model::configuration::{Configuration, Defaults};
+use model::millis;
 use model::number::Incarnation;
 use model::slot::{Origin, SlotKey};
 
@@ -31,10 +32,6 @@ pub(crate) enum Older<'a> {
 
 pub(crate) fn key_args(key: &SlotKey) -> [Arg; 4] {
     [key.tenant.as_str().into(), key.pool.as_str().into(), key.unit.as_str().into(), key.ordinal.into()]
-}
-
-pub(crate) fn grace_ms(grace: Duration) -> i64 {
-    i64::try_from(grace.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Adds a slot with its first incarnation and issues the engine's name.
@@ -68,7 +65,7 @@ pub(crate) async fn renew(
     }
     match older {
         Older::StandIn { grace } => {
-            let mut args = args![grace_ms(grace)];
+            let mut args = args![millis::from_duration(grace)];
             args.extend(key_args(key));
             args.push(incarnation.into());
             tx.execute(sql::ENGINES_GRACE, args).await?;
@@ -92,7 +89,7 @@ async fn condemn(
     grace: Duration,
     reason: &str,
 ) -> Result<(), Error> {
-    let mut args = args![grace_ms(grace), reason];
+    let mut args = args![millis::from_duration(grace), reason];
     args.extend(key_args(key));
     args.push(below.into());
     tx.execute(sql::ENGINES_CONDEMN, args).await?;

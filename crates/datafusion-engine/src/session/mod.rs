@@ -7,7 +7,6 @@ pub mod settings;
 pub mod state;
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -39,7 +38,8 @@ pub struct Session {
     /// The initial stored settings.
     pub first_variables: BTreeMap<String, String>,
     operations: Mutex<HashSet<Handle>>,
-    touched_ms: AtomicU64,
+    /// The time of the last call.
+    touched: Mutex<Duration>,
 }
 
 impl Session {
@@ -66,7 +66,7 @@ impl Session {
             variables: tokio::sync::Mutex::new(shown(properties)),
             first_variables: shown(properties),
             operations: Mutex::default(),
-            touched_ms: AtomicU64::new(0),
+            touched: Mutex::new(Duration::ZERO),
         }
     }
 
@@ -150,12 +150,12 @@ impl Session {
 
     /// Resets the idle time.
     pub fn touch(&self, now: Duration) {
-        self.touched_ms.store(now.as_millis() as u64, Ordering::Relaxed);
+        *self.touched.lock() = now;
     }
 
     /// The time since the client's last call.
     pub fn idle(&self, now: Duration) -> Duration {
-        now.saturating_sub(Duration::from_millis(self.touched_ms.load(Ordering::Relaxed)))
+        now.saturating_sub(*self.touched.lock())
     }
 }
 

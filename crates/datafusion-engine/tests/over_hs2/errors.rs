@@ -175,7 +175,7 @@ async fn idle_operations_are_closed_and_running_ones_are_not() {
     let fixture = Fixture::new();
     let clock = ManualClock::at(1_000);
     let mut config = fixture.config("e-1");
-    (config.limits.operation_idle_ms, config.limits.session_idle_ms) = (60_000, 600_000);
+    (config.limits.operation_idle, config.limits.session_idle) = (Duration::from_mins(1), Duration::from_mins(10));
     let engine = Engine::start(config, clock.clone()).unwrap();
     let (own, other) = (1, 2);
     let session = engine.open_session("alice", own).unwrap();
@@ -206,7 +206,7 @@ async fn idle_operations_are_closed_and_running_ones_are_not() {
 async fn work_for_a_call_ends_with_its_deadline_or_its_caller() {
     let fixture = Fixture::new();
     let mut config = fixture.config("e-1");
-    config.limits.statement_timeout_ms = 50;
+    config.limits.statement_timeout = Duration::from_millis(50);
     let short = Engine::start(config, ManualClock::at(1_000)).unwrap();
     let late = short.on_executor(std::future::pending::<Result<(), EngineError>>()).await.unwrap_err();
     assert_eq!(late.into_user().sqlstate(), "HYT00");

@@ -79,7 +79,7 @@ impl Fixture {
             cpu_threads: 2,
             credential: Credential::new(SECRET),
             properties: BTreeMap::new(),
-            limits: Limits { long_poll_ms: 500, ..Limits::default() },
+            limits: Limits { long_poll: Duration::from_millis(500), ..Limits::default() },
         }
     }
 

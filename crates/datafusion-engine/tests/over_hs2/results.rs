@@ -115,7 +115,7 @@ async fn wide_rows_come_in_smaller_batches() {
 async fn a_statement_runs_in_the_background_and_has_a_log() {
     let fixture = Fixture::new();
     let mut config = fixture.config("e-1");
-    config.limits.long_poll_ms = 10 * 60 * 1_000;
+    config.limits.long_poll = Duration::from_mins(10);
     let engine = RunningEngine::start(config).await;
     let poll = ("set:hiveconf:hive.server2.long.polling.timeout", "50ms");
     let mut session = engine.session_with(&[poll]).await.unwrap();

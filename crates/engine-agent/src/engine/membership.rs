@@ -14,6 +14,7 @@ use coordination::registry::{self, OwnNodes, OwnWatch};
 use coordination::{Registration, Session, Supervisor};
 use model::clock::SharedClock;
 use model::log_throttle::LogThrottle;
+use model::millis;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -179,7 +180,7 @@ impl Membership {
             match &order.content {
                 // An order without a uid is for the engine of this name, and a name has only one engine.
                 Ok(content) if content.uid.as_ref().is_none_or(|uid| *uid == self.settings.uid) => {
-                    return Ok(Reading::Drain(Duration::from_millis(content.grace_ms.max(0).unsigned_abs())));
+                    return Ok(Reading::Drain(millis::to_duration(content.grace_ms)));
                 }
                 Ok(_) => debug!("ignoring the drain order of another instance"),
                 // Logged above.

@@ -17,6 +17,7 @@ use model::change::{Applied, Change};
 use model::clock::utc;
 use model::error::{ErrorKind, UserError};
 use model::log_throttle::LogThrottle;
+use model::millis;
 use model::number::Generation;
 use tracing::{Instrument, info, info_span, warn};
 
@@ -222,7 +223,7 @@ fn describe(node: &AlterNode) -> String {
 fn busy(context: &Context, node: &AlterNode, waited: Duration) -> UserError {
     let settings = &context.agent.settings;
     let at_most = settings.alter_grace + settings.tick_interval;
-    let until_ms = node.ctime_ms.saturating_add(i64::try_from(at_most.as_millis()).unwrap_or(i64::MAX));
+    let until_ms = node.ctime_ms.saturating_add(millis::from_duration(at_most));
     let hint = if until_ms > context.agent.clock.wall_ms() {
         format!(
             "Retry the statement; while a master acts, the other alteration ends at {} at the latest.",

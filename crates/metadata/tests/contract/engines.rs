@@ -1,6 +1,6 @@
 //! Cases of the reports of a master: uids, ends, observed engines, namespaces.
 
-use metadata::NAMESPACE_KEEP_MS;
+use metadata::NAMESPACE_KEEP;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::observation::{
@@ -147,7 +147,8 @@ pub async fn a_namespace_is_kept_for_a_day_after_its_last_pod(bench: Bench) {
         ..Publication::default()
     };
     let a_day_passes = || async {
-        bench.raw(&format!("UPDATE namespace SET retired_at_ms = retired_at_ms - {NAMESPACE_KEEP_MS}")).await;
+        let keep_ms = NAMESPACE_KEEP.as_millis();
+        bench.raw(&format!("UPDATE namespace SET retired_at_ms = retired_at_ms - {keep_ms}")).await;
     };
     store.publish(epoch, &in_use(&["other"])).await.unwrap();
     let names = || async { store.snapshot().await.unwrap().namespaces };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use either::Either;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Preconditions};
-use model::{EngineName, Epoch, failpoint};
+use model::{EngineName, Epoch, failpoint, millis};
 
 use super::cluster::Cluster;
 use super::epoch_fence::EpochFence;
@@ -88,7 +88,7 @@ fn is_terminating(pod: &Pod) -> bool {
 /// ended the server uses 0 by itself; it knows, while our view may miss that the pod was just assigned a node.
 fn grace_seconds(engine: &EnginePod, grace: Duration, now_ms: i64) -> Option<u32> {
     let whole = |ms: i64| u32::try_from(ms.max(0).saturating_add(999) / 1_000).unwrap_or(u32::MAX).max(MIN_GRACE_S);
-    let grace_ms = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
+    let grace_ms = millis::from_duration(grace);
     let Some(deletion) = engine.deletion else { return Some(whole(grace_ms)) };
     let desired_ms = now_ms.saturating_add(grace_ms);
     if desired_ms >= deletion.deadline_ms {

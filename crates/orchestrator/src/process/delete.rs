@@ -54,7 +54,7 @@ fn terminate(state_dir: &StateDir, entry: &EngineEntry, grace: Duration) -> io::
     tracing::info!(
         engine = %entry.record.name,
         uid = entry.record.uid,
-        grace_ms = deletion.grace_ms,
+        grace_ms = deletion.grace.as_millis(),
         "terminating engine"
     );
     Ok(Deleted::Terminating)
@@ -62,11 +62,8 @@ fn terminate(state_dir: &StateDir, entry: &EngineEntry, grace: Duration) -> io::
 
 /// Records the deletion unless one with a deadline that is not later is recorded already.
 fn record_deletion(state_dir: &StateDir, entry: &EngineEntry, grace: Duration) -> io::Result<DeletionRecord> {
-    let deletion = DeletionRecord {
-        asked_at_ms: state_dir.clock.wall_ms(),
-        asked_boottime_ms: state_dir.clock.boottime().as_millis() as u64,
-        grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
-    };
+    let deletion =
+        DeletionRecord { asked_at_ms: state_dir.clock.wall_ms(), asked_boottime: state_dir.clock.boottime(), grace };
     match &entry.deletion {
         Some(before) if before.deadline() <= deletion.deadline() => Ok(before.clone()),
         _ => {

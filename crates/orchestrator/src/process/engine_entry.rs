@@ -166,7 +166,7 @@ fn is_absent(directory: &EngineDir) -> bool {
 fn read_deletion(directory: &EngineDir) -> io::Result<Option<DeletionRecord>> {
     match record::read(&directory.deletion()) {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            Ok(Some(DeletionRecord { asked_at_ms: 0, asked_boottime_ms: 0, grace_ms: 0 }))
+            Ok(Some(DeletionRecord { asked_at_ms: 0, asked_boottime: Duration::ZERO, grace: Duration::ZERO }))
         }
         other => other,
     }
@@ -181,7 +181,7 @@ fn reason(
 ) -> io::Result<Option<String>> {
     Ok(match (phase, deletion, exit) {
         (Phase::Pending, ..) => Some("starting".to_owned()),
-        (Phase::Terminating, Some(deletion), _) => Some(terminating_reason(Duration::from_millis(deletion.grace_ms))),
+        (Phase::Terminating, Some(deletion), _) => Some(terminating_reason(deletion.grace)),
         (_, _, Some(_)) if !was_started => Some("never started: the process that was starting it died".to_owned()),
         (_, _, Some(exit)) => {
             let words = layout::read_limited(&directory.last_words(), MAX_REASON_BYTES as u64)?;

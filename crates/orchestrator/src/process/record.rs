@@ -44,13 +44,14 @@ pub(super) struct ProcessRecord {
 
 /// `ending.json`: irrevocable; a later one may only shorten the grace.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[allow(clippy::struct_field_names)] // Every name ends in its unit.
 pub(super) struct DeletionRecord {
     /// Informational.
     pub(super) asked_at_ms: i64,
     /// On the clock that counts from the machine's boot: no process outlives that clock.
-    pub(super) asked_boottime_ms: u64,
-    pub(super) grace_ms: u64,
+    #[serde(rename = "asked_boottime_ms", with = "model::millis")]
+    pub(super) asked_boottime: Duration,
+    #[serde(rename = "grace_ms", with = "model::millis")]
+    pub(super) grace: Duration,
 }
 
 impl DeletionRecord {
@@ -60,7 +61,7 @@ impl DeletionRecord {
     }
 
     pub(super) fn deadline(&self) -> Duration {
-        Duration::from_millis(self.asked_boottime_ms.saturating_add(self.grace_ms))
+        self.asked_boottime.saturating_add(self.grace)
     }
 }
 

@@ -7,6 +7,7 @@ use model::engine_name::EngineName;
 use model::engine_state::EngineState;
 use model::error::UserError;
 use model::labels;
+use model::millis;
 use model::name::PoolName;
 
 use super::freshness::{Freshness, log_freshness};
@@ -70,8 +71,7 @@ fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -
         row("condemned", reason.clone());
     }
     if let Some(grace_ms) = record.end_grace_ms {
-        let grace = std::time::Duration::from_millis(grace_ms.max(0).unsigned_abs());
-        row("grace when it ends", model::span::print(grace));
+        row("grace when it ends", model::span::print(millis::to_duration(grace_ms)));
     }
     if let Some(ended_at) = record.ended_at_ms {
         row("ended at", utc(ended_at));

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use model::engine_state::EngineState;
+use model::millis;
 use model::snapshot::MasterRecord;
 use model::span;
 
@@ -33,7 +34,7 @@ impl Freshness {
         if master.epoch.get() == 0 {
             return Self::NoMaster;
         }
-        let since = |ms: i64| Duration::from_millis(now_ms.saturating_sub(ms).max(0).unsigned_abs());
+        let since = |ms: i64| millis::to_duration(now_ms.saturating_sub(ms));
         let limit = tick_interval * STALE_AFTER_TICKS;
         match master.last_tick_ms {
             0 => Some(since(master.since_ms)).filter(|age| *age > limit).map_or(Self::Fresh(None), Self::Silent),

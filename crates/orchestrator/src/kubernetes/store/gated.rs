@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use model::millis;
+
 use super::{Entry, Store};
 use crate::ObservedInstance;
 use crate::kubernetes::read::EnginePod;
@@ -19,9 +21,7 @@ impl Entry {
         }
         let gated_for = now.saturating_sub(*self.gated_since.get_or_insert(now));
         let overdue = gated_for.checked_sub(GATE_DEADLINE);
-        engine.listed(
-            overdue.map(|overdue| now_ms.saturating_sub(i64::try_from(overdue.as_millis()).unwrap_or(i64::MAX))),
-        )
+        engine.listed(overdue.map(|overdue| now_ms.saturating_sub(millis::from_duration(overdue))))
     }
 }
 
