@@ -23,17 +23,19 @@ mod settings;
 mod silence;
 mod warm_up;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::{NoRebuild, Supervisor};
 use hs2::Server;
+use model::cause::Cause;
 use model::clock::SharedClock;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use runtime::{Backend, EngineRuntime, RuntimeError};
+pub use runtime::{Backend, EngineRuntime};
 pub use settings::{Key, Settings};
 
 use context::AgentContext;
@@ -59,10 +61,10 @@ pub enum Ended {
 
 #[derive(Debug, thiserror::Error)]
 pub enum EngineAgentError {
-    #[error("could not listen on {address}: {reason}")]
-    Listen { address: SocketAddr, reason: String },
-    #[error("the engine did not start: {0}")]
-    Start(String),
+    #[error("could not listen on {address}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("the engine did not start")]
+    Start(#[source] Cause),
     #[error("the engine ended: {0}")]
     EngineEnded(String),
 }
@@ -83,8 +85,8 @@ pub async fn run(
     terminate: CancellationToken,
     unwanted: impl Future<Output = ()> + Send,
 ) -> Result<Ended, EngineAgentError> {
-    let listening =
-        |error: std::io::Error| EngineAgentError::Listen { address: settings.listen, reason: error.to_string() };
+    let address = settings.listen;
+    let listening = |source| EngineAgentError::Listen { address, source };
     // Each session has a connection of its own; cancels and status calls need more.
     let connections = settings.limits.connections.max(MAX_SESSIONS + SIDE_CONNECTIONS);
     let limits = hs2::Limits { connections, ..settings.limits.clone() };
@@ -201,18 +203,17 @@ async fn stop(runtime: &dyn EngineRuntime) {
 async fn start(settings: &Settings, runtime: &dyn EngineRuntime) -> Result<Backend, EngineAgentError> {
     let warm_up = warm_up::WarmUp::default();
     let starting = async {
-        let backend = runtime.start().await.map_err(|error| EngineAgentError::Start(error.to_string()))?;
+        let backend = runtime.start().await.map_err(EngineAgentError::Start)?;
         tokio::select! {
             () = warm_up.succeeded(settings, &backend) => Ok(backend),
-            reason = runtime.ended() => Err(EngineAgentError::Start(format!("it ended: {reason}"))),
+            reason = runtime.ended() => Err(EngineAgentError::Start(format!("it ended: {reason}").into())),
         }
     };
-    match tokio::time::timeout(settings.start_deadline, starting).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(EngineAgentError::Start(format!(
-            "no warm-up query succeeded within {}{}",
-            model::span::print(settings.start_deadline),
-            warm_up.last_failure().or_else(|| runtime.waits_for()).map(|why| format!(": {why}")).unwrap_or_default()
-        ))),
+    if let Ok(outcome) = tokio::time::timeout(settings.start_deadline, starting).await {
+        return outcome;
     }
+    let waits_for = warm_up.last_failure().or_else(|| runtime.waits_for());
+    let reason = waits_for.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let limit = model::span::print(settings.start_deadline);
+    Err(EngineAgentError::Start(format!("no warm-up query succeeded within {limit}{reason}").into()))
 }

@@ -74,7 +74,7 @@ pub struct Listener {
 
 impl Listener {
     pub async fn bind(listen: SocketAddr, limits: hs2::Limits) -> Result<Self, StartError> {
-        let listening = |error: std::io::Error| StartError::Listen { address: listen, reason: error.to_string() };
+        let listening = |source| StartError::Listen { address: listen, source };
         let server = Server::bind(listen, limits).await.map_err(listening)?;
         let address = server.local_addr().map_err(listening)?;
         Ok(Self { server, address })

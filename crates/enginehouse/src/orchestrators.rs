@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use model::cause::chain;
 use model::clock::SharedClock;
 use model::credential::ClusterSecret;
 use orchestrator::Orchestrator;
@@ -40,7 +41,7 @@ pub async fn open(
     match configuration.orchestrator.kind {
         OrchestratorKind::Process => {
             let process = Process::open(process_config(configuration)?, clock.clone())
-                .map_err(|error| anyhow::anyhow!("cannot use the state directory of engines: {error}"))?;
+                .context("could not use the state directory of engines")?;
             Ok(Arc::new(process))
         }
         OrchestratorKind::Kubernetes => {
@@ -57,12 +58,12 @@ pub async fn open_kubernetes(
     let section = &configuration.kubernetes;
     let way = connect(section.kubeconfig(), section.context()).await.map_err(|error| {
         anyhow::anyhow!(
-            "{error}\nHint: Set kubernetes.kubeconfig, or run this process in the cluster with the token of a service account."
+            "{}\nHint: Set kubernetes.kubeconfig, or run this process in the cluster with the token of a service account.",
+            chain(&error)
         )
     })?;
     let config = configuration.pods(&way.namespace);
-    Kubernetes::open(way.client, config, secret.clone(), clock.clone())
-        .map_err(|error| anyhow::anyhow!("section [kubernetes]: {error}"))
+    Kubernetes::open(way.client, config, secret.clone(), clock.clone()).context("section [kubernetes]")
 }
 
 /// The launcher of engines for the configured orchestrator.

@@ -126,7 +126,7 @@ fn rules(configuration: &Configuration, secret: &ClusterSecret) -> Rules {
 pub async fn metadata_agent_port(configuration: &Configuration) -> anyhow::Result<Listener> {
     Listener::bind(configuration.metadata_agent.listen, hs2::Limits::default())
         .await
-        .map_err(|error| anyhow::anyhow!("the metadata agent did not start: {error}"))
+        .context("the metadata agent did not start")
 }
 
 /// Starts a metadata agent.

@@ -16,6 +16,7 @@
 //! | [`alteration`], [`snapshot`] | an alteration and its outcome; the whole database, read at once |
 //! | [`advertised`] | the address that clients and other processes connect to |
 //! | [`error`], [`secret`], [`fingerprint`], [`credential`] | errors for users, secret values and their fingerprint, keys |
+//! | [`cause`] | the causes of errors, kept and printed |
 //! | [`clock`], [`millis`] | time; durations as milliseconds |
 //! | [`stack_trace`] | Java stack traces in error texts |
 //! | [`statement_timeout`] | how long a statement may take |
@@ -28,6 +29,7 @@ pub mod advertised;
 pub mod alteration;
 pub mod capacity;
 pub mod catalog;
+pub mod cause;
 pub mod change;
 pub mod clock;
 pub mod configuration;

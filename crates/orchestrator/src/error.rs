@@ -1,5 +1,6 @@
 //! Errors of orchestrators, classified by what the caller should do next.
 
+use model::cause::Cause;
 use model::{EngineName, Epoch, ErrorKind};
 use thiserror::Error;
 
@@ -25,7 +26,7 @@ pub enum Error {
     },
     /// The same request is refused until an administrator acts: a limit, a missing program, a missing permission.
     #[error("refused: {reason}")]
-    Refused { reason: String },
+    Refused { reason: String, source: Option<Cause> },
     /// A later master has acted here: the caller is deposed.
     #[error("epoch {epoch} is deposed: epoch {highest} has acted here")]
     Deposed {
@@ -39,12 +40,12 @@ pub enum Error {
     Unreadable { name: String, reason: String },
     /// The call may succeed later, and it may have had its effect: read again.
     #[error("transient failure: {reason}")]
-    Transient { reason: String },
+    Transient { reason: String, source: Option<Cause> },
 }
 
 impl Error {
     pub fn refused(reason: impl Into<String>) -> Self {
-        Self::Refused { reason: reason.into() }
+        Self::Refused { reason: reason.into(), source: None }
     }
 
     /// The refusal at the limit of engines, which is set by that key of the configuration.
@@ -53,7 +54,15 @@ impl Error {
     }
 
     pub fn transient(reason: impl Into<String>) -> Self {
-        Self::Transient { reason: reason.into() }
+        Self::Transient { reason: reason.into(), source: None }
+    }
+
+    /// Adds the cause of a refusal or of a transient error.
+    pub(crate) fn caused_by(mut self, cause: impl Into<Cause>) -> Self {
+        if let Self::Refused { source, .. } | Self::Transient { source, .. } = &mut self {
+            *source = Some(cause.into());
+        }
+        self
     }
 
     /// The kind, with its SQLSTATE, that a user receives.

@@ -149,7 +149,7 @@ impl Spec {
 
     /// Refuses a spec from which no orchestrator could create an engine.
     pub fn validate(&self) -> Result<(), Error> {
-        let refuse = |reason: String| Err(Error::Refused { reason });
+        let refuse = |reason: String| Err(Error::refused(reason));
         match self.labels.get(labels::NAME) {
             Some(label) if label == self.name.as_str() => {}
             other => return refuse(format!("label \"name\" is {other:?} instead of \"{}\"", self.name)),

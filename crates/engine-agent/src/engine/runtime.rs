@@ -4,6 +4,7 @@
 //! another container.
 
 use async_trait::async_trait;
+use model::cause::Cause;
 
 use super::settings::Key;
 
@@ -16,15 +17,11 @@ pub struct Backend {
     pub key: Key,
 }
 
-/// Why an engine did not start.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct RuntimeError(pub String);
-
 #[async_trait]
 pub trait EngineRuntime: Send + Sync {
-    /// Starts the engine once, or waits until it was started elsewhere. It need not respond yet.
-    async fn start(&self) -> Result<Backend, RuntimeError>;
+    /// Starts the engine once, or waits until it was started elsewhere. It need not respond yet. The error is why it did
+    /// not start.
+    async fn start(&self) -> Result<Backend, Cause>;
     /// What the start waits for, if known; for the error of a start that timed out.
     fn waits_for(&self) -> Option<String> {
         None

@@ -1,5 +1,6 @@
 //! The settings of a metadata agent, and its limits.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -75,8 +76,8 @@ pub const STALE_AFTER_TICKS: u32 = 3;
 /// Why a metadata agent could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("could not listen on {address}: {reason}")]
-    Listen { address: SocketAddr, reason: String },
+    #[error("could not listen on {address}")]
+    Listen { address: SocketAddr, source: io::Error },
     /// The address to register is invalid.
     #[error("{}", .0.text())]
     Advertise(UserError),

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use coordination::{EngineCredential, Identity};
-use engine_agent::engine::{self, Backend, Ended, EngineAgentError, EngineRuntime, Key, RuntimeError, Settings};
+use engine_agent::engine::{self, Backend, Ended, EngineAgentError, EngineRuntime, Key, Settings};
 use hs2::answer::Answer as _;
 use hs2::tcli::*;
 use hs2::{
     Auth, Client, ClientError, ClientOptions, Column, Context, Credentials, Handle, Principal, Service, Session,
     SqlType, protocol, rowset, schema, status,
 };
+use model::cause::Cause;
 use model::credential::Purpose;
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
@@ -146,7 +147,7 @@ impl Service for Odd {
 
 #[async_trait]
 impl EngineRuntime for Odd {
-    async fn start(&self) -> Result<Backend, RuntimeError> {
+    async fn start(&self) -> Result<Backend, Cause> {
         let server = hs2::Server::bind("127.0.0.1:0", hs2::Limits::default()).await.unwrap();
         let address = server.local_addr().unwrap().to_string();
         tokio::spawn(server.serve(Arc::new(Self::default()), CancellationToken::new()));

@@ -38,6 +38,7 @@ async fn an_engine_that_answers_no_query_never_registers_and_says_why() {
     let mut engine = RunningEngine::start_with(&fixture, name, deaf, Duration::from_secs(5));
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let Err(EngineAgentError::Start(reason)) = engine.ended().await else { panic!("it must not start") };
+    let reason = reason.to_string();
     assert!(reason.contains("within 5s") && reason.contains("only from its engine agent"), "{reason}");
     assert_eq!(permit_of(&lock, &engine.name).await.unwrap().registration, None);
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use coordination::{Identity, Layout};
 use engine_agent::engine::{self, Ended, EngineRuntime};
+use model::cause::chain;
 use model::engine_type::EngineType;
 use model::table_catalog::TableCatalog;
 use orchestrator::UID_VARIABLE;
@@ -60,7 +61,7 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
             leave(&host, &log, &reason);
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => Ok(failed(&host, &log, &error.to_string())),
+        Err(error) => Ok(failed(&host, &log, &chain(&error).to_string())),
     }
 }
 

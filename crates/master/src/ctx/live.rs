@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use coordination::permit_batch::UidUpdate;
 use coordination::{Lock, Permit, SessionState, Wakeups, ZkErrorKind, alter_node, observe};
 use model::alteration::{Abort, AlterationRecord, RequestId};
+use model::cause::chain;
 use model::clock::SharedClock;
 use model::credential::Purpose;
 use model::engine_name::EngineName;
@@ -167,7 +168,7 @@ impl LiveCtx {
         let nodes = match timeout(nodes_deadline, self.deps.orchestrator.nodes()).await {
             Ok(Ok(nodes)) => Some(nodes),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "could not read the nodes");
+                tracing::debug!(error = %chain(&error), "could not read the nodes");
                 None
             }
             Err(_) => {
@@ -289,7 +290,7 @@ pub(super) fn coordination(error: &coordination::Error) -> Failure {
 /// Classifies an error of the orchestrator.
 pub(super) fn orchestration(error: &orchestrator::Error) -> Failure {
     use orchestrator::Error;
-    let text = error.to_string();
+    let text = chain(error).to_string();
     match error {
         Error::Conflict { .. } | Error::Gone { .. } => Failure::Moved(text),
         Error::Refused { .. } | Error::Unreadable { .. } => Failure::Refused(text),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use model::cause::Cause;
 use tower::util::MapResponseLayer;
 
 use super::{retry_after, watch};
@@ -34,16 +35,14 @@ impl std::fmt::Debug for ClusterConnection {
 /// the token of its service account; a context without a kubeconfig is looked up in the user's own (`KUBECONFIG`,
 /// `~/.kube/config`).
 pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<ClusterConnection, Error> {
-    let refused =
-        |error: &dyn std::fmt::Display| Error::refused(format!("could not configure a Kubernetes client: {error}"));
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let config = match (kubeconfig, context) {
         (Some(path), _) => {
-            let read = Kubeconfig::read_from(path).map_err(|error| refused(&error))?;
-            kube::Config::from_custom_kubeconfig(read, &options).await.map_err(|error| refused(&error))?
+            let read = Kubeconfig::read_from(path).map_err(unusable)?;
+            kube::Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)?
         }
-        (None, Some(_)) => kube::Config::from_kubeconfig(&options).await.map_err(|error| refused(&error))?,
-        (None, None) => kube::Config::incluster().map_err(|error| refused(&error))?,
+        (None, Some(_)) => kube::Config::from_kubeconfig(&options).await.map_err(unusable)?,
+        (None, None) => kube::Config::incluster().map_err(unusable)?,
     };
     let namespace = config.default_namespace.clone();
     Ok(ClusterConnection { client: client_of(config)?, namespace })
@@ -52,9 +51,12 @@ pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result
 /// A client that never retries by itself and waits for nothing without a limit.
 pub fn client_of(config: kube::Config) -> Result<kube::Client, Error> {
     let builder = ClientBuilder::try_from(bounded(config));
-    let builder =
-        builder.map_err(|error| Error::refused(format!("could not configure a Kubernetes client: {error}")))?;
+    let builder = builder.map_err(unusable)?;
     Ok(builder.with_layer(&MapResponseLayer::new(retry_after::into_body)).build())
+}
+
+fn unusable(error: impl Into<Cause>) -> Error {
+    Error::refused("could not configure a Kubernetes client").caused_by(error)
 }
 
 fn bounded(mut config: kube::Config) -> kube::Config {
@@ -69,6 +71,7 @@ fn bounded(mut config: kube::Config) -> kube::Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::cause::chain;
 
     const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "one",
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "users": [],
@@ -82,7 +85,8 @@ mod tests {
         std::fs::write(&path, KUBECONFIG).unwrap();
         assert_eq!(connect(Some(&path), None).await.unwrap().namespace, "first");
         assert_eq!(connect(Some(&path), Some("two")).await.unwrap().namespace, "second");
-        let error = connect(Some(&path), Some("three")).await.unwrap_err().to_string();
+        let error = connect(Some(&path), Some("three")).await.unwrap_err();
+        let error = chain(&error).to_string();
         assert!(error.contains("three"), "{error}");
         let error = connect(Some(&folder.path().join("none")), None).await.unwrap_err().to_string();
         assert!(error.contains("could not configure a Kubernetes client"), "{error}");

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams};
+use model::cause::chain;
 use model::engine_state::Phase;
 use model::{Epoch, failpoint};
 use serde_json::json;
@@ -151,8 +152,9 @@ async fn complete_or_undo(cluster: &Cluster, spec: &Spec, uid: &str, owned: &Own
             Err(error)
         }
         Err(failure) => Err(Error::transient(format!(
-            "{error}; could not undo the creation of its pod: {}",
-            failure.into_error("delete it")
+            "{}; could not undo the creation of its pod: {}",
+            chain(&error),
+            chain(&failure.into_error("delete it"))
         ))),
     }
 }

@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use kube::core::Status;
+use model::cause::Cause;
 
 use crate::Error;
 
@@ -43,19 +44,15 @@ pub enum CallError {
     Invalid(String),
     /// The call may succeed later, and it may have succeeded.
     Transient(String),
+    /// As [`CallError::Transient`]: no reply, or not one of an API server.
+    Client(Cause),
 }
 
 impl From<kube::Error> for CallError {
     fn from(error: kube::Error) -> Self {
-        Self::from(&error)
-    }
-}
-
-impl From<&kube::Error> for CallError {
-    fn from(error: &kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) => Self::from_status(status),
-            other => Self::Transient(with_causes(other)),
+            kube::Error::Api(status) => Self::from_status(&status),
+            other => Self::Client(other.into()),
         }
     }
 }
@@ -100,26 +97,13 @@ impl CallError {
             Self::NotFound(text) | Self::AlreadyExists(text) | Self::Conflict(text) | Self::Transient(text) => {
                 Error::transient(format!("{action}: {text}"))
             }
+            Self::Client(cause) => Error::transient(action).caused_by(cause),
         }
     }
 }
 
 fn is_quota(text: &str) -> bool {
     text.contains("exceeded quota")
-}
-
-/// The message with its causes: the first link of a client's error says only that something failed.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let message = next.to_string();
-        if !text.contains(&message) {
-            text = format!("{text}: {message}");
-        }
-        cause = next.source();
-    }
-    text
 }
 
 #[cfg(test)]
@@ -163,8 +147,8 @@ mod tests {
         assert!(classify(terminating).into_error("create pod a").is_retryable());
         let full = CallError::Forbidden("pods \"a\" is forbidden: exceeded quota: q".to_owned());
         let full = full.into_error("create pod a");
-        assert!(matches!(&full, Error::Refused { reason } if reason.contains("quota exceeded")), "{full}");
+        assert!(matches!(&full, Error::Refused { reason, .. } if reason.contains("quota exceeded")), "{full}");
         let denied = CallError::Forbidden("cannot create resource \"pods\"".to_owned()).into_error("create pod a");
-        assert!(matches!(&denied, Error::Refused { reason } if reason.contains("permission denied")), "{denied}");
+        assert!(matches!(&denied, Error::Refused { reason, .. } if reason.contains("permission denied")), "{denied}");
     }
 }

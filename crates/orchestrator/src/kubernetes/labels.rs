@@ -92,7 +92,7 @@ mod tests {
         check_label("enginehouse.io/slot", "0").unwrap();
         for (label, value, text) in [("A.io/x", "a", "A.io/x"), ("x", "a b", "invalid value")] {
             let refused = check_label(label, value).unwrap_err();
-            assert!(matches!(&refused, Error::Refused { reason } if reason.contains(text)), "{refused}");
+            assert!(matches!(&refused, Error::Refused { reason, .. } if reason.contains(text)), "{refused}");
         }
     }
 

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
+use model::cause::chain;
 use model::failpoint;
 use model::labels::CLUSTER;
 use parking_lot::Mutex;
@@ -103,7 +104,7 @@ impl Namespaces {
                 }
                 Err(error) => {
                     let error = error.into_error("create the missing ones");
-                    tracing::info!(namespace = name, %error, "namespace lacks network policies");
+                    tracing::info!(namespace = name, error = %chain(&error), "namespace lacks network policies");
                     self.checked.lock().remove(name);
                     return;
                 }

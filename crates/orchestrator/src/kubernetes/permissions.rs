@@ -15,6 +15,7 @@ use k8s_openapi::api::authorization::v1::{
     SelfSubjectRulesReviewSpec,
 };
 use kube::api::Api;
+use model::cause::chain;
 use model::log_throttle::LogThrottle;
 
 use super::cluster::{Cluster, post_params};
@@ -193,7 +194,7 @@ pub(super) async fn watch(cluster: Arc<Cluster>) {
             }
             Err(error) => {
                 if let Some(times) = throttle.hit(cluster.clock.boottime()) {
-                    tracing::info!(%error, times, "could not review permissions");
+                    tracing::info!(error = %chain(&error), times, "could not review permissions");
                 }
                 SHORT_INTERVAL
             }

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use model::EngineName;
+use model::cause::chain;
 use model::labels::LabelMap;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -262,7 +263,7 @@ impl Store {
             if let (Some(namespace), Some(error)) = (&scope.namespace, scope.failure(now)) {
                 listing
                     .unreadable
-                    .push(Unreadable { name: format!("namespace {namespace}"), reason: error.to_string() });
+                    .push(Unreadable { name: format!("namespace {namespace}"), reason: chain(error).to_string() });
             }
         }
         for entry in inner.entries.values_mut() {

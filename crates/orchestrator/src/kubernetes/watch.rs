@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{Event as WarningEvent, Node};
 use kube::Resource;
 use kube::api::Api;
 use kube::runtime::watcher::{self, Event, watcher};
+use model::cause::chain;
 use model::labels::LabelMap;
 use model::log_throttle::LogThrottle;
 use serde::de::DeserializeOwned;
@@ -125,9 +126,9 @@ where
             })
             .await;
             let Some(error) = error else { continue };
-            let error = call_error(&error).into_error(&format!("watch {resource}"));
+            let error = call_error(error).into_error(&format!("watch {resource}"));
             if let Some(times) = throttle.hit(clock.boottime()) {
-                tracing::warn!(resource, %error, times, "watch failed");
+                tracing::warn!(resource, error = %chain(&error), times, "watch failed");
             }
             sink.mark_broken(error);
             tokio::time::sleep(backoff).await;
@@ -168,13 +169,13 @@ where
     }
 }
 
-fn call_error(error: &watcher::Error) -> CallError {
+fn call_error(error: watcher::Error) -> CallError {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => CallError::from(error),
-        watcher::Error::WatchError(status) => CallError::from_status(status),
-        watcher::Error::NoResourceVersion => CallError::Transient(error.to_string()),
+        watcher::Error::WatchError(status) => CallError::from_status(&status),
+        error @ watcher::Error::NoResourceVersion => CallError::Client(error.into()),
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn delete(
         return Err(Error::Gone { name: name.clone(), uid: uid.to_owned(), present });
     }
     terminate(state_dir, &entry, grace)
-        .map_err(|error| Error::transient(format!("could not end engine \"{name}\": {error}")))
+        .map_err(|error| Error::transient(format!("could not end engine \"{name}\"")).caused_by(error))
 }
 
 fn terminate(state_dir: &StateDir, entry: &EngineEntry, grace: Duration) -> io::Result<Deleted> {

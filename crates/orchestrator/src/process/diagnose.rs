@@ -63,17 +63,17 @@ impl Disk {
 pub async fn diagnose(config: Config, clock: SharedClock) -> Result<StateDirDiagnosis, Error> {
     tokio::task::spawn_blocking(move || read(config, clock))
         .await
-        .unwrap_or_else(|error| Err(Error::transient(format!("state directory operation was aborted: {error}"))))
+        .unwrap_or_else(|error| Err(Error::transient("state directory operation was aborted").caused_by(error)))
 }
 
 fn read(config: Config, clock: SharedClock) -> Result<StateDirDiagnosis, Error> {
     let state_dir = StateDir::read_only(config, clock)?;
     let engines = state_dir.layout.engines();
-    let failed = |error: &dyn std::fmt::Display| Error::refused(format!("directory {}: {error}", engines.display()));
-    let disk = Disk::of(&engines).map_err(|error| failed(&error))?;
+    let failed = |error: io::Error| Error::refused(format!("directory {}", engines.display())).caused_by(error);
+    let disk = Disk::of(&engines).map_err(failed)?;
     let (entries, unreadable) = engine_entry::read_all(&state_dir)?;
     let (over, present): (Vec<_>, Vec<_>) = entries.into_iter().partition(EngineEntry::is_over);
-    let hidden = state_dir.layout.all_hidden(MAX_ENTRIES).map_err(|error| failed(&error))?.len();
+    let hidden = state_dir.layout.all_hidden(MAX_ENTRIES).map_err(failed)?.len();
     Ok(StateDirDiagnosis {
         state_dir: engines.parent().map(PathBuf::from).unwrap_or_default(),
         listing: Listing {
@@ -91,11 +91,11 @@ fn read(config: Config, clock: SharedClock) -> Result<StateDirDiagnosis, Error> 
 
 fn epoch(state_dir: &StateDir) -> Result<Option<Epoch>, Error> {
     let path = state_dir.layout.dir_lock();
-    let damaged = |why: String| Error::refused(format!("could not read the epoch in {} ({why})", path.display()));
-    let content = layout::read_limited(&path, MAX_EPOCH_BYTES).map_err(|error| damaged(error.to_string()))?;
+    let damaged = || Error::refused(format!("could not read the epoch in {}", path.display()));
+    let content = layout::read_limited(&path, MAX_EPOCH_BYTES).map_err(|error| damaged().caused_by(error))?;
     let text = String::from_utf8_lossy(&content.unwrap_or_default()).trim().to_owned();
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(|number| Some(Epoch(number))).map_err(|_| damaged("it is not a number".to_owned()))
+    text.parse().map(|number| Some(Epoch(number))).map_err(|_| damaged().caused_by("it is not a number"))
 }

@@ -46,7 +46,7 @@ impl DirLock {
 
     /// Takes the lock if it is free.
     pub(super) fn try_acquire(path: &Path) -> Result<Option<Self>, Error> {
-        let failed = |error: io::Error| Error::transient(format!("lock {}: {error}", path.display()));
+        let failed = |error: io::Error| Error::transient(format!("lock {}", path.display())).caused_by(error);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -90,7 +90,7 @@ impl DirLock {
         self.file
             .write_all_at(format!("{epoch:>20}\n").as_bytes(), 0)
             .and_then(|()| self.file.sync_data())
-            .map_err(|error| Error::transient(format!("file {}: {error}", self.path.display())))
+            .map_err(|error| Error::transient(format!("file {}", self.path.display())).caused_by(error))
     }
 
     // Treating a damaged file as "no epoch yet" would let a deposed master in.

@@ -46,7 +46,7 @@ pub(super) fn read_all(state_dir: &StateDir) -> Result<(Vec<EngineEntry>, Vec<Un
     let layout = &state_dir.layout;
     let names = layout
         .names(MAX_ENTRIES)
-        .map_err(|error| Error::transient(format!("directory {}: {error}", layout.engines().display())))?;
+        .map_err(|error| Error::transient(format!("directory {}", layout.engines().display())).caused_by(error))?;
     for name in names {
         match read(state_dir, &name) {
             Ok(Some(entry)) => entries.push(entry),

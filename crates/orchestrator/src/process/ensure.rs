@@ -38,7 +38,7 @@ pub(super) fn ensure(state_dir: &Arc<StateDir>, spec: &Spec, epoch: Epoch) -> Re
     match engine_entry::read(state_dir, spec.name.as_str()) {
         Ok(Some(entry)) if entry.is_over() => {
             remove::remove(state_dir, &entry)
-                .map_err(|error| failed("could not remove the files of its predecessor", &error))?;
+                .map_err(|error| failed("could not remove the files of its predecessor", error))?;
         }
         Ok(Some(entry)) => return existing(&entry, spec),
         Ok(None) => {}
@@ -50,7 +50,7 @@ pub(super) fn ensure(state_dir: &Arc<StateDir>, spec: &Spec, epoch: Epoch) -> Re
     let node = choose_node(state_dir, spec)?;
     let uid = uuid::Uuid::new_v4().to_string();
     let (directory, lock) = create_directory(state_dir, spec, &uid, &node, epoch)
-        .map_err(|error| failed("could not create its directory", &error))?;
+        .map_err(|error| failed("could not create its directory", error))?;
     failpoint!(failpoints::ENSURE_PLACED);
     let child = start(state_dir, spec, &uid, &directory, &lock)?;
     state_dir.children.add(&uid);
@@ -184,7 +184,7 @@ fn start(state_dir: &StateDir, spec: &Spec, uid: &str, directory: &EngineDir, lo
         if let Err(error) = remove::remove_directory(state_dir, directory, uid) {
             tracing::warn!(engine = %spec.name, %error, "could not remove the directory of an engine that did not start");
         }
-        failed("could not start its process", &error)
+        failed("could not start its process", error)
     })
 }
 
@@ -196,12 +196,12 @@ fn record_process(state_dir: &StateDir, spawned: &Spawned) -> io::Result<()> {
 }
 
 /// Missing permissions and missing files last until an administrator acts; every other failure may be transient.
-fn failed(what: &str, error: &io::Error) -> Error {
-    let reason = format!("{what}: {error}");
-    match error.kind() {
+fn failed(what: &str, error: io::Error) -> Error {
+    let failed = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            Error::refused(reason)
+            Error::refused(what)
         }
-        _ => Error::transient(reason),
-    }
+        _ => Error::transient(what),
+    };
+    failed.caused_by(error)
 }

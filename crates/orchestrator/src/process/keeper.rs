@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::cause::chain;
 use model::labels::LabelMap;
 
 use super::list;
@@ -32,7 +33,7 @@ pub(super) async fn run(state_dir: Arc<StateDir>) {
         match listing {
             Ok(Err(error)) if logged.as_ref() == Some(&error) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "keeper cannot read the state directory");
+                tracing::warn!(error = %chain(&error), "keeper cannot read the state directory");
                 logged = Some(error);
             }
             Ok(Ok(_)) if logged.take().is_some() => tracing::info!("keeper reads the state directory again"),

@@ -106,7 +106,7 @@ impl Process {
         let state_dir = Arc::clone(&self.state_dir);
         match tokio::task::spawn_blocking(move || work(&state_dir)).await {
             Ok(result) => result,
-            Err(error) => Err(Error::transient(format!("state directory operation was aborted: {error}"))),
+            Err(error) => Err(Error::transient("state directory operation was aborted").caused_by(error)),
         }
     }
 }

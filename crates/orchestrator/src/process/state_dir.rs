@@ -56,7 +56,7 @@ impl StateDir {
             .recursive(true)
             .mode(0o700)
             .create(layout.engines())
-            .map_err(|error| Error::refused(format!("directory {}: {error}", layout.engines().display())))?;
+            .map_err(|error| Error::refused(format!("directory {}", layout.engines().display())).caused_by(error))?;
         Ok(Self::new(layout, config, clock, session_program))
     }
 
@@ -87,7 +87,7 @@ impl StateDir {
 
 fn root(config: &Config) -> Result<PathBuf, Error> {
     std::path::absolute(&config.state_dir)
-        .map_err(|error| Error::refused(format!("state directory {}: {error}", config.state_dir.display())))
+        .map_err(|error| Error::refused(format!("state directory {}", config.state_dir.display())).caused_by(error))
 }
 
 /// Whether the path names a program that this process may execute.

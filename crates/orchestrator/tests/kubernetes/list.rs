@@ -48,7 +48,7 @@ async fn a_listing_without_permission_names_the_missing_one() {
     let cluster = Cluster::new();
     cluster.deny("list pods");
     let refused = open(&cluster).list(&LabelMap::new()).await;
-    assert!(matches!(&refused, Err(Error::Refused { reason }) if reason.contains("list pods")), "{refused:?}");
+    assert!(matches!(&refused, Err(Error::Refused { reason, .. }) if reason.contains("list pods")), "{refused:?}");
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn a_forbidden_namespace_hides_no_engine_and_is_not_read_as_absence() {
     assert_eq!(kubernetes.get(&spec.name, None).await.unwrap().unwrap().uid, made.uid);
     let absent = model::EngineName::new("absent").unwrap();
     let unknown = kubernetes.get(&absent, None).await;
-    assert!(matches!(&unknown, Err(Error::Refused { reason }) if reason.contains("closed/absent")), "{unknown:?}");
+    assert!(matches!(&unknown, Err(Error::Refused { reason, .. }) if reason.contains("closed/absent")), "{unknown:?}");
     // A caller that names the locality gets the reply of that namespace.
     assert_eq!(kubernetes.get(&absent, Some(NAMESPACE)).await, Ok(None));
     assert!(kubernetes.get(&absent, Some("closed")).await.is_err());

@@ -130,7 +130,7 @@ async fn a_missing_permission_is_named() {
         cluster.deny(permission);
         let refused = open(&cluster).ensure(&datafusion(1), EPOCH).await;
         match refused {
-            Err(Error::Refused { reason }) if reason.contains(permission) => {}
+            Err(Error::Refused { reason, .. }) if reason.contains(permission) => {}
             other => panic!("{permission}: {other:?}"),
         }
         assert_eq!(cluster.names("pods"), Vec::<String>::new());

@@ -162,7 +162,7 @@ fn a_spec_that_no_pod_can_implement_is_refused() {
         let mut spec = datafusion(3);
         change(&mut spec);
         match render::engine(&spec, &config(), &signer(), EPOCH) {
-            Err(Error::Refused { reason }) if reason.contains(word) => {}
+            Err(Error::Refused { reason, .. }) if reason.contains(word) => {}
             other => panic!("{word}: {other:?}"),
         }
     }

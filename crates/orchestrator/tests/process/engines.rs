@@ -64,7 +64,7 @@ async fn a_missing_program_is_refused_and_leaves_nothing() {
     let text = dir.state().join("text").display().to_string();
     for program in ["/no/such/program", text.as_str(), "/tmp"] {
         let refused = process.ensure(&spec("one", &[program]), EPOCH).await;
-        assert!(matches!(&refused, Err(Error::Refused { reason }) if reason.contains(program)), "{refused:?}");
+        assert!(matches!(&refused, Err(Error::Refused { reason, .. }) if reason.contains(program)), "{refused:?}");
     }
     assert_eq!(fs::read_dir(dir.state().join("engines")).unwrap().count(), 0);
 }

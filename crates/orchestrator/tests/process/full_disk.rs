@@ -7,6 +7,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use model::cause::chain;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
 use orchestrator::{Error, Orchestrator};
@@ -21,6 +22,10 @@ const SEPARATE: &str = "ORCHESTRATOR_TEST_ALONE";
 fn limit_file_size(bytes: Option<u64>) {
     let maximum = getrlimit(Resource::Fsize).maximum;
     setrlimit(Resource::Fsize, Rlimit { current: bytes, maximum }).unwrap();
+}
+
+fn assert_file_too_large(error: &Error) {
+    assert!(error.is_retryable() && chain(error).to_string().contains("File too large"), "{error:?}");
 }
 
 #[tokio::test]
@@ -43,12 +48,12 @@ async fn effects_on_a_full_disk_fail_and_succeed_again_with_space() {
     let running = get(&process, "one").await.unwrap();
     limit_file_size(Some(0));
     let refused = process.ensure(&sleeper("two"), EPOCH).await;
-    assert!(matches!(&refused, Err(Error::Transient { reason }) if reason.contains("File too large")), "{refused:?}");
+    assert_file_too_large(&refused.unwrap_err());
     assert_eq!(fs::read_dir(dir.state().join("engines")).unwrap().count(), 1, "it left files behind");
     // A running engine is listed, and not ended half-way: its deletion cannot be recorded.
     assert_eq!(get(&process, "one").await, Some(running.clone()));
     let refused = process.delete(&running.name, &one.uid, LONG, EPOCH).await;
-    assert!(matches!(&refused, Err(Error::Transient { reason }) if reason.contains("File too large")), "{refused:?}");
+    assert_file_too_large(&refused.unwrap_err());
     assert_eq!(get(&process, "one").await.unwrap().phase, Phase::Running);
     // Its exit cannot be recorded either: it counts neither as present nor as gone.
     kill(pid(&running));

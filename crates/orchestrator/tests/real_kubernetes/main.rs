@@ -293,7 +293,8 @@ async fn each_missing_permission_is_named_by_the_effect_that_needs_it() {
         assert_eq!(missing, all.iter().filter(is_it).cloned().collect::<Vec<_>>());
         let refused = kubernetes.ensure(&test.own(spark(1)), EPOCH).await;
         match refused {
-            Err(Error::Refused { reason }) if reason.contains("permission denied") && reason.contains(resource) => {}
+            Err(Error::Refused { reason, .. }) if reason.contains("permission denied") && reason.contains(resource) => {
+            }
             other => panic!("{verb} {resource}: {other:?}"),
         }
         let pods = Api::<Pod>::namespaced(test.client.clone(), &test.namespace).list(&ListParams::default()).await;
@@ -317,7 +318,7 @@ async fn an_exceeded_quota_is_refused_and_named() {
     };
     tokio::time::timeout(Duration::from_mins(1), counted).await.expect("the controller counts the pods");
     let refused = kubernetes.ensure(&test.own(datafusion(2)), EPOCH).await;
-    assert!(matches!(&refused, Err(Error::Refused { reason }) if reason.contains("quota exceeded")), "{refused:?}");
+    assert!(matches!(&refused, Err(Error::Refused { reason, .. }) if reason.contains("quota exceeded")), "{refused:?}");
     assert!(!kubernetes.ensure(&test.own(datafusion(1)), EPOCH).await.unwrap().created, "an existing one adds none");
 }
 

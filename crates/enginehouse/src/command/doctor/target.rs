@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use coordination::{Identity, Session};
+use model::cause::chain;
 use model::clock::SharedClock;
 use model::credential::ClusterSecret;
 use orchestrator::kubernetes::Kubernetes;
@@ -64,7 +65,9 @@ impl Target {
         let pods = no_orchestrator.is_none() && configuration.orchestrator.kind == OrchestratorKind::Kubernetes;
         let cluster = if pods {
             Some(
-                orchestrators::open_kubernetes(&configuration, &secret, clock).await.map_err(|error| error.to_string()),
+                orchestrators::open_kubernetes(&configuration, &secret, clock)
+                    .await
+                    .map_err(|error| format!("{error:#}")),
             )
         } else {
             None
@@ -150,13 +153,13 @@ impl Target {
 }
 
 /// Runs a call with a deadline.
-pub async fn bounded<T, E: std::fmt::Display>(
+pub async fn bounded<T, E: std::error::Error + 'static>(
     what: &str,
     call: impl Future<Output = Result<T, E>>,
 ) -> Result<T, String> {
     match timeout(CALL_DEADLINE * 2, call).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Err(error)) => Err(chain(&error).to_string()),
         Err(_) => Err(format!("{what} took longer than {} s", (CALL_DEADLINE * 2).as_secs())),
     }
 }

@@ -27,9 +27,11 @@ mod embedded {
     use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
     use std::path::Path;
 
+    use anyhow::Context as _;
     use async_trait::async_trait;
     use datafusion_engine::{BucketConfig, Config, Credential, Limits, Server};
-    use engine_agent::engine::{Backend, EngineRuntime, Key, RuntimeError};
+    use engine_agent::engine::{Backend, EngineRuntime, Key};
+    use model::cause::Cause;
 
     use super::super::supervised::Supervised;
     use crate::launch::EngineFile;
@@ -82,12 +84,12 @@ mod embedded {
 
     #[async_trait]
     impl EngineRuntime for Embedded {
-        async fn start(&self) -> Result<Backend, RuntimeError> {
+        async fn start(&self) -> Result<Backend, Cause> {
             let catalog = self.file.catalog.is_none().then_some(&self.file.catalog_dir);
             for folder in catalog.into_iter().chain([&self.file.scratch_dir]) {
-                keep_private(folder).map_err(|error| RuntimeError(format!("{}: {error}", folder.display())))?;
+                keep_private(folder).with_context(|| folder.display().to_string())?;
             }
-            let server = Server::bind(self.config()).await.map_err(|error| RuntimeError(error.to_string()))?;
+            let server = Server::bind(self.config()).await?;
             let address = server.local_addr().to_string();
             let supervisor = self.supervised.supervisor();
             let task = tokio::spawn(async move {

@@ -163,7 +163,7 @@ pub(super) fn config_map(spec: &Spec, config: &Config) -> Result<ConfigMap, Erro
         data.insert(SPARK_PROPERTIES.to_owned(), java_properties::text(&comment, &properties));
     }
     let template = serde_json::to_string_pretty(&executor::template(spec, config))
-        .map_err(|error| Error::refused(format!("could not serialize the executor template: {error}")))?;
+        .map_err(|error| Error::refused("could not serialize the executor template").caused_by(error))?;
     data.insert(EXECUTOR_TEMPLATE.to_owned(), template);
     Ok(ConfigMap { metadata: owned_metadata(spec), data: Some(data), immutable: Some(true), ..ConfigMap::default() })
 }

@@ -15,8 +15,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use async_trait::async_trait;
-use engine_agent::engine::{Backend, EngineRuntime, RuntimeError};
+use engine_agent::engine::{Backend, EngineRuntime};
+use model::cause::Cause;
 use model::engine_name::EngineName;
 use orchestrator::{java_properties, process};
 use rustix::process::Signal;
@@ -138,16 +140,15 @@ impl Child {
 
 #[async_trait]
 impl EngineRuntime for Child {
-    async fn start(&self) -> Result<Backend, RuntimeError> {
-        let cannot = |what: String| move |error: io::Error| RuntimeError(format!("{what}: {error}"));
-        let port = Reserved::any().map_err(cannot("cannot reserve a loopback port for Spark".to_owned()))?;
+    async fn start(&self) -> Result<Backend, Cause> {
+        let port = Reserved::any().context("cannot reserve a loopback port for Spark")?;
         let address = port.address();
         let properties =
-            self.prepare(address).map_err(cannot(format!("cannot create Spark's folder {}", self.folder.display())))?;
-        let cannot_start = format!("cannot start Spark with {}", self.launch.program.display());
-        let command = self.command(&properties).map_err(cannot(cannot_start.clone()))?;
+            self.prepare(address).with_context(|| format!("cannot create Spark's folder {}", self.folder.display()))?;
+        let cannot_start = || format!("cannot start Spark with {}", self.launch.program.display());
+        let command = self.command(&properties).with_context(cannot_start)?;
         let log_begins = self.log.as_deref().map_or(0, length);
-        let child = ChildProcess::start(command).await.map_err(cannot(cannot_start))?;
+        let child = ChildProcess::start(command).await.with_context(cannot_start)?;
         info!(pid = child.pid(), %address, "started Spark");
         let _ = self.pid.set(child.pid());
         let log = self.log.clone().map(|path| (path, log_begins));

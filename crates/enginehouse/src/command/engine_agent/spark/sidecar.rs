@@ -9,8 +9,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine_agent::engine::{Backend, EngineRuntime, RuntimeError};
+use engine_agent::engine::{Backend, EngineRuntime};
 use hs2::{Auth, Client, ClientOptions};
+use model::cause::Cause;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tracing::{debug, info};
@@ -69,7 +70,7 @@ impl Sidecar {
 #[async_trait]
 impl EngineRuntime for Sidecar {
     /// Waits until Spark listens. The caller has the deadline.
-    async fn start(&self) -> Result<Backend, RuntimeError> {
+    async fn start(&self) -> Result<Backend, Cause> {
         info!(address = %self.address, "waiting for Spark's container to listen");
         loop {
             match self.probe().await {
