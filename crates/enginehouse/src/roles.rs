@@ -79,12 +79,12 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
     let agent = &configuration.metadata_agent;
     planner::Limits {
         surge: configuration.master.surge,
-        drain_grace_ms: agent.drain_grace.0.as_millis() as i64,
-        drain_grace_max_ms: agent.drain_grace_max.0.as_millis() as i64,
-        alter_deadline_ms: agent.alter_deadline.0.as_millis() as i64,
-        session_timeout_ms: configuration.zookeeper.session_timeout.0.as_millis() as u64,
-        start_deadline_ms: configuration.engines.start_deadline.0.as_millis() as u64,
-        replace_after_ms: configuration.master.replace_after.0.as_millis() as u64,
+        drain_grace: agent.drain_grace.0,
+        drain_grace_max: agent.drain_grace_max.0,
+        alter_deadline: agent.alter_deadline.0,
+        session_timeout: configuration.zookeeper.session_timeout.0,
+        start_deadline: configuration.engines.start_deadline.0,
+        replace_after: configuration.master.replace_after.0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Exponential back-off of failed creates.
 //!
 //! A rejected create is a failure of the engine: the more in a row, the later it is tried again, up to five minutes
-//! ([`planner::back_off_ms`]). API-server errors, overload and timeouts do not count as engine failures; such a create is
+//! ([`planner::back_off`]). API-server errors, overload and timeouts do not count as engine failures; such a create is
 //! tried again within seconds, a little later each time. Counted failures stay counted until the engine exists.
 //!
 //! Concurrent calls are few, so a create that times out blocks others: the longer it took, the longer its longest pause.
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use model::engine_name::EngineName;
 use model::slot::Slot;
-use planner::{CreateFailure, back_off_ms};
+use planner::{CreateFailure, back_off};
 
 /// The longest pause after a create that failed because the orchestrator was unavailable.
-const AWAY_PAUSE_MOST_MS: i64 = 12_000;
+const AWAY_PAUSE_MOST: Duration = Duration::from_secs(12);
 /// The longest pause as a multiple of the create's duration, if that is more.
-const PAUSE_FACTOR: i64 = 6;
+const PAUSE_FACTOR: u32 = 6;
 
 /// The cause of a failed create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// The failures that a plan computes the back-off from.
+    /// The failures to report.
     fn counted(&self) -> u32 {
         self.failures.max(1)
     }
@@ -79,18 +79,17 @@ impl CreateBackoff {
         let tried = self.0.entry(engine).or_insert(new);
         tried.reason = reason;
         tried.last = now;
-        let pause_ms = match fault {
+        let pause = match fault {
             Fault::Engine => {
                 (tried.failures, tried.away) = (tried.failures.saturating_add(1), 0);
-                back_off_ms(tried.failures - 1)
+                back_off(tried.failures - 1)
             }
             Fault::Orchestrator => {
                 tried.away = tried.away.saturating_add(1);
-                let most_ms = ms(took).saturating_mul(PAUSE_FACTOR).max(AWAY_PAUSE_MOST_MS);
-                back_off_ms(tried.away - 1).min(most_ms)
+                back_off(tried.away - 1).min(took.saturating_mul(PAUSE_FACTOR).max(AWAY_PAUSE_MOST))
             }
         };
-        tried.until = now.saturating_add(Duration::from_millis(pause_ms.unsigned_abs()));
+        tried.until = now.saturating_add(pause);
     }
 
     fn created(&mut self, engine: &EngineName) {
@@ -110,19 +109,15 @@ impl CreateBackoff {
         }
     }
 
-    /// The input of a plan, which waits for the back-off of these failures from this age on.
+    /// The input of a plan, which tries these creates again when they are due.
     pub fn failures(&self, now: Duration) -> BTreeMap<EngineName, CreateFailure> {
-        let failure = |tried: &Attempts| {
-            let left_ms = ms(tried.until.saturating_sub(now)) - ms(now.saturating_sub(tried.until));
-            let age_ms = back_off_ms(tried.counted() - 1) - left_ms;
-            CreateFailure { reason: tried.reason.clone(), failures: tried.counted(), age_ms }
+        let failure = |tried: &Attempts| CreateFailure {
+            reason: tried.reason.clone(),
+            failures: tried.counted(),
+            retry_in: tried.until.saturating_sub(now),
         };
         self.0.iter().map(|(engine, tried)| (engine.clone(), failure(tried))).collect()
     }
-}
-
-fn ms(length: Duration) -> i64 {
-    i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -130,25 +125,23 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// The pauses of a create that fails on each attempt, in milliseconds.
+    /// The pauses of a create that fails on each attempt, in seconds.
     fn pauses(
         create_backoff: &mut CreateBackoff,
         now: &mut Duration,
         fault: Fault,
         took_s: u64,
         times: usize,
-    ) -> Vec<i64> {
+    ) -> Vec<u64> {
         let engine = EngineName::new("e-1").unwrap();
         let fails = |_| {
             let took = Duration::from_secs(took_s);
             create_backoff
                 .failed(FailedCreate { engine: engine.clone(), reason: "words".to_owned(), fault, took }, *now);
             let failure = create_backoff.failures(*now).remove(&engine).unwrap();
-            let left_ms = back_off_ms(failure.failures - 1) - failure.age_ms;
-            *now += Duration::from_millis(left_ms.unsigned_abs());
-            let due = create_backoff.failures(*now).remove(&engine).unwrap();
-            assert_eq!(due.age_ms, back_off_ms(due.failures - 1), "it is due exactly then");
-            left_ms
+            *now += failure.retry_in;
+            assert!(create_backoff.failures(*now)[&engine].retry_in.is_zero(), "it is due exactly then");
+            failure.retry_in.as_secs()
         };
         (0..times).map(fails).collect()
     }
@@ -157,25 +150,25 @@ mod tests {
     fn rejections_are_counted_and_transient_failures_are_not() {
         let (mut create_backoff, mut now) = (CreateBackoff::default(), Duration::from_mins(1));
         let mut pauses = |fault, took_s, times| pauses(&mut create_backoff, &mut now, fault, took_s, times);
-        assert_eq!(pauses(Fault::Orchestrator, 0, 5), [3_000, 6_000, 12_000, 12_000, 12_000]);
-        assert_eq!(pauses(Fault::Engine, 0, 4), [3_000, 6_000, 12_000, 24_000]);
+        assert_eq!(pauses(Fault::Orchestrator, 0, 5), [3, 6, 12, 12, 12]);
+        assert_eq!(pauses(Fault::Engine, 0, 4), [3, 6, 12, 24]);
         // Transient failures do not extend the pause, and earlier rejections stay counted.
-        assert_eq!(pauses(Fault::Orchestrator, 0, 10)[9], AWAY_PAUSE_MOST_MS);
-        assert_eq!(pauses(Fault::Engine, 10, 1), [48_000]);
+        assert_eq!(pauses(Fault::Orchestrator, 0, 10)[9], AWAY_PAUSE_MOST.as_secs());
+        assert_eq!(pauses(Fault::Engine, 10, 1), [48]);
         // Timeouts leave the calls to others for longer.
-        assert_eq!(pauses(Fault::Orchestrator, 10, 7), [3_000, 6_000, 12_000, 24_000, 48_000, 60_000, 60_000]);
+        assert_eq!(pauses(Fault::Orchestrator, 10, 7), [3, 6, 12, 24, 48, 60, 60]);
         create_backoff.created(&EngineName::new("e-1").unwrap());
         assert!(create_backoff.failures(now).is_empty());
     }
 
     #[test]
-    fn the_age_grows_after_the_pause() {
+    fn a_create_is_due_after_its_pause_and_forgotten_with_its_slot() {
         let (mut create_backoff, now) = (CreateBackoff::default(), Duration::from_mins(1));
         let engine = EngineName::new("e-1").unwrap();
         let (reason, took) = (String::new(), Duration::ZERO);
         create_backoff.failed(FailedCreate { engine: engine.clone(), reason, fault: Fault::Engine, took }, now);
-        assert_eq!(create_backoff.failures(now)[&engine].age_ms, 0);
-        assert_eq!(create_backoff.failures(now + Duration::from_secs(5))[&engine].age_ms, 5_000);
+        assert_eq!(create_backoff.failures(now)[&engine].retry_in, Duration::from_secs(3));
+        assert_eq!(create_backoff.failures(now + Duration::from_secs(5))[&engine].retry_in, Duration::ZERO);
         create_backoff.retain_desired(&[]);
         assert!(create_backoff.failures(now).is_empty());
     }

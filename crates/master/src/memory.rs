@@ -8,6 +8,7 @@ use std::time::Duration;
 use coordination::Observation as Coordination;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
+use model::millis;
 use planner::{DrainOrder, EngineLoad, Instance, ObservedState, Permit, Registration, Unregistered};
 
 /// What a term remembers.
@@ -77,11 +78,11 @@ impl TickMemory {
             let content = node.content.as_ref().ok();
             let uid = content.map(|live| live.uid.clone());
             let claimed = uid.as_ref().is_some_and(|uid| uids.contains(uid.as_str()));
-            let mut unclaimed_ms = 0;
+            let mut unclaimed_for = Duration::ZERO;
             if !claimed {
                 let key = (permit.engine.clone(), uid.clone());
                 let since = self.unclaimed.get(&key).copied().unwrap_or(now);
-                unclaimed_ms = now.saturating_sub(since).as_millis() as u64;
+                unclaimed_for = now.saturating_sub(since);
                 unclaimed.insert(key, since);
             }
             registrations.push(Registration {
@@ -90,7 +91,7 @@ impl TickMemory {
                 address: content.map(|live| live.address.clone()).unwrap_or_default(),
                 config: content.map(|live| live.config.clone()).unwrap_or_default(),
                 catalog: content.and_then(|live| live.catalog),
-                unclaimed_ms,
+                unclaimed: unclaimed_for,
             });
         }
         self.unclaimed = unclaimed;
@@ -120,9 +121,9 @@ impl TickMemory {
             let mut silence = known.get(&instance.uid).copied().unwrap_or(Silence { unregistered: now, silent: None });
             silence.silent = if loads.contains_key(&instance.name) { None } else { silence.silent.or(Some(now)) };
             self.unregistered.insert(instance.uid.clone(), silence);
-            let ms = |since: Duration| now.saturating_sub(since).as_millis() as u64;
-            let (for_ms, silent_ms) = (ms(silence.unregistered), silence.silent.map(ms));
-            found.insert(instance.name.clone(), Unregistered { uid: instance.uid.clone(), for_ms, silent_ms });
+            let age = |since: Duration| now.saturating_sub(since);
+            let (lasted, silent) = (age(silence.unregistered), silence.silent.map(age));
+            found.insert(instance.name.clone(), Unregistered { uid: instance.uid.clone(), lasted, silent });
         }
         found
     }
@@ -150,7 +151,7 @@ impl TickMemory {
             let key = (node.engine.clone(), uid.clone());
             let since = self.ordered.get(&key).copied().unwrap_or(now);
             ordered.insert(key, since);
-            let mut quiet_ms = 0;
+            let mut quiet_for = Duration::ZERO;
             // It may be registered below a permit that was not read.
             let unseen = |uid: &&String| {
                 !seen_uids.contains(uid.as_str()) && !coordination.unread.permits.contains(&node.engine)
@@ -158,16 +159,16 @@ impl TickMemory {
             if let Some(uid) = uid.as_ref().filter(unseen) {
                 let key = (node.engine.clone(), uid.clone());
                 let since = self.quiet.get(&key).copied().unwrap_or(now);
-                quiet_ms = now.saturating_sub(since).as_millis() as u64;
+                quiet_for = now.saturating_sub(since);
                 quiet.insert(key, since);
             }
             drains.push(DrainOrder {
                 engine: node.engine.clone(),
                 uid,
-                grace_ms: content.map_or(0, |drain| drain.grace_ms),
+                grace: millis::to_duration(content.map_or(0, |drain| drain.grace_ms)),
                 reason: content.map_or_else(String::new, |drain| drain.reason.clone()),
-                age_ms: i64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(i64::MAX),
-                quiet_ms,
+                age: now.saturating_sub(since),
+                quiet: quiet_for,
                 namespace: content.and_then(|drain| drain.namespace.clone()),
             });
         }
@@ -202,10 +203,10 @@ fn unread_drains<'a>(
     uids_by_name(&coordination.unread.drains, instances).into_iter().map(|(engine, uid)| DrainOrder {
         engine: engine.clone(),
         uid: Some(uid.to_owned()),
-        grace_ms: i64::MAX,
+        grace: Duration::MAX,
         reason: "its drain order was not read: there are too many".to_owned(),
-        age_ms: 0,
-        quiet_ms: 0,
+        age: Duration::ZERO,
+        quiet: Duration::ZERO,
         namespace: None,
     })
 }

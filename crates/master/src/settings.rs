@@ -48,9 +48,3 @@ impl Default for Settings {
         }
     }
 }
-
-impl Settings {
-    pub(crate) fn session_timeout(&self) -> Duration {
-        Duration::from_millis(self.limits.session_timeout_ms)
-    }
-}

@@ -76,7 +76,7 @@ impl StalePodProbe {
     /// Looks up by name what should exist and is in no list, and the suspects. What is not answered in time has not vanished.
     pub async fn probe(&mut self, ctx: &dyn ControllerCtx, settings: &Settings, delta: &Delta) -> Answers {
         let mut probes = delta.probes();
-        probes.extend(self.suspects(ctx.clock(), settings.session_timeout(), delta.observed()));
+        probes.extend(self.suspects(ctx.clock(), settings.limits.session_timeout, delta.observed()));
         if probes.is_empty() {
             return Answers::default();
         }
@@ -273,7 +273,7 @@ mod tests {
             address: String::new(),
             config: String::new(),
             catalog: None,
-            unclaimed_ms: 0,
+            unclaimed: Duration::ZERO,
         };
         let permits = vec![
             permit(&instances[0], true),

@@ -12,6 +12,7 @@ mod log;
 
 use std::time::Duration;
 
+use model::millis;
 use model::number::Epoch;
 use model::snapshot::Snapshot;
 use planner::{Delta, DesiredState, IncrementalPlanner, Plan};
@@ -67,7 +68,7 @@ impl Reconciler {
     pub fn new(settings: Settings, epoch: Epoch, now: Duration, shutdown: CancellationToken) -> Self {
         Self {
             settler: Settler::default(),
-            memory: TickMemory::new(now + settings.session_timeout()),
+            memory: TickMemory::new(now + settings.limits.session_timeout),
             backoff: CreateBackoff::default(),
             stale_pods: StalePodProbe::default(),
             planner: IncrementalPlanner::default(),
@@ -90,7 +91,7 @@ impl Reconciler {
 
     /// Distrusts the registry for a session timeout: engines may have lost their sessions together with the master.
     pub fn distrust_registry(&mut self, now: Duration) {
-        self.memory.distrust_registry(now + self.settings.session_timeout());
+        self.memory.distrust_registry(now + self.settings.limits.session_timeout);
     }
 
     /// Reconciles once.
@@ -215,6 +216,6 @@ fn orchestrator_away(failure: &Failure) -> String {
 /// When the next decision is due, from now on.
 fn due(plan: &Plan, now_ms: i64, settled: &Settled) -> Option<Duration> {
     let due = plan.waits.iter().filter_map(|wait| wait.until_ms).filter(|until_ms| *until_ms > now_ms).min();
-    let due = due.map(|until_ms| Duration::from_millis((until_ms - now_ms).unsigned_abs()));
+    let due = due.map(|until_ms| millis::to_duration(until_ms - now_ms));
     if settled.is_in_doubt() { Some(due.map_or(IN_DOUBT_PAUSE, |due| due.min(IN_DOUBT_PAUSE))) } else { due }
 }

@@ -309,7 +309,7 @@ async fn a_configuration_that_never_answers_converges_and_the_old_engine_serves(
 async fn a_rejecting_orchestrator_stalls_the_alteration_and_blocks_no_other() {
     let cluster = Cluster::founded(1).await;
     let mut settings = Cluster::settings();
-    settings.limits.alter_deadline_ms = 500;
+    settings.limits.alter_deadline = Duration::from_millis(500);
     let master = cluster.master_with(settings);
     cluster.converges().await;
     cluster.memory.refuse_creates(Some("no quota left"));

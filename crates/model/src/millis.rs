@@ -12,6 +12,11 @@ pub fn from_duration(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// As [`from_duration`], rounded up: a wait of this duration is over after so many milliseconds.
+pub fn ceil(duration: Duration) -> i64 {
+    from_duration(duration.saturating_add(Duration::from_nanos(999_999)))
+}
+
 /// The duration of so many milliseconds; a negative number is zero.
 pub fn to_duration(ms: i64) -> Duration {
     Duration::from_millis(ms.max(0).unsigned_abs())
@@ -75,8 +80,9 @@ mod tests {
     }
 
     #[test]
-    fn row_values_saturate() {
+    fn conversions_saturate() {
         assert_eq!((from_duration(Duration::MAX), to_duration(-5)), (i64::MAX, Duration::ZERO));
+        assert_eq!([0, 1, 1_000, 1_001].map(|us| ceil(Duration::from_micros(us))), [0, 1, 1, 2]);
         assert_eq!(to_duration(from_duration(Duration::from_millis(7))), Duration::from_millis(7));
     }
 }

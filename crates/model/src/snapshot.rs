@@ -1,4 +1,7 @@
 //! Snapshots: the database read in one read-only transaction, for a master to plan from and for a proxy to route by.
+//!
+//! A field `…_ms` is a number of milliseconds as its row has it: a length, or a time since 1970 by the database's clock. Lengths
+//! of time that are neither in rows nor on the wire are [`Duration`](std::time::Duration)s; [`crate::millis`] converts.
 
 use serde::{Deserialize, Serialize};
 

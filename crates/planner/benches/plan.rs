@@ -133,7 +133,7 @@ fn engine(
         address: address.clone(),
         config: labels.config.clone(),
         catalog: None,
-        unclaimed_ms: 0,
+        unclaimed: Duration::ZERO,
     });
     observed.loads.insert(name.clone(), EngineLoad { sessions: 1, running: 0 });
     let details =
@@ -190,10 +190,10 @@ fn disturb(observed: &mut ObservedState, count: usize) {
         observed.drains.push(DrainOrder {
             engine,
             uid,
-            grace_ms: 60_000,
+            grace: Duration::from_mins(1),
             reason,
-            age_ms: 10,
-            quiet_ms: 0,
+            age: Duration::from_millis(10),
+            quiet: Duration::ZERO,
             namespace: None,
         });
         assert!(registration.uid.is_some());

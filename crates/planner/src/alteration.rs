@@ -4,6 +4,7 @@
 //! terminate an engine that works.
 
 use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef};
+use model::millis;
 use model::number::Generation;
 use model::slot::SlotKey;
 use model::snapshot::Snapshot;
@@ -30,8 +31,8 @@ pub(crate) fn plan(builder: &mut PlanBuilder<'_>) -> Option<String> {
                 (Transition::Converged, "every engine that it reaches follows it".to_owned())
             }
             (Some(AlterationProgress::Converging), Some(reason)) => {
-                let age_ms = snapshot.now_ms - alteration.decided_at_ms;
-                if age_ms < builder.desired.limits.alter_deadline_ms {
+                let age = millis::to_duration(snapshot.now_ms - alteration.decided_at_ms);
+                if age < builder.desired.limits.alter_deadline {
                     waits_for.get_or_insert(format!("alteration {}: {reason}", alteration.id));
                     continue;
                 }

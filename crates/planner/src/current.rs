@@ -3,6 +3,7 @@
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels::{CONFIG, EngineLabels};
+use model::millis;
 use model::slot::Slot;
 use model::snapshot::EngineRecord;
 
@@ -10,7 +11,7 @@ use crate::backoff;
 use crate::builder::{PlanBuilder, decide};
 use crate::decision::{Action, Decision, DesiredEngine, Stage};
 use crate::inventory::Engine;
-use crate::limits::BACK_OFF_MOST_MS;
+use crate::limits::BACK_OFF_MOST;
 use crate::observed::Instance;
 use crate::teardown;
 use crate::unregistered;
@@ -85,10 +86,9 @@ fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, conte
     let node_selector = pool.map(|pool| pool.node_selector.clone()).unwrap_or_default();
     let failure = builder.observed.create_failures.get(&engine.name);
     if let Some(failure) = failure {
-        let delay_ms = backoff::back_off_ms(failure.failures.saturating_sub(1));
         let reason = format!("could not be created, failure {}: {}", failure.failures, failure.reason);
-        blocked(builder, reason, Some(builder.desired.snapshot.now_ms + delay_ms - failure.age_ms));
-        if failure.age_ms < delay_ms {
+        blocked(builder, reason, Some(builder.desired.snapshot.now_ms.saturating_add(millis::ceil(failure.retry_in))));
+        if !failure.retry_in.is_zero() {
             return;
         }
     } else {
@@ -162,11 +162,11 @@ fn after_end(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, re
         return renew(builder, engine, slot, back_off.failures, format!("the current engine ended: {how}"));
     }
     // A clock that was set back must not block a slot for longer than the longest back-off.
-    if back_off.until_ms - builder.desired.snapshot.now_ms > BACK_OFF_MOST_MS {
+    if millis::to_duration(back_off.until_ms - builder.desired.snapshot.now_ms) > BACK_OFF_MOST {
         return renew(builder, engine, slot, back_off.failures, format!("the current engine ended: {how}"));
     }
     let count = back_off.failures.max(1);
-    let reason = format!("starts again {} s after failure {count}: {how}", back_off.delay_ms / 1_000);
+    let reason = format!("starts again {} s after failure {count}: {how}", back_off.delay.as_secs());
     builder.wait(engine, reason, Some(back_off.until_ms));
 }
 

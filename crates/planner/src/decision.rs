@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use model::alteration::RequestId;
 use model::configuration::Configuration;
@@ -63,7 +64,7 @@ pub enum Action {
     Drain {
         uid: String,
         /// How long the engine may keep running.
-        grace_ms: i64,
+        grace: Duration,
         /// Whether permit and registration belong to this engine and are removed with it.
         withdraw: bool,
         /// The newer engine of a superseded one; the multi checks its registration.
@@ -75,7 +76,7 @@ pub enum Action {
     DeleteEngine {
         uid: String,
         /// The time that it has to close its files.
-        grace_ms: i64,
+        grace: Duration,
     },
     /// Delete the permit with everything below it.
     DeletePermit,

@@ -8,6 +8,7 @@ use model::alteration::{AlterationProgress, AlterationRecord, Outcome, RequestId
 use model::change::{Applied, Change, Rules};
 use model::desired::derive;
 use model::error::UserError;
+use model::millis;
 use model::number::Generation;
 use model::slot::{Origin, Slot};
 
@@ -84,14 +85,14 @@ fn advance(simulation: &mut Simulation, until_ms: Option<i64>) -> bool {
     if simulation.exit_drained() > 0 {
         return true;
     }
-    let session_ms = simulation.desired.limits.session_timeout_ms;
+    let session_timeout = simulation.desired.limits.session_timeout;
     let is_waiting = !simulation.observed.drains.is_empty()
-        || simulation.observed.registrations.iter().any(|registration| registration.unclaimed_ms > 0);
-    let due_ms = until_ms.map(|until| (until - simulation.desired.snapshot.now_ms).max(1) as u64);
-    let orphaned = simulation.observed.drains.iter().all(|drain| drain.quiet_ms >= session_ms);
-    match due_ms {
-        Some(ms) => simulation.advance(ms),
-        None if is_waiting && !orphaned => simulation.advance(session_ms),
+        || simulation.observed.registrations.iter().any(|registration| !registration.unclaimed.is_zero());
+    let due = until_ms.map(|until_ms| millis::to_duration((until_ms - simulation.desired.snapshot.now_ms).max(1)));
+    let orphaned = simulation.observed.drains.iter().all(|drain| drain.quiet >= session_timeout);
+    match due {
+        Some(time) => simulation.advance(time),
+        None if is_waiting && !orphaned => simulation.advance(session_timeout),
         None => return false,
     }
     true
@@ -144,7 +145,7 @@ impl Simulation {
 fn commit(simulation: &mut Simulation, after: model::catalog::Catalog) {
     let snapshot = &simulation.desired.snapshot;
     let changes = derive(&snapshot.catalog, &after, &snapshot.slots, &simulation.desired.defaults);
-    let grace_ms = simulation.desired.limits.grace_ms(None);
+    let grace_ms = millis::from_duration(simulation.desired.limits.grace(None));
     simulation.desired.snapshot.catalog = after;
     for (key, reason) in &changes.delete {
         simulation.delete_slot(key, reason, grace_ms);

@@ -43,13 +43,13 @@ mod simulation;
 mod teardown;
 mod unregistered;
 
-pub use backoff::back_off_ms;
+pub use backoff::back_off;
 pub use decision::{Action, Chain, Decision, DesiredEngine, Row, Stage, Transition, Wait};
 pub use degraded::plan_without_engines;
 pub use desired::DesiredState;
 pub use explain::{MAX_LOOKS, MAX_ROUNDS, MAX_ROWS, explain, explain_change};
 pub use incremental::{Delta, IncrementalPlanner};
-pub use limits::{BACK_OFF_FIRST_MS, BACK_OFF_MOST_MS, DELETE_AFTER_GRACE_MS, DELETE_GRACE_MS, Limits, STEADY_LIFE_MS};
+pub use limits::{BACK_OFF_FIRST, BACK_OFF_MOST, DELETE_AFTER_GRACE, DELETE_GRACE, Limits, STEADY_LIFE};
 pub use observed::{
     CreateFailure, DrainOrder, EngineLoad, Instance, ObservedState, Permit, Registration, Unregistered,
 };

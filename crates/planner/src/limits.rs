@@ -1,56 +1,57 @@
-//! The named limits of a plan, in milliseconds.
+//! The named limits of a plan.
 
-use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+use model::millis;
 
 /// The first back-off of an engine that ended or could not be created.
-pub const BACK_OFF_FIRST_MS: i64 = 3_000;
+pub const BACK_OFF_FIRST: Duration = Duration::from_secs(3);
 /// The longest back-off.
-pub const BACK_OFF_MOST_MS: i64 = 300_000;
+pub const BACK_OFF_MOST: Duration = Duration::from_mins(5);
 /// An engine that ran this long resets its slot's back-off.
-pub const STEADY_LIFE_MS: i64 = 60_000;
+pub const STEADY_LIFE: Duration = Duration::from_mins(1);
 /// How long after its grace a running engine is deleted. Its agent counts the grace from when it first read the drain
 /// order, which is later than the write.
-pub const DELETE_AFTER_GRACE_MS: i64 = 10_000;
+pub const DELETE_AFTER_GRACE: Duration = Duration::from_secs(10);
 /// The time that a deleted engine has to close its files.
-pub const DELETE_GRACE_MS: i64 = 2_000;
+pub const DELETE_GRACE: Duration = Duration::from_secs(2);
 
 /// The configurable limits of plans.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// How many slots of one (tenant, pool, unit) with a stand-in may have a current engine that is not ready.
     pub surge: u32,
     /// The grace of a terminated engine when the statement sets none.
-    pub drain_grace_ms: i64,
+    pub drain_grace: Duration,
     /// The longest grace.
-    pub drain_grace_max_ms: i64,
+    pub drain_grace_max: Duration,
     /// How long a committed alteration may be *converging*, by the database's clock.
-    pub alter_deadline_ms: i64,
+    pub alter_deadline: Duration,
     /// ZooKeeper's session timeout: how long a registration may outlive its engine.
-    pub session_timeout_ms: u64,
+    pub session_timeout: Duration,
     /// The time from an engine's start to its first registration.
-    pub start_deadline_ms: u64,
+    pub start_deadline: Duration,
     /// How long a running engine may be unregistered and silent before its slot is given another engine.
-    pub replace_after_ms: u64,
+    pub replace_after: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             surge: 1,
-            drain_grace_ms: 30 * 60_000,
-            drain_grace_max_ms: 24 * 3_600_000,
-            alter_deadline_ms: 60_000,
-            session_timeout_ms: 10_000,
-            start_deadline_ms: 300_000,
-            replace_after_ms: 60_000,
+            drain_grace: Duration::from_mins(30),
+            drain_grace_max: Duration::from_hours(24),
+            alter_deadline: Duration::from_mins(1),
+            session_timeout: Duration::from_secs(10),
+            start_deadline: Duration::from_mins(5),
+            replace_after: Duration::from_mins(1),
         }
     }
 }
 
 impl Limits {
-    /// The grace of an engine: the requested one, else the default; always finite and never negative.
-    pub fn grace_ms(&self, requested: Option<i64>) -> i64 {
-        requested.unwrap_or(self.drain_grace_ms).clamp(0, self.drain_grace_max_ms.max(0))
+    /// The grace of an engine: that of its row in milliseconds, else the default; always finite.
+    pub fn grace(&self, requested_ms: Option<i64>) -> Duration {
+        requested_ms.map_or(self.drain_grace, millis::to_duration).min(self.drain_grace_max)
     }
 }

@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
+use model::millis;
 use model::number::Generation;
 use model::observation::{ObservedEngine, ObservedNode};
 use model::snapshot::Snapshot;
@@ -95,7 +97,7 @@ pub struct Registration {
     /// Which catalog its tables are in, if it states that.
     pub catalog: Option<TableCatalog>,
     /// For how long no list of instances has contained its uid; 0 while one does.
-    pub unclaimed_ms: u64,
+    pub unclaimed: Duration,
 }
 
 /// A drain order for one engine.
@@ -105,13 +107,13 @@ pub struct DrainOrder {
     /// The instance; `None` if the node is unreadable.
     pub uid: Option<String>,
     /// How long the engine may keep running.
-    pub grace_ms: i64,
+    pub grace: Duration,
     /// Why it is terminated.
     pub reason: String,
     /// For how long the observer has seen the order, by its own clock: the order may be older.
-    pub age_ms: i64,
+    pub age: Duration,
     /// For how long neither an instance nor a registration of its uid has been seen; 0 while there is one.
-    pub quiet_ms: u64,
+    pub quiet: Duration,
     /// The namespace of its instance, if known.
     pub namespace: Option<String>,
 }
@@ -122,10 +124,10 @@ pub struct Unregistered {
     /// The instance.
     pub uid: String,
     /// For how long it has been unregistered.
-    pub for_ms: u64,
+    pub lasted: Duration,
     /// For how long its agent has also not answered; `None` while it answers. An agent without a known address cannot be
     /// polled and counts as silent.
-    pub silent_ms: Option<u64>,
+    pub silent: Option<Duration>,
 }
 
 /// A failed create.
@@ -135,8 +137,8 @@ pub struct CreateFailure {
     pub reason: String,
     /// The number of failures in a row, from 1.
     pub failures: u32,
-    /// The time since the last attempt.
-    pub age_ms: i64,
+    /// The time until the next attempt; zero if it is due.
+    pub retry_in: Duration,
 }
 
 /// The load that an engine agent reports.
@@ -190,7 +192,7 @@ impl ObservedState {
                     address: row.address.clone().unwrap_or_default(),
                     config: row.labels.get(model::labels::CONFIG).cloned().unwrap_or_default(),
                     catalog: row.details.contains_key(table_catalog::DETAIL).then_some(TableCatalog::Own),
-                    unclaimed_ms: 0,
+                    unclaimed: Duration::ZERO,
                 });
             }
             observed.instances.push(instance);
@@ -204,10 +206,10 @@ fn reported_drain(row: &ObservedEngine, uid: &str, snapshot: &Snapshot) -> Drain
     DrainOrder {
         engine: row.name.clone(),
         uid: Some(uid.to_owned()),
-        grace_ms: record.and_then(|record| record.end_grace_ms).unwrap_or_default(),
+        grace: millis::to_duration(record.and_then(|record| record.end_grace_ms).unwrap_or_default()),
         reason: row.reason.clone().unwrap_or_default(),
-        age_ms: 0,
-        quiet_ms: 0,
+        age: Duration::ZERO,
+        quiet: Duration::ZERO,
         namespace: None,
     }
 }

@@ -1,6 +1,7 @@
 //! The role of each engine in the desired state: current, stand-in, condemned, gone, or not ours to touch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use model::engine_name::EngineName;
 use model::labels::EngineLabels;
@@ -28,7 +29,7 @@ pub(crate) enum Role<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Termination {
     pub reason: String,
-    pub grace_ms: i64,
+    pub grace: Duration,
     /// The newer engine that must be registered first.
     pub successor: Option<EngineName>,
 }
@@ -80,7 +81,7 @@ fn classify<'a>(
     let Some(instance) = engine.alive() else { return Role::Gone };
     if let Some(drain) = engine.drain_of(&instance.uid) {
         let reason = drain.reason.clone();
-        return Role::Condemned(Termination { reason, grace_ms: drain.grace_ms, successor: None });
+        return Role::Condemned(Termination { reason, grace: drain.grace, successor: None });
     }
     let Some(record) = engine.record else {
         return match EngineLabels::decode(&instance.labels) {
@@ -104,15 +105,15 @@ fn classify<'a>(
     successor.map_or(Role::StandIn(slot), |successor| {
         Role::Condemned(Termination {
             reason: format!("replaced by {}", successor.name),
-            grace_ms: desired.limits.grace_ms(record.end_grace_ms),
+            grace: desired.limits.grace(record.end_grace_ms),
             successor: Some(successor.name.clone()),
         })
     })
 }
 
 fn condemned<'a>(desired: &DesiredState, reason: &str, grace_ms: Option<i64>) -> Role<'a> {
-    let grace_ms = desired.limits.grace_ms(grace_ms);
-    Role::Condemned(Termination { reason: reason.to_owned(), grace_ms, successor: None })
+    let grace = desired.limits.grace(grace_ms);
+    Role::Condemned(Termination { reason: reason.to_owned(), grace, successor: None })
 }
 
 /// Detects an instance without a row that was created from a newer generation, for example after the database was restored

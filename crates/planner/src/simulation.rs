@@ -3,8 +3,11 @@
 //! The simulation does nothing by itself. Its events (engines that register, drained ones that exit, time that passes) are
 //! methods, so the caller determines when they happen.
 
+use std::time::Duration;
+
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
+use model::millis;
 use model::number::{Generation, Incarnation};
 use model::slot::SlotKey;
 use model::snapshot::EngineRecord;
@@ -89,14 +92,14 @@ impl Simulation {
                 }
                 self.forget_ended();
             }
-            Action::Drain { uid, grace_ms, withdraw, namespace, .. } => {
+            Action::Drain { uid, grace, withdraw, namespace, .. } => {
                 observed.drains.push(DrainOrder {
                     engine: engine.clone(),
                     uid: Some(uid.clone()),
-                    grace_ms: *grace_ms,
+                    grace: *grace,
                     reason: decision.reason.clone(),
-                    age_ms: 0,
-                    quiet_ms: 0,
+                    age: Duration::ZERO,
+                    quiet: Duration::ZERO,
                     namespace: namespace.clone(),
                 });
                 if *withdraw {
@@ -273,7 +276,7 @@ impl Simulation {
             address: "127.0.0.1:1".to_owned(),
             config: instance.labels.get(model::labels::CONFIG).cloned().unwrap_or_default(),
             catalog: None,
-            unclaimed_ms: 0,
+            unclaimed: Duration::ZERO,
         });
         true
     }
@@ -303,22 +306,23 @@ impl Simulation {
     }
 
     /// Advances all clocks.
-    pub fn advance(&mut self, ms: u64) {
+    pub fn advance(&mut self, time: Duration) {
         let Simulation { desired, observed, .. } = self;
-        desired.snapshot.now_ms += ms as i64;
+        desired.snapshot.now_ms += millis::from_duration(time);
         let there =
             |uid: &Option<String>| observed.instances.iter().any(|instance| Some(&instance.uid) == uid.as_ref());
         for registration in &mut observed.registrations {
-            registration.unclaimed_ms = if there(&registration.uid) { 0 } else { registration.unclaimed_ms + ms };
+            registration.unclaimed =
+                if there(&registration.uid) { Duration::ZERO } else { registration.unclaimed + time };
         }
         for drain in &mut observed.drains {
-            drain.age_ms += ms as i64;
+            drain.age += time;
             let seen =
                 there(&drain.uid) || observed.registrations.iter().any(|registration| registration.uid == drain.uid);
-            drain.quiet_ms = if seen { 0 } else { drain.quiet_ms + ms };
+            drain.quiet = if seen { Duration::ZERO } else { drain.quiet + time };
         }
         for failure in observed.create_failures.values_mut() {
-            failure.age_ms += ms as i64;
+            failure.retry_in = failure.retry_in.saturating_sub(time);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Teardown: the plan for engines that no slot wants, and for their leftovers.
 
+use std::time::Duration;
+
 use model::engine_state::Phase;
 use model::labels::NAMESPACE;
 
@@ -7,7 +9,7 @@ use crate::builder::{PlanBuilder, decide};
 use crate::decision::{Action, Decision, Stage};
 use crate::desired::DesiredState;
 use crate::inventory::Engine;
-use crate::limits::{DELETE_AFTER_GRACE_MS, DELETE_GRACE_MS};
+use crate::limits::{DELETE_AFTER_GRACE, DELETE_GRACE};
 use crate::observed::{DrainOrder, Instance, ObservedState};
 use crate::role::Termination;
 
@@ -22,7 +24,7 @@ pub(crate) fn condemned(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, term
 pub(crate) fn strays(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>) {
     let termination = Termination {
         reason: "its name belongs to an engine with another uid".to_owned(),
-        grace_ms: builder.desired.limits.grace_ms(None),
+        grace: builder.desired.limits.grace(None),
         successor: None,
     };
     for instance in &engine.strays {
@@ -45,7 +47,7 @@ fn end_instance(
     let Some(drain) = engine.drain else {
         let action = Action::Drain {
             uid: instance.uid.clone(),
-            grace_ms: termination.grace_ms,
+            grace: termination.grace,
             withdraw,
             successor: termination.successor.clone(),
             namespace: instance.labels.get(NAMESPACE).cloned(),
@@ -65,8 +67,8 @@ fn end_instance(
         // In its own chain: leftovers below the permit may prevent its deletion, but not that of the engine.
         builder.push(Stage::Clear, delete_permit(engine, "its engine drains").into_iter().collect());
     }
-    if drain.age_ms >= drain.grace_ms.saturating_add(DELETE_AFTER_GRACE_MS) {
-        let action = Action::DeleteEngine { uid: instance.uid.clone(), grace_ms: DELETE_GRACE_MS };
+    if drain.age >= drain.grace.saturating_add(DELETE_AFTER_GRACE) {
+        let action = Action::DeleteEngine { uid: instance.uid.clone(), grace: DELETE_GRACE };
         builder.push(Stage::Clear, vec![decide(engine, action, "its grace is over and it still runs")]);
     } else {
         builder.reasons.entry(engine.name.clone()).or_insert_with(|| drain.reason.clone());
@@ -112,18 +114,16 @@ pub(crate) fn gone(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>) {
 pub(crate) fn orphaned_registration(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>) {
     let Some(registration) = engine.registration else { return };
     let claimed = engine.instances().any(|instance| registration.uid.as_deref() == Some(&instance.uid));
-    if claimed
-        || registration.unclaimed_ms < builder.desired.limits.session_timeout_ms
-        || !builder.observed.registry_complete
+    if claimed || registration.unclaimed < builder.desired.limits.session_timeout || !builder.observed.registry_complete
     {
         return;
     }
     let reason = "it is registered and no instance with its uid exists";
     match &registration.uid {
         Some(uid) if engine.drain.is_none() => {
-            let grace_ms = builder.desired.limits.grace_ms(engine.record.and_then(|record| record.end_grace_ms));
+            let grace = builder.desired.limits.grace(engine.record.and_then(|record| record.end_grace_ms));
             let (uid, successor, namespace) = (uid.clone(), None, None);
-            builder.drain(engine, Action::Drain { uid, grace_ms, withdraw: true, successor, namespace }, reason);
+            builder.drain(engine, Action::Drain { uid, grace, withdraw: true, successor, namespace }, reason);
         }
         _ if builder.is_draining(engine) => {}
         // Unreadable, or already under a drain order: all that can be done is to delete its permit.
@@ -151,7 +151,7 @@ pub(crate) fn obsolete_drain(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>)
 
 /// Whether the order's engine has not been seen for longer than a dead session's registration lasts.
 pub(crate) fn is_quiet(desired: &DesiredState, observed: &ObservedState, drain: &DrainOrder) -> bool {
-    observed.registry_complete && drain.quiet_ms >= desired.limits.session_timeout_ms
+    observed.registry_complete && drain.quiet >= desired.limits.session_timeout
 }
 
 /// Records the end of an ended instance, unless that is recorded or its name was never issued.
@@ -175,7 +175,7 @@ fn record_absence(engine: &Engine<'_>, had_uid: bool) -> Option<Decision> {
 
 /// Deletes an ended instance; one that is already being deleted has its own grace.
 pub(crate) fn clear_instance(engine: &Engine<'_>, instance: &Instance) -> Option<Decision> {
-    let action = Action::DeleteEngine { uid: instance.uid.clone(), grace_ms: 0 };
+    let action = Action::DeleteEngine { uid: instance.uid.clone(), grace: Duration::ZERO };
     (instance.phase == Phase::Ended).then(|| decide(engine, action, "it ended"))
 }
 

@@ -7,13 +7,14 @@
 
 use std::time::Duration;
 
+use model::millis;
 use model::slot::Slot;
 use model::span;
 
-use crate::backoff::back_off_ms;
+use crate::backoff::back_off;
 use crate::builder::PlanBuilder;
 use crate::inventory::Engine;
-use crate::limits::STEADY_LIFE_MS;
+use crate::limits::STEADY_LIFE;
 use crate::observed::Instance;
 use crate::role;
 
@@ -42,26 +43,26 @@ pub(crate) fn assess(
     }
     let (limits, now_ms) = (&builder.desired.limits, builder.desired.snapshot.now_ms);
     let was_registered = !role::never_registered(engine);
-    let for_ms = i64::try_from(seen.for_ms).unwrap_or(i64::MAX);
     let started_at_ms = engine.record.and_then(|record| record.started_at_ms);
-    let life_ms = started_at_ms.map_or(0, |started| now_ms.saturating_sub(started).saturating_sub(for_ms));
-    let failures_before = if was_registered && life_ms >= STEADY_LIFE_MS { 0 } else { slot.failures };
-    let start_ms = if was_registered { 0 } else { limits.start_deadline_ms };
-    let back_off_ms = failures_before.checked_sub(1).map_or(0, back_off_ms).unsigned_abs();
-    let patience_ms = start_ms.saturating_add(limits.replace_after_ms).saturating_add(back_off_ms);
-    let is_silent = seen.silent_ms.is_some_and(|silent_ms| silent_ms >= limits.replace_after_ms);
-    let answers = if seen.silent_ms.is_none() { "answers" } else { "does not answer" };
-    let ago = span::age(Duration::from_secs(rounded(seen.for_ms / 1_000)));
-    let replace_because = (is_silent && seen.for_ms >= patience_ms).then(|| {
+    let age = started_at_ms.map_or(Duration::ZERO, |started_at_ms| millis::to_duration(now_ms - started_at_ms));
+    let life = age.saturating_sub(seen.lasted);
+    let failures_before = if was_registered && life >= STEADY_LIFE { 0 } else { slot.failures };
+    let start_time = if was_registered { Duration::ZERO } else { limits.start_deadline };
+    let pause = failures_before.checked_sub(1).map_or(Duration::ZERO, back_off);
+    let patience = start_time.saturating_add(limits.replace_after).saturating_add(pause);
+    let is_silent = seen.silent.is_some_and(|silent| silent >= limits.replace_after);
+    let answers = if seen.silent.is_none() { "answers" } else { "does not answer" };
+    let ago = span::age(Duration::from_secs(rounded(seen.lasted.as_secs())));
+    let replace_because = (is_silent && seen.lasted >= patience).then(|| {
         if was_registered {
             format!("the current engine lost its registration {ago} ago and does not answer")
         } else {
             format!("the current engine has run for {ago} and never registered")
         }
     });
-    let until_ms = seen.silent_ms.map(|silent_ms| {
-        let left_ms = patience_ms.saturating_sub(seen.for_ms).max(limits.replace_after_ms.saturating_sub(silent_ms));
-        now_ms.saturating_add(i64::try_from(left_ms).unwrap_or(i64::MAX))
+    let until_ms = seen.silent.map(|silent| {
+        let left = patience.saturating_sub(seen.lasted).max(limits.replace_after.saturating_sub(silent));
+        now_ms.saturating_add(millis::ceil(left))
     });
     Some(Assessment {
         shown: was_registered.then(|| format!("lost its registration {ago} ago; {answers}")),

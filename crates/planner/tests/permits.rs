@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cluster::{Cluster, slot_key};
 use model::engine_state::Phase;
-use planner::{Action, DELETE_AFTER_GRACE_MS, ObservedState, Permit, Row, explain_change};
+use planner::{Action, DELETE_AFTER_GRACE, ObservedState, Permit, Row, explain_change};
 
 fn with_one_engine() -> Cluster {
     let mut cluster = Cluster::new();
@@ -56,8 +56,8 @@ fn an_engine_is_ended_although_its_permit_cannot_be_deleted() {
         readable: true,
         answered: false,
     });
-    let grace_ms = cluster.simulation.observed.drains[0].grace_ms;
-    cluster.simulation.advance((grace_ms + DELETE_AFTER_GRACE_MS) as u64);
+    let grace = cluster.simulation.observed.drains[0].grace;
+    cluster.simulation.advance(grace + DELETE_AFTER_GRACE);
     let plan = cluster.simulation.plan();
     let chain_of = |desired_by: fn(&Action) -> bool| {
         plan.chains

@@ -6,6 +6,7 @@
 mod cluster;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use cluster::judge::{Judge, judge_surge};
 use cluster::moves::{alter, apply, moves, pick, prepared, slots};
@@ -162,7 +163,7 @@ proptest! {
         };
         let mut failing = cluster.clone();
         for slot in cluster.simulation.desired.snapshot.slots.iter().filter(|slot| slot.key.tenant.as_str() == "t_2") {
-            let failure = planner::CreateFailure { reason: "no quota".to_owned(), failures: 9, age_ms: 0 };
+            let failure = planner::CreateFailure { reason: "no quota".to_owned(), failures: 9, retry_in: planner::back_off(8) };
             failing.simulation.observed.create_failures.insert(slot.engine(), failure);
         }
         prop_assert_eq!(about(&cluster.simulation.plan(), "t_1"), about(&failing.simulation.plan(), "t_1"));
@@ -191,7 +192,7 @@ fn plan_of(engine: &EngineName, action: Action) -> Plan {
 fn the_judge_sees_a_stand_in_drained_too_early() {
     let (cluster, judge, served) = superseded();
     let uid = cluster.uid(&served);
-    let drain = Action::Drain { uid, grace_ms: 0, withdraw: true, successor: None, namespace: None };
+    let drain = Action::Drain { uid, grace: Duration::ZERO, withdraw: true, successor: None, namespace: None };
     judge.judge(&cluster, &plan_of(&served, drain));
 }
 
@@ -203,7 +204,7 @@ fn the_judge_sees_two_drains_of_one_name() {
     cluster.stop(&slots(&cluster)[0].clone());
     let drain = |uid: &str| Action::Drain {
         uid: uid.to_owned(),
-        grace_ms: 0,
+        grace: Duration::ZERO,
         withdraw: true,
         successor: None,
         namespace: None,
@@ -218,7 +219,7 @@ fn the_judge_sees_two_drains_of_one_name() {
 fn the_judge_sees_a_running_engine_deleted_without_its_drain_order() {
     let (cluster, judge, served) = superseded();
     let uid = cluster.uid(&served);
-    judge.judge(&cluster, &plan_of(&served, Action::DeleteEngine { uid, grace_ms: 0 }));
+    judge.judge(&cluster, &plan_of(&served, Action::DeleteEngine { uid, grace: Duration::ZERO }));
 }
 
 #[test]

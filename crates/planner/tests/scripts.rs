@@ -9,6 +9,7 @@ mod cluster;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use cluster::{Cluster, Step, slot_key};
 use model::change::Change;
@@ -106,7 +107,7 @@ fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
             cluster.simulation.observed.registrations.retain(|registration| registration.engine != engine);
         }
         ["lose-zookeeper"] => cluster.lose_zookeeper(),
-        ["pass", ms] => cluster.simulation.advance(ms.parse().unwrap()),
+        ["pass", ms] => cluster.simulation.advance(time(ms)),
         ["label", engine, label, value] => {
             let engine = cluster.engine(engine);
             for instance in cluster.simulation.observed.instances.iter_mut().filter(|instance| instance.name == engine)
@@ -126,8 +127,9 @@ fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
             }
         }
         ["refused", engine, failures, rest @ ..] => {
-            let failure =
-                planner::CreateFailure { reason: rest.join(" "), failures: failures.parse().unwrap(), age_ms: 0 };
+            let failures: u32 = failures.parse().unwrap();
+            let retry_in = planner::back_off(failures.saturating_sub(1));
+            let failure = planner::CreateFailure { reason: rest.join(" "), failures, retry_in };
             let engine = cluster.engine(engine);
             cluster.simulation.observed.create_failures.insert(engine, failure);
         }
@@ -145,9 +147,9 @@ fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
         }
         ["silent", engine, ms, rest @ ..] => {
             let engine = cluster.engine(engine);
-            let (uid, for_ms) = (cluster.uid(&engine), ms.parse().unwrap());
-            let silent_ms = rest.first().map_or(for_ms, |ms| ms.parse().unwrap());
-            let seen = planner::Unregistered { uid, for_ms, silent_ms: Some(silent_ms) };
+            let (uid, lasted) = (cluster.uid(&engine), time(ms));
+            let silent = rest.first().map_or(lasted, |ms| time(ms));
+            let seen = planner::Unregistered { uid, lasted, silent: Some(silent) };
             cluster.simulation.observed.unregistered.insert(engine, seen);
         }
         ["due"] => {
@@ -157,7 +159,7 @@ fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
         }
         ["answers", engine] => {
             let engine = cluster.engine(engine);
-            cluster.simulation.observed.unregistered.get_mut(&engine).unwrap().silent_ms = None;
+            cluster.simulation.observed.unregistered.get_mut(&engine).unwrap().silent = None;
         }
         ["runs", engine] => {
             let engine = cluster.engine(engine);
@@ -229,4 +231,9 @@ fn every_script_runs_as_recorded() {
         }
     }
     assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+/// A number of milliseconds.
+fn time(text: &str) -> Duration {
+    Duration::from_millis(text.parse().unwrap())
 }

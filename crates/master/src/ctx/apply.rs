@@ -7,6 +7,8 @@
 //! | delete engine | orchestrator | the uid; the epoch, if the orchestrator keeps one |
 //! | uids, ends, incarnations, progress | database | the epoch's row, locked in the same transaction |
 
+use std::time::Duration;
+
 use agent_api::AgentApi;
 use coordination::permit_batch::{self, UidUpdate};
 use coordination::{DrainOrder, Lock, Permit, PermitNode, drains, permits};
@@ -56,13 +58,13 @@ impl LiveCtx {
                 self.batchers.ends.write(ended, epoch, write).await?;
                 Ok(Applied::Done)
             }
-            Action::Drain { uid, grace_ms, withdraw, successor, namespace } => {
+            Action::Drain { uid, grace, withdraw, successor, namespace } => {
                 let (uid, reason, namespace) = (Some(uid.clone()), decision.reason.clone(), namespace.clone());
-                let order = DrainOrder { uid, grace_ms: *grace_ms, reason, namespace };
+                let order = DrainOrder { uid, grace_ms: millis::from_duration(*grace), reason, namespace };
                 let seen = permit(expected, engine).filter(|_| *withdraw);
                 done(drains::drain(&*self.lock()?, engine, seen, successor.as_ref(), &order).await)
             }
-            Action::DeleteEngine { uid, grace_ms } => self.delete_engine(engine, uid, *grace_ms, expected).await,
+            Action::DeleteEngine { uid, grace } => self.delete_engine(engine, uid, *grace, expected).await,
             Action::DeletePermit => {
                 let lock = self.lock()?;
                 match permit(expected, engine) {
@@ -187,10 +189,9 @@ impl LiveCtx {
         &self,
         engine: &EngineName,
         uid: &str,
-        grace_ms: i64,
+        grace: Duration,
         expected: &Expected<'_>,
     ) -> Result<Applied, Failure> {
-        let grace = millis::to_duration(grace_ms);
         match self.deps.orchestrator.delete(engine, uid, grace, expected.epoch).await {
             Ok(_) | Err(orchestrator::Error::Gone { .. }) => Ok(Applied::Done),
             Err(error) => Err(orchestration(&error)),

@@ -15,7 +15,6 @@ use model::credential::Purpose;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
 use model::log_throttle::LogThrottle;
-use model::millis;
 use model::number::Epoch;
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
@@ -68,7 +67,7 @@ impl Deps {
     }
 
     pub(super) fn alter_deadline(&self) -> Duration {
-        millis::to_duration(self.settings.limits.alter_deadline_ms)
+        self.settings.limits.alter_deadline
     }
 }
 

@@ -25,7 +25,7 @@ async fn drained() -> Arc<Fake> {
 #[tokio::test]
 async fn a_new_master_counts_a_grace_from_when_it_saw_the_fact() {
     let fake = drained().await;
-    let grace = Duration::from_millis(fake.state().simulation.observed.drains[0].grace_ms.unsigned_abs());
+    let grace = fake.state().simulation.observed.drains[0].grace;
     let deletes = || fake.state().effects.iter().filter(|effect| effect.starts_with("delete engine")).count();
     // Almost all of it is over when another master takes over, on whose clock nothing of it is.
     fake.pass(grace);
@@ -36,7 +36,7 @@ async fn a_new_master_counts_a_grace_from_when_it_saw_the_fact() {
         next.tick(&*fake).await;
         assert_eq!(deletes(), 0, "what the engine runs may end");
     }
-    fake.pass(Duration::from_millis(planner::DELETE_AFTER_GRACE_MS.unsigned_abs()));
+    fake.pass(planner::DELETE_AFTER_GRACE);
     next.tick(&*fake).await;
     assert_eq!(deletes(), 1, "and no longer than its grace");
 }
@@ -52,7 +52,7 @@ async fn a_fact_of_a_gone_pod_costs_one_question_in_its_namespace() {
     reconciler = fake.reconciler(1);
     fake.state().probed.clear();
 
-    let timeout = settings().session_timeout();
+    let timeout = settings().limits.session_timeout;
     for _ in 0..2 {
         reconciler.tick(&*fake).await;
         assert_eq!(fake.state().probed.len(), 0, "the answer would not count yet");

@@ -220,7 +220,7 @@ impl Fake {
     pub fn pass(&self, time: Duration) {
         let mut state = self.state();
         state.now += time;
-        state.simulation.advance(time.as_millis() as u64);
+        state.simulation.advance(time);
     }
 
     /// Ticks until a tick does nothing, engines get ready meanwhile.
@@ -361,7 +361,7 @@ impl State {
             engine: fact.engine.clone(),
             content: Ok(DrainOrder {
                 uid: fact.uid.clone(),
-                grace_ms: fact.grace_ms,
+                grace_ms: model::millis::from_duration(fact.grace),
                 reason: fact.reason.clone(),
                 namespace: fact.namespace.clone(),
             }),

@@ -1,5 +1,7 @@
 //! What moves between a tick's look and its effects.
 
+use std::time::Duration;
+
 use super::fake::Fake;
 use crate::tick::Ticked;
 
@@ -53,11 +55,11 @@ async fn a_drain_fact_that_was_written_since_the_look_is_not_written_again() {
         state.simulation.observed.drains.push(planner::DrainOrder {
             engine: engine.clone(),
             uid: Some("another".to_owned()),
-            grace_ms: 0,
+            grace: Duration::ZERO,
             reason: "it was there first".to_owned(),
-            age_ms: 0,
+            age: Duration::ZERO,
             namespace: None,
-            quiet_ms: 0,
+            quiet: Duration::ZERO,
         });
     }));
     reconciler.tick(&*fake).await;

@@ -189,8 +189,8 @@ impl Cluster {
     pub fn settings() -> Settings {
         let mut settings =
             Settings { tick: Duration::from_millis(100), alter_grace: Duration::from_secs(2), ..Settings::default() };
-        settings.limits.session_timeout_ms = 1_000;
-        settings.limits.drain_grace_ms = 5_000;
+        settings.limits.session_timeout = Duration::from_secs(1);
+        settings.limits.drain_grace = Duration::from_secs(5);
         settings
     }
 

@@ -6,6 +6,7 @@ pub mod moves;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, Setting, TenantPatch, UnitPatch};
@@ -13,6 +14,7 @@ use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::error::UserError;
 use model::labels::EngineLabels;
+use model::millis;
 use model::number::{Generation, Incarnation};
 use model::slot::{Origin, Slot, SlotKey};
 use model::{PoolName, TenantName, UnitName};
@@ -257,13 +259,13 @@ impl Cluster {
             }
             let now_ms = self.simulation.desired.snapshot.now_ms;
             let due = plan.waits.iter().filter_map(|wait| wait.until_ms).min();
-            let ms = match due {
-                Some(until_ms) => (until_ms - now_ms).max(1) as u64,
-                None if self.has_to_wait() => 10_000,
+            let time = match due {
+                Some(until_ms) => millis::to_duration((until_ms - now_ms).max(1)),
+                None if self.has_to_wait() => Duration::from_secs(10),
                 None => return,
             };
-            visit(self, Step::Event(&format!("{ms} ms pass")));
-            self.simulation.advance(ms);
+            visit(self, Step::Event(&format!("{} ms pass", time.as_millis())));
+            self.simulation.advance(time);
         }
         panic!("the cluster never settles: {:#?}", self.simulation.plan());
     }

@@ -1,5 +1,7 @@
 //! Random events of a cluster: statements, failures, dying masters.
 
+use std::time::Duration;
+
 use model::change::Change;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
@@ -219,7 +221,7 @@ pub fn apply(cluster: &mut Cluster, judge: &mut Judge, event: &Move) {
             }
         }
         Move::LateCreate(at) => late_create(cluster, *at),
-        Move::Pass(ms) => cluster.simulation.advance(*ms),
+        Move::Pass(ms) => cluster.simulation.advance(Duration::from_millis(*ms)),
     }
     judge.look(cluster);
 }

@@ -10,7 +10,7 @@ use model::span;
 use orchestrator::ObservedInstance;
 use orchestrator::kubernetes::read::DETAIL_POD;
 use orchestrator::observed::{DETAIL_DIRECTORY, DETAIL_PID};
-use planner::DELETE_AFTER_GRACE_MS;
+use planner::DELETE_AFTER_GRACE;
 
 use super::checks::{ENDS, ORPHANS};
 use super::facts::{Coordinated, Desired, Facts, is_alive};
@@ -113,15 +113,18 @@ fn overdue(
 
 fn late(wall_ms: i64, engine: &ObservedInstance, order: &DrainOrderNode) -> Option<Finding> {
     let name = &engine.name;
-    let grace_ms = order.content.as_ref().map_or(0, |content| content.grace_ms);
-    let limit_ms = grace_ms.saturating_add(DELETE_AFTER_GRACE_MS).saturating_add(millis::from_duration(REACTION_TIME));
-    let age_ms = (wall_ms - order.ctime_ms).max(0);
-    (age_ms > limit_ms).then(|| {
-        let age = |ms: i64| span::age(millis::to_duration(ms));
+    let grace = millis::to_duration(order.content.as_ref().map_or(0, |content| content.grace_ms));
+    let limit = grace.saturating_add(DELETE_AFTER_GRACE).saturating_add(REACTION_TIME);
+    let age = millis::to_duration(wall_ms - order.ctime_ms);
+    (age > limit).then(|| {
         let pid = engine.details.get(DETAIL_PID).map(|pid| format!("; manually: kill -9 {pid}")).unwrap_or_default();
         Finding::problem(
             name.to_string(),
-            format!("its drain was ordered {} ago with a grace of {}, and it still runs", age(age_ms), age(grace_ms)),
+            format!(
+                "its drain was ordered {} ago with a grace of {}, and it still runs",
+                span::age(age),
+                span::age(grace)
+            ),
             format!("the acting master deletes it: see the check \"last tick\" and the log of the master{pid}"),
         )
     })
