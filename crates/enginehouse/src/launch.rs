@@ -14,6 +14,7 @@ use model::engine_name::EngineName;
 use model::engine_type::EngineType;
 use model::error::UserError;
 use model::name::TenantName;
+use model::resource_requests::ResourceRequests;
 use orchestrator::{InstanceOptions, LogPolicy, Spec, SpecFile};
 use serde::{Deserialize, Serialize};
 
@@ -176,7 +177,7 @@ impl master::Launcher for AgentLauncher {
             argv,
             files: vec![SpecFile { path: FILE.to_owned(), content: content.into_bytes(), mode: 0o600 }],
             environment,
-            requests: configuration.engine_type.requests(configuration),
+            requests: ResourceRequests::new(configuration),
             nodes: launch.nodes.map(<[String]>::to_vec),
             grace: self.grace,
             log: LogPolicy::default(),

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use master::{Launch, Launcher as _};
     use model::configuration::{Configuration as Effective, Defaults};
-    use model::labels::EngineLabels;
+    use model::engine_labels::EngineLabels;
     use model::{Epoch, Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
     use orchestrator::Spec;
     use serde_json::json;

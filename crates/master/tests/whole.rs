@@ -257,7 +257,8 @@ async fn an_engine_that_this_master_never_made_is_adopted() {
     let (slot, settings) = (&snapshot.slots[0], Cluster::settings());
     let configuration =
         model::configuration::Configuration::from_slot(&snapshot.catalog, &slot.key, &settings.defaults).unwrap();
-    let labels = model::labels::EngineLabels::new(&settings.cluster, &slot.key, slot.incarnation, &configuration);
+    let labels =
+        model::engine_labels::EngineLabels::new(&settings.cluster, &slot.key, slot.incarnation, &configuration);
     cluster.memory.put(orchestrator::ObservedInstance {
         name: slot.engine(),
         uid: "made-by-hand".to_owned(),

@@ -12,8 +12,8 @@ use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use model::name::MAX_NAME_BYTES;
 use model::number::Generation;
-use model::observation::cut;
 use model::slot::Slot;
+use model::text::cut;
 
 use crate::backend::Mode;
 use crate::error::Error;

@@ -10,9 +10,10 @@ use model::alteration::{AlterationProgress, AlterationRecord, ObjectRef, Outcome
 use model::failpoint;
 use model::millis;
 use model::number::{Epoch, Generation, Incarnation};
-use model::observation::{MAX_REASON_BYTES, cut};
+use model::observation::MAX_REASON_BYTES;
 use model::slot::{Renewal, SlotKey};
 use model::snapshot::MasterRecord;
+use model::text::cut;
 
 use crate::backend::Mode;
 use crate::error::Error;

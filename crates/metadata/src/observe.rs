@@ -13,8 +13,9 @@ use model::millis;
 use model::number::Epoch;
 use model::observation::{
     CreatedEngine, EndedEngine, EngineFacts, MAX_LOG_TAIL_BYTES, MAX_NODES, MAX_REASON_BYTES, ObservedEngine,
-    ObservedNode, Publication, Recorded, cut, tail,
+    ObservedNode, Publication, Recorded,
 };
+use model::text::{cut, tail};
 
 use crate::backend::Mode;
 use crate::batch::keys;

@@ -13,8 +13,8 @@ use model::error::UserError;
 use model::failpoint;
 use model::name::{PoolName, TenantName};
 use model::number::Incarnation;
-use model::observation::cut;
 use model::slot::{Link, Origin, Slot, SlotKey};
+use model::text::cut;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Mode;

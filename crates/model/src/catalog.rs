@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::engine_type::EngineType;
-use crate::fingerprint::SecretProperties;
+use crate::fingerprint::{SecretProperties, StoredProperties};
 use crate::labels::LabelMap;
 use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::Generation;
@@ -56,6 +56,11 @@ pub struct UnitSpec {
 }
 
 impl UnitSpec {
+    /// The properties that a change starts from.
+    pub fn stored_properties(&self) -> StoredProperties<'_> {
+        StoredProperties { properties: &self.properties, secrets: self.secrets.as_ref() }
+    }
+
     /// The properties with secret values masked: of keys that name a secret, and of keys that were recorded as
     /// secret.
     pub fn masked_properties(&self, words: &SecretKeys) -> BTreeMap<String, String> {

@@ -23,8 +23,8 @@ use crate::error::{ErrorKind, UserError};
 use crate::fingerprint::{FingerprintKey, SecretProperties};
 use crate::name::UnitName;
 use crate::number::Generation;
-use crate::observation::cut;
 use crate::secret::SecretKeys;
+use crate::text::cut;
 
 /// A value that is kept, reset or set.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -117,7 +117,8 @@ impl Rules {
     /// The unit with the record of its secret properties.
     #[must_use]
     pub fn with_fingerprint(&self, name: &UnitName, before: Option<&UnitSpec>, mut spec: UnitSpec) -> UnitSpec {
-        spec.secrets = SecretProperties::new(name, before, &spec.properties, &self.secret_keys, &self.fingerprint_key);
+        let stored = before.map(UnitSpec::stored_properties);
+        spec.secrets = SecretProperties::new(name, stored, &spec.properties, &self.secret_keys, &self.fingerprint_key);
         spec
     }
 }

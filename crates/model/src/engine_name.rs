@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{ErrorKind, UserError};
 use crate::number::Incarnation;
-use crate::slot::SlotKey;
 
 /// The longest name of an engine: the limit of a Kubernetes label value and of a DNS label.
 pub const MAX_ENGINE_NAME_BYTES: usize = 63;
@@ -24,12 +23,11 @@ pub const MAX_ENGINE_NAME_BYTES: usize = 63;
 pub struct EngineName(Arc<str>);
 
 impl EngineName {
-    /// The name of the slot's engine under the given incarnation.
-    pub fn from_slot(slot: &SlotKey, incarnation: Incarnation) -> Self {
-        let full = format!("{}/{}/{}/{}/{incarnation}", slot.tenant, slot.pool, slot.unit, slot.ordinal);
-        let tail = format!("-{}-{incarnation}-{}", slot.ordinal, hex_prefix(full.as_bytes(), 6));
-        let stem =
-            dns_label(&format!("{}-{}-{}", slot.tenant, slot.pool, slot.unit), MAX_ENGINE_NAME_BYTES - tail.len());
+    /// The name of the engine with these names of tenant, pool and unit, this ordinal of its slot and this incarnation.
+    pub(crate) fn from_parts(names: [&str; 3], ordinal: u32, incarnation: Incarnation) -> Self {
+        let full = format!("{}/{ordinal}/{incarnation}", names.join("/"));
+        let tail = format!("-{ordinal}-{incarnation}-{}", hex_prefix(full.as_bytes(), 6));
+        let stem = dns_label(&names.join("-"), MAX_ENGINE_NAME_BYTES - tail.len());
         Self((stem + &tail).into())
     }
 
@@ -122,6 +120,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
     use crate::name::{PoolName, TenantName, UnitName};
+    use crate::slot::SlotKey;
 
     fn key(tenant: &str, pool: &str, unit: &str, ordinal: u32) -> SlotKey {
         SlotKey {

@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::observation::ObservedEngine;
-
 /// The phase that the orchestrator observes for a pod or process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -83,19 +81,6 @@ impl EngineState {
             Self::Draining => "draining",
             Self::Terminating => "terminating",
             Self::Ended => "ended",
-        }
-    }
-
-    /// The state that follows from the master's observation.
-    pub const fn from_observed(engine: &ObservedEngine) -> Self {
-        match (engine.phase, engine.registered, engine.draining) {
-            (Phase::Ended, ..) => Self::Ended,
-            (Phase::Terminating, ..) => Self::Terminating,
-            (_, _, true) => Self::Draining,
-            (Phase::Pending, ..) => Self::Pending,
-            (_, true, false) => Self::Ready,
-            (Phase::Running, false, false) if engine.answered => Self::Lost,
-            (_, false, false) => Self::Starting,
         }
     }
 }

@@ -11,6 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::stack_trace;
+use crate::text::cut;
 
 /// The `errorCode` of HiveServer2's `TStatus` for a draining engine: nothing of the statement was executed; send it
 /// to another engine.
@@ -215,7 +216,7 @@ impl UserError {
     #[must_use]
     pub fn cut(mut self, max: usize) -> Self {
         for text in [Some(&mut self.message), self.detail.as_mut(), self.hint.as_mut()].into_iter().flatten() {
-            let end = crate::observation::cut(text, max).len();
+            let end = cut(text, max).len();
             text.truncate(end);
             text.shrink_to_fit();
         }

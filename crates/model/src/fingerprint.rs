@@ -14,7 +14,6 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use crate::catalog::UnitSpec;
 use crate::credential::{ClusterSecret, Purpose};
 use crate::engine_name::hex;
 use crate::name::UnitName;
@@ -51,6 +50,13 @@ impl FingerprintKey {
     }
 }
 
+/// The properties of a unit before a change.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredProperties<'a> {
+    pub properties: &'a BTreeMap<String, String>,
+    pub secrets: Option<&'a SecretProperties>,
+}
+
 /// The secret properties of one unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretProperties {
@@ -60,16 +66,16 @@ pub struct SecretProperties {
 }
 
 impl SecretProperties {
-    /// The secret properties among a unit's new properties; `None` if there are none. The fingerprint of `before` is
-    /// kept unless a secret value changes.
+    /// The secret properties among a unit's new properties; `None` if there are none. The stored fingerprint is kept
+    /// unless a secret value changes.
     pub fn new(
         unit: &UnitName,
-        before: Option<&UnitSpec>,
+        stored: Option<StoredProperties<'_>>,
         properties: &BTreeMap<String, String>,
         words: &SecretKeys,
         key: &FingerprintKey,
     ) -> Option<Self> {
-        let known = before.and_then(|spec| spec.secrets.as_ref());
+        let known = stored.and_then(|stored| stored.secrets);
         let is_secret = |key: &str| words.is_secret(key) || known.is_some_and(|known| known.keys.contains(key));
         let pairs: BTreeMap<&str, &str> = properties
             .iter()
@@ -81,9 +87,8 @@ impl SecretProperties {
         }
         let keys: BTreeSet<String> = pairs.keys().map(|key| (*key).to_owned()).collect();
         let unchanged = |known: &&Self| {
-            let stored = before.map(|spec| &spec.properties);
             let same = |(key, value): (&&str, &&str)| {
-                stored.is_some_and(|stored| stored.get(*key).map(String::as_str) == Some(*value))
+                stored.is_some_and(|stored| stored.properties.get(*key).map(String::as_str) == Some(*value))
             };
             known.keys == keys && pairs.iter().all(same)
         };
@@ -99,6 +104,7 @@ impl SecretProperties {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
+    use crate::catalog::UnitSpec;
     use crate::change::UnitPatch;
     use crate::configuration::Defaults;
 
@@ -110,7 +116,13 @@ mod tests {
         let mut spec = UnitPatch::default().create(&Defaults::default()).unwrap();
         spec.properties = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let unit = UnitName::new("uc_1").unwrap();
-        spec.secrets = SecretProperties::new(&unit, before, &spec.properties, &SecretKeys::default(), key);
+        spec.secrets = SecretProperties::new(
+            &unit,
+            before.map(UnitSpec::stored_properties),
+            &spec.properties,
+            &SecretKeys::default(),
+            key,
+        );
         spec
     }
 

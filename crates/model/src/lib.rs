@@ -9,7 +9,8 @@
 //! | [`name`], [`number`], [`quantity`], [`span`] | validated names, counters that never go back, CPU and memory, lengths of time |
 //! | [`catalog`], [`change`] | tenants, resource pools and resource units; what a CREATE, ALTER or DROP makes of them |
 //! | [`slot`], [`desired`] | one desired engine; which slots follow from a catalog |
-//! | [`configuration`], [`engine_name`], [`labels`], [`engine_type`] | the configuration of an engine, its name, its labels and how it is launched |
+//! | [`configuration`], [`engine_name`], [`engine_type`] | the configuration of an engine, its name and how it is launched |
+//! | [`labels`], [`engine_labels`], [`resource_requests`] | labels and those of an engine; the resources that it requests |
 //! | [`engine_state`], [`observation`] | the observed state of engines and nodes |
 //! | [`table_catalog`] | whether an engine's tables are its own or shared |
 //! | [`capacity`] | what the nodes of a pool offer and have left |
@@ -18,7 +19,7 @@
 //! | [`error`], [`secret`], [`fingerprint`], [`credential`] | errors for users, secret values and their fingerprint, keys |
 //! | [`cause`] | the causes of errors, kept and printed |
 //! | [`clock`], [`millis`] | time; durations as milliseconds |
-//! | [`stack_trace`] | Java stack traces in error texts |
+//! | [`text`], [`stack_trace`] | texts cut to a limit; Java stack traces in error texts |
 //! | [`statement_timeout`] | how long a statement may take |
 //! | [`log_throttle`] | how often a condition that lasts is logged |
 //!
@@ -35,6 +36,7 @@ pub mod clock;
 pub mod configuration;
 pub mod credential;
 pub mod desired;
+pub mod engine_labels;
 pub mod engine_name;
 pub mod engine_state;
 pub mod engine_type;
@@ -48,6 +50,7 @@ pub mod name;
 pub mod number;
 pub mod observation;
 pub mod quantity;
+pub mod resource_requests;
 pub mod secret;
 pub mod slot;
 pub mod snapshot;
@@ -55,6 +58,7 @@ pub mod span;
 pub mod stack_trace;
 pub mod statement_timeout;
 pub mod table_catalog;
+pub mod text;
 
 pub use engine_name::EngineName;
 pub use error::{ErrorKind, UserError};

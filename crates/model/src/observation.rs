@@ -9,7 +9,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::engine_name::EngineName;
-use crate::engine_state::Phase;
+use crate::engine_state::{EngineState, Phase};
+use crate::labels::LabelMap;
+use crate::text::cut;
 
 /// The longest stored reason, in bytes; longer ones are cut.
 pub const MAX_REASON_BYTES: usize = 2_048;
@@ -54,7 +56,7 @@ pub struct ObservedEngine {
     pub started_at_ms: Option<i64>,
     /// The last lines of its log, if it failed.
     pub log_tail: Option<String>,
-    pub labels: Arc<crate::labels::LabelMap>,
+    pub labels: Arc<LabelMap>,
     /// Further facts about its process or containers, in the orchestrator's terms: printed by DESCRIBE, never the basis
     /// of a decision.
     #[serde(default)]
@@ -65,6 +67,21 @@ const fn yes() -> bool {
     true
 }
 
+impl ObservedEngine {
+    /// The state that SHOW prints.
+    pub const fn state(&self) -> EngineState {
+        match (self.phase, self.registered, self.draining) {
+            (Phase::Ended, ..) => EngineState::Ended,
+            (Phase::Terminating, ..) => EngineState::Terminating,
+            (_, _, true) => EngineState::Draining,
+            (Phase::Pending, ..) => EngineState::Pending,
+            (_, true, false) => EngineState::Ready,
+            (Phase::Running, false, false) if self.answered => EngineState::Lost,
+            (_, false, false) => EngineState::Starting,
+        }
+    }
+}
+
 /// The most stored nodes.
 pub const MAX_NODES: usize = 5_000;
 
@@ -72,7 +89,7 @@ pub const MAX_NODES: usize = 5_000;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ObservedNode {
     pub name: String,
-    pub labels: crate::labels::LabelMap,
+    pub labels: LabelMap,
     /// Allocatable CPU, in thousandths of a core.
     pub cpu_millis: u64,
     /// Allocatable memory, in bytes.
@@ -184,25 +201,4 @@ pub struct Recorded {
     pub other_uid: Vec<(EngineName, String)>,
     /// Names that were never issued.
     pub unknown: Vec<EngineName>,
-}
-
-/// The first `max` bytes of a text at most, cut at a character boundary.
-pub fn cut(text: &str, max: usize) -> &str {
-    if text.len() <= max {
-        return text;
-    }
-    let mut end = max;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
-/// The last `max` bytes of a text at most, cut at a character boundary.
-pub fn tail(text: &str, max: usize) -> &str {
-    let mut start = text.len().saturating_sub(max);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    &text[start..]
 }

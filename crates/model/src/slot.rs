@@ -32,7 +32,8 @@ impl SlotKey {
 
     /// The name of the slot's engine with this incarnation.
     pub fn engine(&self, incarnation: Incarnation) -> EngineName {
-        EngineName::from_slot(self, incarnation)
+        let names = [self.tenant.as_str(), self.pool.as_str(), self.unit.as_str()];
+        EngineName::from_parts(names, self.ordinal, incarnation)
     }
 }
 

@@ -7,9 +7,9 @@ use std::fmt;
 use std::path::{Component, Path};
 use std::time::Duration;
 
-use model::engine_type::ResourceRequests;
 use model::labels::{self, LabelMap};
 use model::quantity::{Cpu, Memory};
+use model::resource_requests::ResourceRequests;
 use model::{EngineName, Generation};
 
 use crate::Error;

@@ -1,8 +1,9 @@
 //! The plan for a slot's current engine: create it, keep it, or draw a new incarnation for the slot.
 
+use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::labels::{CONFIG, EngineLabels};
+use model::labels::CONFIG;
 use model::millis;
 use model::slot::Slot;
 use model::snapshot::EngineRecord;

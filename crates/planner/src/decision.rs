@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use model::alteration::RequestId;
 use model::configuration::Configuration;
+use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
-use model::labels::EngineLabels;
 use model::number::Incarnation;
 use model::slot::SlotKey;
 use serde::{Deserialize, Serialize};

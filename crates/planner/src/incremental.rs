@@ -17,8 +17,8 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
-use model::labels::EngineLabels;
 use model::number::Incarnation;
 use model::observation::ObservedEngine;
 use model::slot::{Slot, SlotKey};

@@ -9,8 +9,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
-use model::labels::EngineLabels;
 use model::number::Incarnation;
 use model::slot::{Slot, SlotKey};
 use model::snapshot::EngineRecord;

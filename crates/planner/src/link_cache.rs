@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use model::catalog::PoolSpec;
 use model::configuration::Configuration;
-use model::labels::ConfigurationLabels;
+use model::engine_labels::ConfigurationLabels;
 use model::name::PoolName;
 use model::slot::{Link, SlotKey};
 

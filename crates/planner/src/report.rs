@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::observation::{
-    MAX_DETAIL_BYTES, MAX_DETAILS, MAX_LOG_TAIL_BYTES, MAX_REASON_BYTES, ObservedEngine, cut, tail,
-};
+use model::observation::{MAX_DETAIL_BYTES, MAX_DETAILS, MAX_LOG_TAIL_BYTES, MAX_REASON_BYTES, ObservedEngine};
 use model::table_catalog::{self, TableCatalog};
+use model::text::{cut, tail};
 
 use crate::inventory::{Engine, Inventory};
 use crate::observed::{Instance, Registration};

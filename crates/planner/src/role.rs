@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
-use model::labels::EngineLabels;
 use model::slot::{Link, Slot, SlotKey};
 
 use crate::desired::DesiredState;

@@ -61,7 +61,7 @@ fn assert_as_desired(cluster: &mut Cluster) {
     assert!(observed.drains.is_empty(), "no drain order is left");
     assert!(cluster.simulation.desired.snapshot.alterations.is_empty(), "every alteration has converged");
     for instance in &observed.instances {
-        let labels = model::labels::EngineLabels::decode(&instance.labels).unwrap();
+        let labels = model::engine_labels::EngineLabels::decode(&instance.labels).unwrap();
         assert!(labels.agrees_with(&cluster.simulation.desired.configuration(&labels.slot).unwrap()));
     }
     let plan = cluster.simulation.plan();

@@ -187,7 +187,7 @@ fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
         }
         ["show"] => {
             for row in cluster.simulation.plan().rows {
-                let state = model::engine_state::EngineState::from_observed(&row);
+                let state = row.state();
                 writeln!(out, "  {} {state} {}", row.name, row.reason.as_deref().unwrap_or_default()).unwrap();
             }
         }

@@ -12,7 +12,7 @@ pub(super) const LOG_STEP: Duration = Duration::from_secs(10);
 
 /// The elapsed time of a start, cut to whole `step`s, and its limit; `None` for an engine that is not starting.
 pub(super) fn progress(engine: &ObservedEngine, now_ms: i64, limit: Duration, step: Duration) -> Option<String> {
-    if EngineState::from_observed(engine) != EngineState::Starting {
+    if engine.state() != EngineState::Starting {
         return None;
     }
     let elapsed_ms = u64::try_from(now_ms.saturating_sub(engine.started_at_ms?)).ok()?;

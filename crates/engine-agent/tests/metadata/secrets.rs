@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::configuration::{Configuration, Defaults};
-use model::labels::EngineLabels;
+use model::engine_labels::EngineLabels;
 use sqlx::{Column as _, Connection as _, Row as _};
 
 use crate::agents::run;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use model::configuration::Configuration;
+use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::error::UserError;
-use model::labels::EngineLabels;
 use model::number::{Epoch, Generation, Incarnation};
+use model::resource_requests::ResourceRequests;
 use model::slot::SlotKey;
 use orchestrator::Spec;
 
@@ -44,7 +45,7 @@ pub(super) fn complete(launcher: &dyn Launcher, launch: &Launch<'_>) -> Result<S
     spec.generation = launch.generation;
     spec.locality.clone_from(&configuration.namespace);
     spec.image.clone_from(&configuration.image);
-    spec.requests = configuration.engine_type.requests(configuration);
+    spec.requests = ResourceRequests::new(configuration);
     spec.nodes = launch.nodes.map(<[String]>::to_vec);
     spec.options.node_labels.clone_from(launch.node_selector);
     spec.options.cpu_overcommit_percent = configuration.cpu_overcommit;

@@ -29,7 +29,7 @@ async fn a_silent_engine_without_its_registration_is_replaced_first_and_then_dra
     reconciler.tick(&*fake).await;
     let row = shown(&fake);
     assert_eq!(row.reason.as_deref(), Some("lost its registration 12 s ago; does not answer"));
-    assert_eq!(model::engine_state::EngineState::from_observed(&row).as_str(), "lost");
+    assert_eq!(row.state().as_str(), "lost");
     fake.pass(Duration::from_secs(47));
     reconciler.tick(&*fake).await;
     assert_eq!(fake.present(0), old, "a minute is not over");

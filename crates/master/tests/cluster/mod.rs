@@ -22,6 +22,7 @@ use model::credential::ClusterSecret;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels::{LabelMap, UNIT_CONFIGS};
+use model::resource_requests::ResourceRequests;
 use model::secret::SecretKeys;
 use model::{Generation, PoolName, TenantName, UnitName, UserError};
 use orchestrator::memory::{End, Memory};
@@ -91,7 +92,7 @@ impl Launcher for Nothing {
             argv: vec!["/bin/true".to_owned()],
             files: Vec::new(),
             environment: BTreeMap::new(),
-            requests: launch.configuration.engine_type.requests(launch.configuration),
+            requests: ResourceRequests::new(launch.configuration),
             nodes: None,
             grace: Duration::ZERO,
             log: LogPolicy::default(),

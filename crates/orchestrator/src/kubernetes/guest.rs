@@ -6,7 +6,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use model::observation::{MAX_REASON_BYTES, cut, tail};
+use model::observation::MAX_REASON_BYTES;
+use model::text::{cut, tail};
 
 use super::read::LAST_WORDS_PREFIX;
 use super::render::{ADDRESS_VARIABLE, PORT_VARIABLE};

@@ -8,7 +8,8 @@ use std::time::Duration;
 use model::EngineName;
 use model::clock::utc;
 use model::engine_state::Phase;
-use model::observation::{MAX_REASON_BYTES, cut};
+use model::observation::MAX_REASON_BYTES;
+use model::text::cut;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::EngineName;
-use model::observation::{MAX_REASON_BYTES, cut};
+use model::observation::MAX_REASON_BYTES;
+use model::text::cut;
 
 use super::layout::{self, EngineDir, Layout};
 use super::record::{self, EngineRecord};

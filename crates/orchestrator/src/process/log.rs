@@ -16,7 +16,7 @@ pub(super) fn tail(directory: &EngineDir) -> Option<String> {
         bytes = before;
     }
     let text = String::from_utf8_lossy(&bytes);
-    let text = model::observation::tail(text.trim_end(), MAX_LOG_TAIL_BYTES);
+    let text = model::text::tail(text.trim_end(), MAX_LOG_TAIL_BYTES);
     (!text.is_empty()).then(|| text.to_owned())
 }
 

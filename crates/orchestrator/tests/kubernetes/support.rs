@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use model::configuration::{Configuration, Defaults};
 use model::credential::ClusterSecret;
+use model::engine_labels::EngineLabels;
 use model::engine_type::EngineType;
-use model::labels::{EngineLabels, LabelMap};
+use model::labels::LabelMap;
+use model::resource_requests::ResourceRequests;
 use model::{Epoch, Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
 use orchestrator::kubernetes::signature::Signer;
 use orchestrator::kubernetes::{Config, Kubernetes};
@@ -109,7 +111,7 @@ fn spec(engine_type: EngineType, incarnation: i64, options: InstanceOptions) -> 
             mode: 0o600,
         }],
         environment: BTreeMap::from([("ENGINEHOUSE_LOG".to_owned(), "info,$(HOME)".to_owned())]),
-        requests: engine_type.requests(&configuration),
+        requests: ResourceRequests::new(&configuration),
         nodes: Some(vec!["node-1".to_owned(), "node-2".to_owned()]),
         grace: Duration::from_mins(30),
         options,

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, Setting, TenantPatch, UnitPatch};
+use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::error::UserError;
-use model::labels::EngineLabels;
 use model::millis;
 use model::number::{Generation, Incarnation};
 use model::slot::{Origin, Slot, SlotKey};

@@ -9,7 +9,7 @@ use ddl::SessionStatement;
 use model::catalog::Catalog;
 use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName};
-use model::observation::cut;
+use model::text::cut;
 
 use crate::gateway::Gateway;
 use crate::session::settings::{self, SessionSettings};

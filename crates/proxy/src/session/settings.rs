@@ -13,8 +13,8 @@ use ddl::SessionStatement;
 use hs2::Handle;
 use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
-use model::observation::cut;
 use model::statement_timeout;
+use model::text::cut;
 
 use crate::budget::{Budget, BudgetGuard};
 use crate::settings::{Limits, MAX_REMEMBERED, MAX_SESSION_KEYS};

@@ -122,7 +122,7 @@ fn orchestrated(row: &mut impl FnMut(&str, String), seen: &ObservedRow, admin: b
 
 fn state(detail: &EngineDetail) -> EngineState {
     match &detail.seen {
-        Some(seen) => EngineState::from_observed(&seen.engine),
+        Some(seen) => seen.engine.state(),
         None if detail.record.ended_at_ms.is_some() => EngineState::Ended,
         None => EngineState::Pending,
     }

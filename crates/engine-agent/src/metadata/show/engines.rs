@@ -13,6 +13,7 @@ use model::engine_state::EngineState;
 use model::error::UserError;
 use model::labels;
 use model::name::TenantName;
+use model::observation::ObservedEngine;
 use model::slot::SlotKey;
 
 use super::foreign;
@@ -156,7 +157,7 @@ fn row(
     wished: Option<String>,
 ) -> EngineRow {
     let engine = seen.map(|row| &row.engine);
-    let state = engine.map_or(EngineState::Pending, EngineState::from_observed);
+    let state = engine.map_or(EngineState::Pending, ObservedEngine::state);
     let nothing_seen = || (engine.is_none()).then(|| "the master has not looked at it yet".to_owned());
     EngineRow {
         slot: slot.clone(),

@@ -16,7 +16,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use model::EngineName;
 use model::clock::utc;
 use model::engine_state::Phase;
-use model::observation::{MAX_DETAIL_BYTES, MAX_LOG_TAIL_BYTES, cut, tail};
+use model::observation::{MAX_DETAIL_BYTES, MAX_LOG_TAIL_BYTES};
+use model::text::{cut, tail};
 
 use super::signature::Signer;
 use super::{labels, names};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, Pod};
 use model::engine_state::Phase;
-use model::observation::{MAX_REASON_BYTES, cut};
+use model::observation::MAX_REASON_BYTES;
+use model::text::cut;
 
 use super::containers::{self, ContainerExit};
 use super::warnings::Warning;

@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::Event;
 use model::clock::utc;
-use model::observation::{MAX_DETAIL_BYTES, cut};
+use model::observation::MAX_DETAIL_BYTES;
+use model::text::cut;
 
 use super::millis;
 

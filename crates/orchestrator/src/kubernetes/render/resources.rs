@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use model::engine_type::SPARK_MIN_OVERHEAD_BYTES;
+use model::resource_requests::SPARK_MIN_OVERHEAD_BYTES;
 
 use crate::Spec;
 
