@@ -53,7 +53,7 @@ pub trait ControllerCtx: Send + Sync {
     /// Reads the outcome of an alteration, `None` if it is in doubt; with an abort, ends the doubt unless it was committed.
     async fn settle(&self, id: &RequestId, abort: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure>;
 
-    /// Applies one effect, guarded where it takes effect. Uids and ends are recorded as facts.
+    /// Applies one effect, guarded where it takes effect.
     async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure>;
 
     /// Publishes the rows for SHOW, and the end of the tick.

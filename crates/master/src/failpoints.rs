@@ -4,39 +4,40 @@ use planner::Action;
 
 use crate::ctx::Effect;
 
-/// The lock is won, the epoch not yet raised.
+/// The lock is won; the epoch is not raised yet.
 pub const LOCK_WON: &str = "master.lock.won";
-/// The epoch is raised, nothing was done with it.
+/// The epoch is raised; no effect has used it.
 pub const EPOCH_RAISED: &str = "master.epoch.raised";
 /// Orchestrator, registry, drain orders and alter node were read.
 pub const OBSERVED: &str = "master.tick.observed";
-/// An undecided alteration is about to be aborted.
+/// An alteration in doubt is about to be aborted.
 pub const ABORT_BEFORE: &str = "master.settle.abort";
-/// What could be decided of the alteration is decided.
+/// The alteration is settled, as far as it can be now.
 pub const SETTLED: &str = "master.tick.settled";
 /// The snapshot is read.
 pub const SNAPSHOT_READ: &str = "master.tick.snapshot_read";
-/// The plan is made, nothing of it executed.
+/// The plan is made; nothing of it is executed.
 pub const PLANNED: &str = "master.tick.planned";
-/// The plan is executed, its finished alteration's node still stands.
+/// The plan is executed; the node of its finished alteration still exists.
 pub const EXECUTED: &str = "master.tick.executed";
 /// The alter node is about to be deleted.
 pub const NODE_BEFORE: &str = "master.node.before";
 /// The alter node is deleted.
 pub const NODE_DELETED: &str = "master.node.deleted";
-/// The report is written.
+/// The rows for SHOW are published.
 pub const REPORTED: &str = "master.tick.reported";
-/// It may act, it has just looked; the call that makes a pod or process has not begun.
+/// The lease was checked; the call that creates an instance is not sent yet.
 pub const ENGINE_CREATE_CHECKED: &str = "master.before.create_engine";
-/// It may act, it has just looked; the call that deletes a pod or process has not begun.
+/// The lease was checked; the call that deletes an instance is not sent yet.
 pub const ENGINE_DELETE_CHECKED: &str = "master.before.delete_engine";
-/// It may act, it has just looked; a decision that is a write of the database is not sent.
+/// The lease was checked; a decision that writes to the database is not sent yet.
 pub const WRITE_CHECKED: &str = "master.before.write";
-/// The database is about to be sent what one or more decisions write: from here on nothing gives the call up before it is sent.
+/// The writes of one or more decisions are about to be sent to the database; from here on the call is not given up before it is
+/// sent.
 pub const WRITE_SENDING: &str = "master.write.sending";
-/// A permit was made.
+/// A permit was created.
 pub const PERMIT_CREATED: &str = "master.after.create_permit";
-/// A pod or process was made.
+/// An instance was created.
 pub const ENGINE_CREATED: &str = "master.after.create_engine";
 /// A uid was recorded in the database.
 pub const UID_RECORDED: &str = "master.after.record_uid";
@@ -48,12 +49,12 @@ pub const INCARNATION_DRAWN: &str = "master.after.draw_incarnation";
 pub const END_RECORDED: &str = "master.after.record_end";
 /// A drain order was written.
 pub const DRAINED: &str = "master.after.drain";
-/// A pod or process was deleted.
+/// An instance was deleted.
 pub const ENGINE_DELETED: &str = "master.after.delete_engine";
 /// A permit was deleted.
 pub const PERMIT_DELETED: &str = "master.after.delete_permit";
 /// A drain order was removed.
-pub const FACT_REMOVED: &str = "master.after.remove_fact";
+pub const DRAIN_ORDER_REMOVED: &str = "master.after.remove_fact";
 /// An alteration's progress was written.
 pub const FINISHED: &str = "master.after.finish";
 
@@ -83,7 +84,7 @@ pub const ALL: &[&str] = &[
     DRAINED,
     ENGINE_DELETED,
     PERMIT_DELETED,
-    FACT_REMOVED,
+    DRAIN_ORDER_REMOVED,
     FINISHED,
 ];
 
@@ -123,7 +124,7 @@ pub(crate) fn after(effect: &Effect<'_>) -> &'static str {
             Action::Drain { .. } => DRAINED,
             Action::DeleteEngine { .. } => ENGINE_DELETED,
             Action::DeletePermit => PERMIT_DELETED,
-            Action::RemoveDrainOrder => FACT_REMOVED,
+            Action::RemoveDrainOrder => DRAIN_ORDER_REMOVED,
             Action::Finish { .. } => FINISHED,
         },
     }

@@ -293,7 +293,7 @@ fn plans(criterion: &mut Criterion) {
     let bytes = serde_json::to_vec(&desired.snapshot).unwrap().len();
     println!("{ENGINES} engines, a snapshot of {bytes} bytes");
     print_times("nothing is new", measure(&desired, &observed, 0, false));
-    print_times("10 registrations, 10 drain facts and 10 loads differ", measure(&desired, &observed, 10, false));
+    print_times("10 registrations, 10 drain orders and 10 loads differ", measure(&desired, &observed, 10, false));
     print_times("100 of each differ", measure(&desired, &observed, 100, false));
     print_times("nothing is remembered", measure(&desired, &observed, 0, true));
 }

@@ -7,9 +7,9 @@ use model::Epoch;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::fake::{Fake, memory, settings};
+use super::fake::{Fake, Fault, memory, no_agent, settings};
 use crate::candidate::CandidateState;
-use crate::ctx::{ControllerCtx, LeaseState};
+use crate::ctx::{ControllerCtx, Failure, LeaseState};
 use crate::settings::Settings;
 use crate::term;
 use crate::tick::Ticked;
@@ -32,7 +32,7 @@ async fn a_master_that_is_deposed_in_the_middle_of_a_plan_stops_there() {
     fake.settle(&mut fake.reconciler(1)).await;
     fake.commit("a-1", &memory(2));
     fake.state().effects.clear();
-    fake.state().stop_after = Some(2);
+    fake.suspend_after(2);
     assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
     assert_eq!(fake.state().effects.len(), 2);
 }
@@ -41,7 +41,7 @@ async fn a_master_that_is_deposed_in_the_middle_of_a_plan_stops_there() {
 async fn a_master_that_is_deposed_in_its_last_effect_reports_nothing() {
     let fake = Fake::with_engines_wanted(1);
     let total = fake.state().simulation.plan().decisions().count();
-    fake.state().stop_after = Some(total);
+    fake.suspend_after(total);
     assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
     let state = fake.state();
     assert_eq!((state.effects.len(), state.reports.len()), (total, 0));
@@ -51,14 +51,14 @@ async fn a_master_that_is_deposed_in_its_last_effect_reports_nothing() {
 async fn a_master_that_stood_still_after_it_asked_for_an_outcome_aborts_nothing() {
     let fake = Fake::new();
     // The agent's session is gone: the alteration is to be aborted at once.
-    fake.make_node("a-1", 99);
-    fake.state().suspends = true;
+    fake.create_node("a-1", 99);
+    fake.script("database: outcome", Fault::after(|state| state.lease = LeaseState::InDoubt));
     assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
     assert!(fake.state().aborts.is_empty() && fake.state().alter.is_some());
 }
 
 #[tokio::test]
-async fn after_two_thirds_of_the_session_timeout_without_an_answer_nothing_is_sent() {
+async fn nothing_is_sent_while_the_lease_is_in_doubt() {
     let fake = Fake::with_engines_wanted(1);
     fake.state().lease = LeaseState::InDoubt;
     assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
@@ -80,7 +80,7 @@ async fn serve(
 }
 
 #[tokio::test]
-async fn a_term_raises_the_epoch_before_anything_else_and_converges_without_a_wake_up() {
+async fn a_term_raises_the_epoch_first_and_converges_without_a_wake_up() {
     let fake = Fake::with_engines_wanted(2);
     let waiting = Arc::clone(&fake);
     let (reached, stop) = serve(&fake, move |_| waiting.state().simulation.observed.instances.len() == 2).await;
@@ -90,7 +90,7 @@ async fn a_term_raises_the_epoch_before_anything_else_and_converges_without_a_wa
 }
 
 #[tokio::test]
-async fn a_master_whose_epoch_was_raised_by_another_hand_and_that_holds_the_lock_raises_it_again() {
+async fn a_master_with_the_lock_raises_an_epoch_that_another_raised() {
     let fake = Fake::with_engines_wanted(1);
     let (_, stop) = serve(&fake, |state| matches!(state, CandidateState::Acting { .. })).await;
     fake.state().master.epoch = Epoch(40);
@@ -116,8 +116,9 @@ async fn a_master_that_does_not_hold_the_lock_any_more_steps_down() {
         while deposing.state().reports.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let mut state = deposing.state();
-        (state.held, state.master.epoch) = (false, Epoch(9));
+        let lost = Failure::Lost("another candidate has it".to_owned());
+        deposing.script("database: raise epoch", Fault::Fails(lost));
+        deposing.state().master.epoch = Epoch(9);
     };
     let (reason, ()) =
         tokio::time::timeout(Duration::from_secs(10), futures::future::join(term, deposed)).await.unwrap();
@@ -130,10 +131,10 @@ async fn a_master_that_does_not_hold_the_lock_any_more_steps_down() {
 #[tokio::test]
 async fn without_a_metadata_agent_a_master_waits_for_its_epoch() {
     let fake = Fake::with_engines_wanted(1);
-    fake.state().database = false;
+    fake.script("database:", Fault::Fails(no_agent()));
     let (_, stop) = serve(&fake, |state| state == CandidateState::Elected).await;
     assert!(fake.state().effects.is_empty());
-    fake.state().database = true;
+    fake.recover();
     let waiting = Arc::clone(&fake);
     let seen = tokio::time::timeout(Duration::from_secs(10), async {
         while waiting.state().simulation.observed.instances.is_empty() {

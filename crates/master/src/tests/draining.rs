@@ -1,4 +1,4 @@
-//! Drain facts: how long they are counted, and when the orchestrator is asked about what they leave.
+//! Drain orders: how long their grace is counted, and when the orchestrator is probed for what they leave.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use model::change::{Change, ObjectPatch, UnitPatch};
 
 use super::fake::{Fake, settings};
 
-/// An engine that was ready and that no slot wants any more; its drain fact is written.
+/// An engine that was ready and that no slot wants any more; its drain order is written.
 async fn drained() -> Arc<Fake> {
     let fake = Fake::with_engines_wanted(1);
     let mut reconciler = fake.reconciler(1);
@@ -23,7 +23,7 @@ async fn drained() -> Arc<Fake> {
 }
 
 #[tokio::test]
-async fn a_new_master_counts_a_grace_from_when_it_saw_the_fact() {
+async fn a_new_master_counts_a_grace_from_when_it_observed_the_order() {
     let fake = drained().await;
     let grace = fake.state().simulation.observed.drains[0].grace;
     let deletes = || fake.state().effects.iter().filter(|effect| effect.starts_with("delete engine")).count();
@@ -42,7 +42,7 @@ async fn a_new_master_counts_a_grace_from_when_it_saw_the_fact() {
 }
 
 #[tokio::test]
-async fn a_fact_of_a_gone_pod_costs_one_question_in_its_namespace() {
+async fn an_order_for_a_gone_pod_costs_one_probe_in_its_namespace() {
     let fake = drained().await;
     assert_eq!(fake.state().simulation.exit_drained(), 1);
     // Each of them is a master of a process that knows nothing yet.

@@ -1,8 +1,10 @@
-//! A simulation in memory: the planner's own simulation with an alter node, a database row of the master, and faults.
+//! A simulation in memory: the planner's own simulation with an alter node, a database row of the master, and a script of
+//! faults.
 
 mod boundary;
+mod faults;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use model::alteration::{Abort, AlterationProgress, AlterationRecord, ObjectKind,
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
-use model::observation::{ClusterWarnings, ObservedNode, Publication};
+use model::observation::{ClusterWarnings, Publication};
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
 use parking_lot::{Mutex, MutexGuard};
@@ -25,9 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ctx::{self, Failure, LeaseState};
 use crate::settings::Settings;
 use crate::tick::{Reconciler, Ticked};
-
-/// Something that happens in between, about the engine of an effect.
-pub type Happening = fn(&mut State, &EngineName);
+pub use faults::{Fault, Script, no_agent, no_answer};
 
 /// A simulation that several masters can act on, one after the other or at once.
 #[derive(Debug)]
@@ -36,62 +36,27 @@ pub struct Fake {
 }
 
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools)]
 pub struct State {
     pub simulation: planner::Simulation,
     pub alter: Option<AlterNode>,
     pub agents: Vec<Agent>,
     pub records: BTreeMap<RequestId, AlterationRecord>,
-    pub late: Option<AlterationRecord>,
     pub master: MasterRecord,
-    pub now: Duration,
-    /// Since when the master's clock goes on by itself; otherwise it only moves with [`Fake::pass`].
-    pub running_since: Option<Instant>,
     pub lease: LeaseState,
-    pub held: bool,
-    /// Every effect that was asked for: the words of the decision and the engine.
-    pub effects: Vec<String>,
-    pub reports: Vec<Publication>,
-    pub cluster_warnings: ClusterWarnings,
-    pub aborts: Vec<Abort>,
-    /// Effects whose words and engine contain this fail like that.
-    pub failing: Vec<(String, Failure)>,
-    /// What happens right before the first effect whose words and engine are these.
-    pub before: Vec<(String, Happening)>,
-    /// Effects that contain this never answer.
-    pub hanging: Vec<String>,
-    /// The effect takes place and its answer is lost.
-    pub losing: Vec<String>,
-    /// After so many effects the master is stopped.
-    pub stop_after: Option<usize>,
-    /// Whether no abort is answered.
-    pub unsettled: bool,
-    /// Whether the database takes no abort with a statement.
-    pub takes_no_statement: bool,
-    /// Whether another report is written just before the next one.
-    pub late_report: bool,
-    /// Whether the database can be reached.
-    pub database: bool,
-    /// Whether the orchestrator can be reached.
-    pub orchestrator: bool,
-    /// Names about which the orchestrator does not answer.
-    pub silent: BTreeSet<EngineName>,
-    /// Pods that are gone and that the list has all the same, until they are asked for by name.
+    pub now: Duration,
+    /// Since when the master's clock runs; otherwise only [`Fake::pass`] moves it.
+    pub running_since: Option<Instant>,
+    /// Instances that the list has although they are gone, until they are probed.
     pub ghosts: Vec<planner::Instance>,
-    /// Whether questions for single names never end, and how many were asked.
-    pub endless: bool,
+    pub loads: BTreeMap<EngineName, planner::EngineLoad>,
+    pub cluster_warnings: ClusterWarnings,
+    pub script: Script,
+    /// Every requested effect: the verb of the decision and its engine.
+    pub effects: Vec<String>,
+    pub aborts: Vec<Abort>,
+    pub reports: Vec<Publication>,
     /// The namespaces of all probes.
     pub probed: Vec<Option<String>>,
-    /// Whether the master stands still, for long, right after it has asked for an outcome.
-    pub suspends: bool,
-    /// The polled loads.
-    pub loads: BTreeMap<EngineName, planner::EngineLoad>,
-    /// How long reading from ZooKeeper takes.
-    pub slow: Duration,
-    /// What was not read because there is too much.
-    pub unread: coordination::Unread,
-    /// What the orchestrator tells of its nodes.
-    pub nodes: Vec<ObservedNode>,
 }
 
 /// The settings of all tests: an effect may take 50 ms.
@@ -117,35 +82,18 @@ impl Fake {
             alter: None,
             agents: vec![agent(7)],
             records: BTreeMap::new(),
-            late: None,
             master: MasterRecord { epoch: Epoch(1), holder: "me".to_owned(), ..MasterRecord::default() },
+            lease: LeaseState::Valid,
             now: Duration::from_secs(1_000),
             running_since: None,
-            lease: LeaseState::Valid,
-            held: true,
-            effects: Vec::new(),
-            reports: Vec::new(),
-            cluster_warnings: ClusterWarnings::default(),
-            aborts: Vec::new(),
-            failing: Vec::new(),
-            before: Vec::new(),
-            hanging: Vec::new(),
-            losing: Vec::new(),
-            stop_after: None,
-            unsettled: false,
-            takes_no_statement: false,
-            late_report: false,
-            database: true,
-            orchestrator: true,
-            silent: BTreeSet::new(),
             ghosts: Vec::new(),
-            endless: false,
-            probed: Vec::new(),
-            suspends: false,
             loads: BTreeMap::new(),
-            slow: Duration::ZERO,
-            unread: coordination::Unread::default(),
-            nodes: Vec::new(),
+            cluster_warnings: ClusterWarnings::default(),
+            script: Script::default(),
+            effects: Vec::new(),
+            aborts: Vec::new(),
+            reports: Vec::new(),
+            probed: Vec::new(),
         };
         Arc::new(Self { state: Mutex::new(state) })
     }
@@ -166,10 +114,11 @@ impl Fake {
         self.state.lock()
     }
 
-    /// The next outcome that is asked for is not known yet; right after that the commit arrives.
-    pub fn commit_after_the_look(&self, alteration: &str) {
+    /// The commit arrives right after the next reading of an outcome.
+    pub fn commit_late(&self, alteration: &str) {
         let record = self.state().records.remove(&id(alteration)).unwrap();
-        self.state().late = Some(record);
+        let commits = move |state: &mut State| drop(state.records.insert(record.id.clone(), record));
+        self.script("database: outcome", Fault::after(commits));
     }
 
     /// What a metadata agent's transaction does.
@@ -195,7 +144,7 @@ impl Fake {
     }
 
     /// What a metadata agent does before its transaction.
-    pub fn make_node(&self, alteration: &str, session: i64) {
+    pub fn create_node(&self, alteration: &str, session: i64) {
         let object = ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() };
         let content = Alteration {
             id: id(alteration),
@@ -216,7 +165,7 @@ impl Fake {
         Reconciler::new(settings(), Epoch(epoch), self.state().now, CancellationToken::new())
     }
 
-    /// Time passes for everybody.
+    /// Time passes on every clock.
     pub fn pass(&self, time: Duration) {
         let mut state = self.state();
         state.now += time;
@@ -280,27 +229,18 @@ fn record(alteration: &str, object: ObjectRef) -> AlterationRecord {
 }
 
 impl State {
-    fn reachable(&self) -> Result<(), Failure> {
-        if self.database {
-            Ok(())
-        } else {
-            Err(Failure::Unavailable("a metadata agent: none is registered".to_owned()))
-        }
-    }
-
     fn guard(&self, epoch: Epoch) -> Result<(), Failure> {
-        self.reachable()?;
         if epoch == self.master.epoch { Ok(()) } else { Err(Failure::Deposed(self.master.holder.clone())) }
     }
 
-    /// What ZooKeeper refuses: a second fact of one name, a drain without the successor registration, and the deletion of a
-    /// permit below which is not what was seen.
+    /// Why ZooKeeper rejects a decision: a second drain order of one name, a drain without the registration of its successor,
+    /// or the deletion of a permit with other children than were observed.
     fn moved(&self, decision: &Decision, seen: &coordination::Observation) -> Option<String> {
         let engine = decision.engine.as_ref()?;
         let withdraws = match &decision.action {
             Action::Drain { successor, withdraw, .. } => {
-                if self.simulation.observed.drains.iter().any(|fact| fact.engine == *engine) {
-                    return Some(format!("{engine} has a drain fact"));
+                if self.simulation.observed.drains.iter().any(|order| order.engine == *engine) {
+                    return Some(format!("{engine} has a drain order"));
                 }
                 let registered =
                     |name: &EngineName| self.simulation.observed.registrations.iter().any(|live| live.engine == *name);
@@ -357,13 +297,13 @@ impl State {
     }
 
     fn drains(&self) -> Vec<DrainOrderNode> {
-        let node = |fact: &planner::DrainOrder| DrainOrderNode {
-            engine: fact.engine.clone(),
+        let node = |order: &planner::DrainOrder| DrainOrderNode {
+            engine: order.engine.clone(),
             content: Ok(DrainOrder {
-                uid: fact.uid.clone(),
-                grace_ms: model::millis::from_duration(fact.grace),
-                reason: fact.reason.clone(),
-                namespace: fact.namespace.clone(),
+                uid: order.uid.clone(),
+                grace_ms: model::millis::from_duration(order.grace),
+                reason: order.reason.clone(),
+                namespace: order.namespace.clone(),
             }),
             ctime_ms: 0,
         };

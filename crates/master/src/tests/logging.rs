@@ -12,7 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Metadata, Subscriber, span};
 
-use super::fake::{Fake, memory, settings};
+use super::fake::{Fake, Fault, memory, no_agent, settings};
 use crate::candidate::CandidateState;
 use crate::ctx::{ControllerCtx, Failure};
 use crate::settings::Settings;
@@ -89,7 +89,7 @@ async fn a_failing_decision_is_logged_once_a_minute_and_when_it_succeeds() {
     let new = fake.present(0);
     assert!(fake.state().simulation.register(&new));
     let drain = format!("drain engine {old}");
-    fake.state().failing.push((drain.clone(), Failure::Refused("no right".to_owned())));
+    fake.script(&drain, Fault::Fails(Failure::Refused("no right".to_owned())));
     fake.state().effects.clear();
     for _ in 0..TICKS {
         reconciler.tick(&*fake).await;
@@ -103,7 +103,7 @@ async fn a_failing_decision_is_logged_once_a_minute_and_when_it_succeeds() {
     let logged = lines.with("decision failed");
     assert_eq!(logged.len(), LOGGED, "{logged:#?}");
     assert!(logged[0].contains("times=1 ") && logged[LOGGED - 1].contains("times=91 "), "{logged:#?}");
-    fake.state().failing.clear();
+    fake.recover();
     reconciler.tick(&*fake).await;
     reconciler.tick(&*fake).await;
     let over = lines.with("failed=92 ");
@@ -114,23 +114,23 @@ async fn a_failing_decision_is_logged_once_a_minute_and_when_it_succeeds() {
 async fn a_long_wait_is_logged_once_a_minute_and_at_its_end() {
     let (lines, _guard) = capture();
     let fake = Fake::with_engines_wanted(1);
-    fake.make_node("a-1", 99);
-    fake.state().unsettled = true;
+    fake.create_node("a-1", 99);
+    let blocked = Failure::Unknown("a transaction holds the row".to_owned());
+    fake.script("database: abort", Fault::Fails(blocked));
     let mut reconciler = fake.reconciler(1);
     for _ in 0..TICKS {
         reconciler.tick(&*fake).await;
         fake.pass(TICK);
     }
     assert_eq!(lines.with("could not settle the alteration yet").len(), LOGGED);
-    fake.state().database = false;
+    fake.script("database:", Fault::Fails(no_agent()));
     for _ in 0..TICKS {
         reconciler.tick(&*fake).await;
         fake.pass(TICK);
     }
     let loud = lines.with("still waiting").len();
     assert_eq!((loud, lines.with("waiting").len()), (LOGGED - 1, LOGGED), "at once, and loudly after a while");
-    fake.state().database = true;
-    fake.state().unsettled = false;
+    fake.recover();
     reconciler.tick(&*fake).await;
     reconciler.tick(&*fake).await;
     assert_eq!(lines.with("no longer waiting").len(), 1);
@@ -142,7 +142,7 @@ async fn a_long_wait_is_logged_once_a_minute_and_at_its_end() {
 async fn raising_the_epoch_repeatedly_is_logged_once_and_at_the_end() {
     let (lines, _guard) = capture();
     let fake = Fake::with_engines_wanted(1);
-    fake.state().failing.push(("create engine".to_owned(), Failure::Deposed("epoch 6 was seen".to_owned())));
+    fake.script("create engine", Fault::Fails(Failure::Deposed("epoch 6 was seen".to_owned())));
     let (sender, mut state) = watch::channel(CandidateState::Candidate);
     let (ctx, settings, stop) = (
         Arc::clone(&fake) as Arc<dyn ControllerCtx>,
@@ -153,7 +153,7 @@ async fn raising_the_epoch_repeatedly_is_logged_once_and_at_the_end() {
         while fake.state().master.epoch < Epoch(6) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        fake.state().failing.clear();
+        fake.recover();
         let _ = state.wait_for(|state| matches!(state, CandidateState::Acting { .. })).await;
         stop.cancel();
     };

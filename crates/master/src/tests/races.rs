@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fake::Fake;
+use super::fake::{Fake, Fault};
 use crate::tick::Ticked;
 
 /// A ctx whose one engine has not registered yet and was superseded.
@@ -22,22 +22,24 @@ async fn an_engine_that_was_superseded_before_it_registered_is_drained_at_once()
     let (fake, mut reconciler, first) = superseded_before_it_registered().await;
     reconciler.tick(&*fake).await;
     let state = fake.state();
-    assert!(state.simulation.observed.drains.iter().any(|fact| fact.engine == first), "{:?}", state.effects);
+    assert!(state.simulation.observed.drains.iter().any(|order| order.engine == first), "{:?}", state.effects);
 }
 
 #[tokio::test]
-async fn an_engine_that_registered_and_lost_its_session_since_the_look_is_not_drained() {
+async fn an_engine_that_registered_and_left_meanwhile_is_not_drained() {
     let (fake, mut reconciler, first) = superseded_before_it_registered().await;
-    fake.state().before.push((format!("drain engine {first}"), |state, engine| {
-        assert!(state.simulation.register(engine));
-        state.simulation.observed.registrations.retain(|live| live.engine != *engine);
-    }));
+    let engine = first.clone();
+    let registers_and_leaves = Fault::before(move |state| {
+        assert!(state.simulation.register(&engine));
+        state.simulation.observed.registrations.retain(|live| live.engine != engine);
+    });
+    fake.script(&format!("drain engine {first}"), registers_and_leaves);
     reconciler.tick(&*fake).await;
     {
         let state = fake.state();
         let drain = format!("drain engine {first}");
         assert!(state.effects.contains(&drain), "the plan was to drain it: {:?}", state.effects);
-        assert!(state.before.is_empty() && state.simulation.observed.drains.is_empty(), "and nothing happened");
+        assert!(state.script.is_empty() && state.simulation.observed.drains.is_empty(), "and nothing happened");
     }
     // It stands in from now on, until its replacement is registered.
     reconciler.tick(&*fake).await;
@@ -49,11 +51,12 @@ async fn an_engine_that_registered_and_lost_its_session_since_the_look_is_not_dr
 }
 
 #[tokio::test]
-async fn a_drain_fact_that_was_written_since_the_look_is_not_written_again() {
+async fn a_drain_order_written_since_the_observation_is_not_written_again() {
     let (fake, mut reconciler, first) = superseded_before_it_registered().await;
-    fake.state().before.push((format!("drain engine {first}"), |state, engine| {
+    let drain = format!("drain engine {first}");
+    let is_ordered = Fault::before(|state| {
         state.simulation.observed.drains.push(planner::DrainOrder {
-            engine: engine.clone(),
+            engine: first,
             uid: Some("another".to_owned()),
             grace: Duration::ZERO,
             reason: "it was there first".to_owned(),
@@ -61,9 +64,10 @@ async fn a_drain_fact_that_was_written_since_the_look_is_not_written_again() {
             namespace: None,
             quiet: Duration::ZERO,
         });
-    }));
+    });
+    fake.script(&drain, is_ordered);
     reconciler.tick(&*fake).await;
     let state = fake.state();
-    let drains: Vec<_> = state.simulation.observed.drains.iter().map(|fact| fact.uid.clone()).collect();
+    let drains: Vec<_> = state.simulation.observed.drains.iter().map(|order| order.uid.clone()).collect();
     assert_eq!(drains, [Some("another".to_owned())]);
 }

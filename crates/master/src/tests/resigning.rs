@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::fake::{Fake, settings};
+use super::fake::{Fake, Fault, no_agent, settings};
 use crate::candidate::CandidateState;
 use crate::ctx::ControllerCtx;
 use crate::settings::Settings;
@@ -36,7 +36,7 @@ async fn resigned(fake: &Arc<Fake>, arrived: impl Fn(&Fake) -> bool) -> String {
 #[tokio::test]
 async fn an_effect_that_never_answers_does_not_keep_the_lock() {
     let fake = Fake::with_engines_wanted(1);
-    fake.state().hanging = vec!["create engine".to_owned()];
+    fake.script("create engine", Fault::Hangs);
     let begun = |fake: &Fake| fake.state().effects.iter().any(|effect| effect.contains("create permit"));
     let reason = resigned(&fake, begun).await;
     assert!(reason.contains("cancelled"), "{reason}");
@@ -45,7 +45,7 @@ async fn an_effect_that_never_answers_does_not_keep_the_lock() {
 #[tokio::test]
 async fn a_master_that_waits_for_a_metadata_agent_ends_at_once() {
     let fake = Fake::with_engines_wanted(1);
-    fake.state().database = false;
+    fake.script("database:", Fault::Fails(no_agent()));
     let reason = resigned(&fake, |_| true).await;
     assert!(fake.state().effects.is_empty(), "{reason}");
 }

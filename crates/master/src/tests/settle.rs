@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use model::alteration::{AlterationProgress, Outcome};
 
-use super::fake::{Fake, agent, id, memory};
+use super::fake::{Fake, Fault, agent, id, memory, no_agent};
+use crate::ctx::Failure;
 use crate::tick::Ticked;
 
 #[tokio::test]
-async fn an_undecided_alteration_whose_agent_lives_is_left_alone_until_its_grace_is_over() {
+async fn an_alteration_in_doubt_has_a_grace_while_its_agent_lives() {
     let fake = Fake::new();
-    fake.make_node("a-1", 7);
+    fake.create_node("a-1", 7);
     let mut reconciler = fake.reconciler(1);
     reconciler.tick(&*fake).await;
     fake.pass(Duration::from_secs(29));
@@ -30,7 +31,7 @@ async fn an_undecided_alteration_whose_agent_lives_is_left_alone_until_its_grace
 #[tokio::test]
 async fn the_grace_counts_from_when_this_master_first_saw_the_alteration() {
     let fake = Fake::new();
-    fake.make_node("a-1", 7);
+    fake.create_node("a-1", 7);
     fake.reconciler(1).tick(&*fake).await;
     fake.pass(Duration::from_secs(25));
     let mut next = fake.reconciler(1);
@@ -41,9 +42,9 @@ async fn the_grace_counts_from_when_this_master_first_saw_the_alteration() {
 }
 
 #[tokio::test]
-async fn an_undecided_alteration_whose_agents_session_is_gone_is_aborted_at_once() {
+async fn an_alteration_in_doubt_is_aborted_when_its_agent_is_gone() {
     let fake = Fake::new();
-    fake.make_node("a-1", 7);
+    fake.create_node("a-1", 7);
     fake.state().agents = vec![agent(8)];
     fake.reconciler(1).tick(&*fake).await;
     let state = fake.state();
@@ -55,9 +56,10 @@ async fn an_undecided_alteration_whose_agents_session_is_gone_is_aborted_at_once
 #[tokio::test]
 async fn an_abort_refused_for_its_content_is_repeated_without_it() {
     let fake = Fake::new();
-    fake.make_node("a-1", 7);
+    fake.create_node("a-1", 7);
     fake.state().agents = vec![agent(8)];
-    fake.state().takes_no_statement = true;
+    let unfit = Failure::Refused("the statement has a character that cannot be stored".to_owned());
+    fake.script("abort a-1 ALTER", Fault::Fails(unfit));
     fake.reconciler(1).tick(&*fake).await;
     let state = fake.state();
     assert_eq!(state.aborts.len(), 2);
@@ -66,10 +68,10 @@ async fn an_abort_refused_for_its_content_is_repeated_without_it() {
 }
 
 #[tokio::test]
-async fn a_commit_that_came_first_wins_over_the_abort_and_keeps_its_node_for_one_tick() {
+async fn an_earlier_commit_wins_over_the_abort_and_keeps_its_node_for_one_tick() {
     let fake = Fake::with_engines_wanted(1);
     fake.settle(&mut fake.reconciler(1)).await;
-    fake.make_node("a-1", 99);
+    fake.create_node("a-1", 99);
     fake.commit("a-1", &memory(2));
     let mut reconciler = fake.reconciler(1);
     reconciler.tick(&*fake).await;
@@ -86,12 +88,12 @@ async fn a_commit_that_came_first_wins_over_the_abort_and_keeps_its_node_for_one
 }
 
 #[tokio::test]
-async fn a_late_commit_between_the_look_and_the_abort_stands() {
+async fn a_commit_between_reading_the_outcome_and_the_abort_stands() {
     let fake = Fake::with_engines_wanted(1);
     fake.settle(&mut fake.reconciler(1)).await;
-    fake.make_node("a-1", 99);
+    fake.create_node("a-1", 99);
     fake.commit("a-1", &memory(2));
-    fake.commit_after_the_look("a-1");
+    fake.commit_late("a-1");
     let mut reconciler = fake.reconciler(1);
     reconciler.tick(&*fake).await;
     assert_eq!(fake.state().aborts.len(), 1, "it was tried");
@@ -104,7 +106,7 @@ async fn a_late_commit_between_the_look_and_the_abort_stands() {
 #[tokio::test]
 async fn a_node_without_a_child_is_debris_and_goes() {
     let fake = Fake::new();
-    fake.make_node("a-1", 7);
+    fake.create_node("a-1", 7);
     fake.state().alter.as_mut().unwrap().children.clear();
     fake.reconciler(1).tick(&*fake).await;
     assert!(fake.state().alter.is_none() && fake.state().aborts.is_empty());
@@ -113,7 +115,7 @@ async fn a_node_without_a_child_is_debris_and_goes() {
 #[tokio::test]
 async fn unreadable_data_is_settled_like_any_other() {
     let fake = Fake::new();
-    fake.make_node("a-1", 7);
+    fake.create_node("a-1", 7);
     {
         let mut state = fake.state();
         let node = state.alter.as_mut().unwrap();
@@ -133,15 +135,15 @@ async fn unreadable_data_is_settled_like_any_other() {
 #[tokio::test]
 async fn without_a_metadata_agent_nothing_is_decided_and_the_node_stays() {
     let fake = Fake::new();
-    fake.make_node("a-1", 99);
-    fake.state().database = false;
+    fake.create_node("a-1", 99);
+    fake.script("database:", Fault::Fails(no_agent()));
     let mut reconciler = fake.reconciler(1);
     for _ in 0..3 {
         assert_eq!(reconciler.tick(&*fake).await, Ticked::Done { progress: false, due: None });
         fake.pass(Duration::from_mins(1));
     }
     assert!(fake.state().alter.is_some() && fake.state().aborts.is_empty());
-    fake.state().database = true;
+    fake.recover();
     reconciler.tick(&*fake).await;
     assert!(fake.state().alter.is_none());
 }
@@ -158,11 +160,11 @@ async fn a_converging_row_is_finished_without_its_node() {
 async fn an_alteration_that_stalls_holds_up_no_other_and_converges_later() {
     let fake = Fake::with_engines_wanted(1);
     fake.settle(&mut fake.reconciler(1)).await;
-    fake.make_node("a-1", 7);
+    fake.create_node("a-1", 7);
     fake.commit("a-1", &memory(2));
     let broken = fake.present(0);
-    let failure = crate::ctx::Failure::Refused("no quota left".to_owned());
-    fake.state().failing.push((format!("create engine {broken}"), failure));
+    let failure = Failure::Refused("no quota left".to_owned());
+    fake.script(&format!("create engine {broken}"), Fault::Fails(failure));
     let mut reconciler = fake.reconciler(1);
     reconciler.tick(&*fake).await;
     assert!(fake.state().alter.is_none(), "after one tick it blocks no other");
@@ -173,7 +175,7 @@ async fn an_alteration_that_stalls_holds_up_no_other_and_converges_later() {
     reconciler.tick(&*fake).await;
     assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Stalled));
     assert_eq!(fake.state().simulation.observed.registrations.len(), 1, "the old engine serves");
-    fake.state().failing.clear();
+    fake.recover();
     fake.settle(&mut reconciler).await;
     assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
 }

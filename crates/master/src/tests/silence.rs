@@ -7,13 +7,13 @@ use planner::EngineLoad;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::fake::{Fake, settings};
+use super::fake::{Fake, Fault, settings};
 use crate::ctx::LeaseState;
 use crate::settings::Settings;
 use crate::tick::{Reconciler, Ticked};
 
 #[tokio::test]
-async fn a_silent_engine_without_its_registration_is_replaced_first_and_then_drained() {
+async fn a_silent_unregistered_engine_is_replaced_before_it_is_drained() {
     let fake = Fake::with_engines_wanted(1);
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
@@ -64,7 +64,7 @@ async fn an_engine_that_answers_is_not_replaced_for_its_lost_registration() {
 #[tokio::test]
 async fn a_reading_of_zookeeper_may_take_longer_than_an_effect() {
     let fake = Fake::with_engines_wanted(2);
-    fake.state().slow = settings().effect_deadline * 2;
+    fake.script("zookeeper: read", Fault::Takes(settings().effect_deadline * 2));
     fake.reconciler(1).tick(&*fake).await;
     assert_eq!(fake.state().simulation.observed.instances.len(), 2);
 }
@@ -72,7 +72,7 @@ async fn a_reading_of_zookeeper_may_take_longer_than_an_effect() {
 #[tokio::test]
 async fn an_effect_on_its_way_ends_when_the_lock_may_be_lost() {
     let fake = Fake::with_engines_wanted(1);
-    fake.state().hanging.push("create engine".to_owned());
+    fake.script("create engine", Fault::Hangs);
     let settings = Settings { effect_deadline: Duration::from_secs(10), ..settings() };
     let now = fake.state().now;
     let stop = CancellationToken::new();

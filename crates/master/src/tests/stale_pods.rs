@@ -7,7 +7,7 @@ use model::PoolName;
 use model::change::{Change, ObjectPatch, PoolPatch, Setting};
 use model::engine_name::EngineName;
 
-use super::fake::Fake;
+use super::fake::{Fake, Fault, no_answer};
 use crate::tick::{Reconciler, Ticked};
 
 fn done(ticked: &Ticked) -> bool {
@@ -30,7 +30,7 @@ async fn at_rest() -> (Arc<Fake>, Reconciler, EngineName) {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_gone_without_any_news_of_it_is_asked_for_and_replaced() {
+async fn an_engine_that_vanished_without_an_event_is_probed_and_replaced() {
     let (fake, mut reconciler, engine) = at_rest().await;
     {
         let mut state = fake.state();
@@ -86,7 +86,7 @@ async fn a_terminating_pod_without_a_delete_event_is_probed_and_removed() {
 async fn an_engine_is_probed_in_its_namespace_unless_its_configuration_changed() {
     let (fake, mut reconciler, engine) = at_rest().await;
     // The probe gets no reply, so it remains unknown whether it is gone.
-    fake.state().silent.insert(engine);
+    fake.script(&format!("probe {engine}"), Fault::Fails(no_answer()));
     fake.state().simulation.observed.instances.clear();
     assert!(!done(&reconciler.tick(&*fake).await));
     assert_eq!(std::mem::take(&mut fake.state().probed), [Some("rp-1--t-1".to_owned())]);

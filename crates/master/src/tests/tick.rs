@@ -5,7 +5,7 @@ use std::time::Duration;
 use model::alteration::AlterationProgress;
 use model::observation::ClusterWarnings;
 
-use super::fake::{Fake, create, id, memory};
+use super::fake::{Fake, Fault, create, id, memory, no_answer};
 use crate::ctx::{Failure, LeaseState};
 use crate::tick::Ticked;
 
@@ -62,7 +62,7 @@ async fn a_new_master_finds_everything_as_it_should_be_and_creates_nothing() {
 }
 
 #[tokio::test]
-async fn a_master_that_dies_after_any_effect_is_followed_by_one_that_ends_the_work() {
+async fn a_successor_completes_the_work_of_a_master_that_died_after_any_effect() {
     let total = {
         let fake = Fake::with_engines_wanted(3);
         fake.settle(&mut fake.reconciler(1)).await;
@@ -78,7 +78,7 @@ async fn a_master_that_dies_after_any_effect_is_followed_by_one_that_ends_the_wo
         fake.commit("a-1", &memory(2));
         let uids: Vec<String> =
             fake.state().simulation.observed.instances.iter().map(|instance| instance.uid.clone()).collect();
-        fake.state().stop_after = Some(stop_after);
+        fake.suspend_after(stop_after);
         let mut dying = fake.reconciler(1);
         while fake.state().lease.is_valid() {
             let _ = dying.tick(&*fake).await;
@@ -110,7 +110,7 @@ async fn one_create_that_is_refused_holds_up_no_other_and_backs_off() {
     let fake = Fake::with_engines_wanted(3);
     let broken = fake.present(1);
     let failure = Failure::Refused("no quota left".to_owned());
-    fake.state().failing.push((format!("create engine {broken}"), failure));
+    fake.script(&format!("create engine {broken}"), Fault::Fails(failure));
     let mut reconciler = fake.reconciler(1);
     assert!(done(&reconciler.tick(&*fake).await));
     assert_eq!(fake.state().simulation.observed.instances.len(), 2);
@@ -128,16 +128,16 @@ async fn one_create_that_is_refused_holds_up_no_other_and_backs_off() {
     fake.pass(Duration::from_secs(3));
     reconciler.tick(&*fake).await;
     assert_eq!(tries(), 2, "the second time it waits twice as long");
-    fake.state().failing.clear();
+    fake.recover();
     fake.settle(&mut reconciler).await;
     assert_eq!(fake.state().simulation.observed.registrations.len(), 3);
 }
 
 #[tokio::test]
-async fn a_create_that_fails_because_the_orchestrator_is_away_is_no_failure_of_the_engine() {
+async fn an_unavailable_orchestrator_is_no_failure_of_the_engine() {
     let fake = Fake::with_engines_wanted(1);
     let create = format!("create engine {}", fake.present(0));
-    fake.state().failing.push((create.clone(), Failure::Unknown("500 Internal Server Error".to_owned())));
+    fake.script(&create, Fault::Fails(Failure::Unknown("500 Internal Server Error".to_owned())));
     let mut reconciler = fake.reconciler(1);
     let tries = || fake.state().effects.iter().filter(|effect| **effect == create).count();
     for times in 1..=10 {
@@ -147,14 +147,15 @@ async fn a_create_that_fails_because_the_orchestrator_is_away_is_no_failure_of_t
         fake.pass(Duration::from_secs(12));
     }
     // What is refused afterwards is its first failure.
-    fake.state().failing = vec![(create.clone(), Failure::Refused("no quota left".to_owned()))];
+    fake.recover();
+    fake.script(&create, Fault::Fails(Failure::Refused("no quota left".to_owned())));
     reconciler.tick(&*fake).await;
     fake.pass(Duration::from_secs(3));
     reconciler.tick(&*fake).await;
     assert_eq!(tries(), 12);
     let shown = fake.state().reports.iter().flat_map(|report| report.engines.clone()).next_back().unwrap();
     assert!(shown.reason.unwrap().contains("failure 1: no quota left"));
-    fake.state().failing.clear();
+    fake.recover();
     fake.settle(&mut reconciler).await;
     assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
 }
@@ -163,22 +164,22 @@ async fn a_create_that_fails_because_the_orchestrator_is_away_is_no_failure_of_t
 async fn an_effect_that_never_answers_is_cut_off_and_the_others_go_on() {
     let fake = Fake::with_engines_wanted(3);
     let broken = fake.present(0);
-    fake.state().hanging.push(format!("create engine {broken}"));
+    fake.script(&format!("create engine {broken}"), Fault::Hangs);
     let mut reconciler = fake.reconciler(1);
     assert!(done(&reconciler.tick(&*fake).await));
     assert_eq!(fake.state().simulation.observed.instances.len(), 2);
-    fake.state().hanging.clear();
+    fake.recover();
     fake.settle(&mut reconciler).await;
     assert_eq!(fake.state().simulation.observed.registrations.len(), 3);
 }
 
 #[tokio::test]
-async fn a_create_whose_answer_was_lost_is_found_by_the_next_tick_and_not_made_twice() {
+async fn a_create_with_a_lost_answer_is_observed_and_not_repeated() {
     let fake = Fake::with_engines_wanted(1);
-    fake.state().losing.push("create engine".to_owned());
+    fake.script("create engine", Fault::LosesAnswer);
     let mut reconciler = fake.reconciler(1);
     reconciler.tick(&*fake).await;
-    fake.state().losing.clear();
+    fake.recover();
     fake.settle(&mut reconciler).await;
     let state = fake.state();
     assert_eq!(state.simulation.created, 1);
@@ -189,26 +190,26 @@ async fn a_create_whose_answer_was_lost_is_found_by_the_next_tick_and_not_made_t
 #[tokio::test]
 async fn without_the_orchestrator_no_engine_is_touched_and_the_master_says_so() {
     let fake = Fake::with_engines_wanted(1);
-    fake.state().orchestrator = false;
+    fake.script("orchestrator: list", Fault::Fails(no_answer()));
     let mut reconciler = fake.reconciler(1);
     reconciler.tick(&*fake).await;
     let effects = fake.state().effects.clone();
     assert!(effects.iter().all(|effect| effect.starts_with("finish alteration")), "{effects:?}");
     assert!(!done(&reconciler.tick(&*fake).await));
     assert!(fake.state().reports[0].waits_for.as_ref().unwrap().contains("orchestrator"));
-    fake.state().orchestrator = true;
+    fake.recover();
     fake.settle(&mut reconciler).await;
     assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
 }
 
 #[tokio::test]
-async fn without_the_orchestrator_an_alteration_stalls_at_its_deadline_and_its_node_goes() {
+async fn an_alteration_stalls_at_its_deadline_without_the_orchestrator() {
     let fake = Fake::with_engines_wanted(1);
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
     fake.commit("a-1", &memory(2));
-    fake.make_node("a-1", 7);
-    fake.state().orchestrator = false;
+    fake.create_node("a-1", 7);
+    fake.script("orchestrator: list", Fault::Fails(no_answer()));
     reconciler.tick(&*fake).await;
     assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converging));
     let report = fake.state().reports.last().unwrap().clone();
@@ -226,7 +227,7 @@ async fn without_the_orchestrator_an_alteration_stalls_at_its_deadline_and_its_n
     reconciler.tick(&*fake).await;
     assert_eq!(fake.state().records[&id("a-2")].progress, Some(AlterationProgress::Converged));
     // It recovers: the stalled alteration converges after all.
-    fake.state().orchestrator = true;
+    fake.recover();
     reconciler.tick(&*fake).await;
     assert!(fake.state().reports.last().unwrap().complete, "the rows of the meantime are replaced");
     fake.settle(&mut reconciler).await;
@@ -241,18 +242,18 @@ async fn an_engine_about_which_the_orchestrator_is_silent_has_not_vanished() {
     fake.settle(&mut reconciler).await;
     let engine = fake.present(0);
     let instances = std::mem::take(&mut fake.state().simulation.observed.instances);
-    fake.state().silent.insert(engine.clone());
+    fake.script(&format!("probe {engine}"), Fault::Fails(no_answer()));
     fake.state().effects.clear();
     assert!(!done(&reconciler.tick(&*fake).await));
     assert!(fake.state().effects.is_empty());
     fake.state().simulation.observed.instances = instances;
-    fake.state().silent.clear();
+    fake.recover();
     assert!(!done(&reconciler.tick(&*fake).await));
     assert_eq!(fake.present(0), engine);
 }
 
 #[tokio::test]
-async fn an_orchestrator_that_hangs_on_every_name_holds_a_tick_up_for_a_limited_time() {
+async fn probes_that_hang_delay_a_tick_for_a_limited_time() {
     const ENGINES: u32 = 12;
     let fake = Fake::with_engines_wanted(ENGINES);
     fake.settle(&mut fake.reconciler(1)).await;
@@ -262,7 +263,7 @@ async fn an_orchestrator_that_hangs_on_every_name_holds_a_tick_up_for_a_limited_
     fake.state().simulation.observed.instances.clear();
     fake.state().effects.clear();
     fake.state().probed.clear();
-    fake.state().endless = true;
+    fake.script("orchestrator: probe", Fault::Hangs);
     assert!(!done(&reconciler.tick(&*fake).await));
     let state = fake.state();
     assert!(state.effects.is_empty(), "who was not asked about has not vanished: {:?}", state.effects);
@@ -271,7 +272,7 @@ async fn an_orchestrator_that_hangs_on_every_name_holds_a_tick_up_for_a_limited_
 }
 
 #[tokio::test]
-async fn an_engine_that_lost_its_registration_while_the_masters_session_was_away_is_not_ended() {
+async fn an_engine_that_lost_its_session_with_the_masters_is_not_drained() {
     let fake = Fake::with_engines_wanted(1);
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
@@ -312,10 +313,10 @@ async fn a_stand_in_whose_replacement_lost_its_registration_in_between_is_kept()
     let new = fake.present(0);
     assert!(fake.state().simulation.register(&new));
     // The registration goes after it was observed: the multi fails as a whole.
-    fake.state().failing.push((format!("drain engine {old}"), Failure::Moved("it is not registered".to_owned())));
+    fake.script(&format!("drain engine {old}"), Fault::Fails(Failure::Moved("it is not registered".to_owned())));
     reconciler.tick(&*fake).await;
     assert!(fake.state().simulation.observed.registrations.iter().any(|live| live.engine == old));
-    fake.state().failing.clear();
+    fake.recover();
     fake.settle(&mut reconciler).await;
     assert!(fake.state().simulation.observed.registrations.iter().all(|live| live.engine == new));
 }
@@ -357,8 +358,9 @@ async fn a_master_that_is_shut_down_begins_no_further_effect() {
 #[tokio::test]
 async fn an_alteration_that_can_not_be_settled_now_holds_up_no_engine() {
     let fake = Fake::with_engines_wanted(2);
-    fake.make_node("a-1", 99);
-    fake.state().unsettled = true;
+    fake.create_node("a-1", 99);
+    let blocked = Failure::Unknown("a transaction holds the row".to_owned());
+    fake.script("database: abort", Fault::Fails(blocked));
     let mut reconciler = fake.reconciler(1);
     reconciler.tick(&*fake).await;
     assert!(fake.state().alter.is_some());
@@ -374,7 +376,7 @@ async fn a_tick_whose_report_was_refused_as_late_is_followed_by_a_complete_one()
     assert!(!fake.state().reports.last().unwrap().complete);
     let snapshot_of = fake.state().master.last_tick_ms;
     // Another master ends a tick between this one's snapshot and its report.
-    fake.state().late_report = true;
+    fake.script("database: publish", Fault::before(|state| state.master.last_tick_ms += 1));
     assert!(!done(&reconciler.tick(&*fake).await));
     assert_eq!(fake.state().master.last_tick_ms, snapshot_of + 1, "the other one's");
     reconciler.tick(&*fake).await;
@@ -416,7 +418,7 @@ async fn many_rows_are_published_in_parts_and_again_after_a_lost_part() {
         .instances
         .iter_mut()
         .for_each(|instance| instance.node = Some("node-2".to_owned()));
-    fake.state().late_report = true;
+    fake.script("database: publish", Fault::before(|state| state.master.last_tick_ms += 1));
     reconciler.tick(&*fake).await;
     fake.state().reports.clear();
     assert!(!done(&reconciler.tick(&*fake).await));

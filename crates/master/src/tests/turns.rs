@@ -7,7 +7,7 @@ use model::{Epoch, PoolName, TenantName, UnitName};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::fake::{Fake, create, settings};
+use super::fake::{Fake, Fault, create, settings};
 use crate::settings::Settings;
 use crate::tick::Reconciler;
 
@@ -31,7 +31,7 @@ async fn hanging_creates_of_one_tenant_do_not_delay_another() {
     let settings = Settings { effect_deadline: Duration::from_millis(20), ..settings() };
     let mut reconciler = Reconciler::new(settings, Epoch(1), fake.state().now, CancellationToken::new());
     fake.state().running_since = Some(Instant::now());
-    fake.state().hanging.push("create engine t-1-".to_owned());
+    fake.script("create engine t-1-", Fault::Hangs);
     for _ in 0..2 {
         reconciler.tick(&*fake).await;
         // The back-off of creates that hung is over whenever a tick begins.

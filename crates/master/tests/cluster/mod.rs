@@ -320,7 +320,7 @@ impl Cluster {
         self.engines().await.into_iter().map(|engine| engine.uid).collect()
     }
 
-    /// Whether engines equal slots, each is registered, no node and no fact is left, and SHOW knows it.
+    /// Whether engines equal slots, each is registered, no alter node and no drain order is left, and SHOW knows it.
     pub async fn is_as_desired(&self) -> bool {
         let Ok(overview) = self.store.overview(None).await else { return false };
         let wanted: BTreeSet<EngineName> = overview.snapshot.slots.iter().map(model::Slot::engine).collect();

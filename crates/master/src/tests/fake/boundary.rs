@@ -24,10 +24,7 @@ impl Lease for Fake {
 
     async fn raise_epoch(&self) -> Result<MasterRecord, Failure> {
         let mut state = self.state();
-        state.reachable()?;
-        if !state.held {
-            return Err(Failure::Lost("another candidate has it".to_owned()));
-        }
+        state.begin("database: raise epoch")?;
         state.master.epoch = state.master.epoch.next();
         Ok(state.master.clone())
     }
@@ -49,64 +46,49 @@ impl ControllerCtx for Fake {
     }
 
     async fn observe(&self) -> Result<Observation, Failure> {
-        let slow = self.state().slow;
-        if !slow.is_zero() {
-            tokio::time::sleep(slow).await;
-        }
-        let state = self.state();
+        self.delay("zookeeper: read").await;
+        let mut state = self.state();
         let coordination = Coordination {
             alter: state.alter.clone(),
             agents: state.agents.clone(),
             permits: state.permits(),
             drains: state.drains(),
-            unread: state.unread.clone(),
+            ..Coordination::default()
         };
-        let instances = if state.orchestrator {
-            Ok(InstanceList {
-                instances: state.simulation.observed.instances.iter().chain(&state.ghosts).cloned().collect(),
-                warnings: state.cluster_warnings.clone(),
-                nodes: Some(state.nodes.clone()),
-                ..InstanceList::default()
-            })
-        } else {
-            Err(Failure::Unknown("it does not answer".to_owned()))
-        };
+        let instances = state.begin("orchestrator: list").map(|()| InstanceList {
+            instances: state.simulation.observed.instances.iter().chain(&state.ghosts).cloned().collect(),
+            warnings: state.cluster_warnings.clone(),
+            nodes: Some(Vec::new()),
+            ..InstanceList::default()
+        });
         Ok(Observation { coordination, instances, loads: state.loads.clone() })
     }
 
     async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
+        let call = format!("orchestrator: probe {}", probe.engine);
         self.state().probed.push(probe.namespace.clone());
-        let endless = self.state().endless;
-        if endless {
-            std::future::pending::<()>().await;
-        }
+        self.delay(&call).await;
         let mut state = self.state();
-        if state.silent.contains(&probe.engine) {
-            return Err(Failure::Unknown("it does not answer".to_owned()));
-        }
+        state.begin(&call)?;
         state.ghosts.retain(|instance| instance.name != probe.engine);
         Ok(state.simulation.observed.instances.iter().find(|instance| instance.name == probe.engine).cloned())
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
-        let state = self.state();
-        state.reachable()?;
+        let mut state = self.state();
+        state.begin("database: snapshot")?;
         Ok(Snapshot { master: state.master.clone(), ..state.simulation.desired.snapshot.clone() })
     }
 
     async fn settle(&self, id: &RequestId, abort: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {
         let mut state = self.state();
-        state.reachable()?;
         if let Some(abort) = abort {
             return state.abort(abort).map(Some);
         }
+        let call = format!("database: outcome {id}");
+        state.begin(&call)?;
         let known = state.records.get(id).cloned();
-        if let Some(late) = state.late.take() {
-            state.records.insert(late.id.clone(), late);
-        }
-        if state.suspends {
-            state.lease = LeaseState::InDoubt;
-        }
+        state.end(&call)?;
         Ok(known)
     }
 
@@ -120,9 +102,7 @@ impl ControllerCtx for Fake {
     async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure> {
         let mut state = self.state();
         state.guard(epoch)?;
-        if std::mem::take(&mut state.late_report) {
-            state.master.last_tick_ms += 1;
-        }
+        state.begin("database: publish")?;
         if publication.after_tick_ms != Some(state.master.last_tick_ms) {
             return Err(Failure::Moved("a later report was written".to_owned()));
         }
@@ -136,13 +116,8 @@ impl ControllerCtx for Fake {
 
 impl super::State {
     fn abort(&mut self, abort: &Abort) -> Result<AlterationRecord, Failure> {
-        if self.unsettled {
-            return Err(Failure::Unknown("a transaction holds the row".to_owned()));
-        }
         self.aborts.push(abort.clone());
-        if self.takes_no_statement && !abort.statement.is_empty() {
-            return Err(Failure::Refused("the statement has a character that cannot be stored".to_owned()));
-        }
+        self.begin(&format!("database: abort {} {}", abort.id, abort.statement))?;
         let object = ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() };
         let aborted = record(abort.id.as_str(), object);
         Ok(self.records.entry(abort.id.clone()).or_insert(aborted).clone())
@@ -171,21 +146,13 @@ impl Fake {
     async fn apply_decision(&self, guarded: GuardedDecision<'_>) -> Result<Applied, Failure> {
         let GuardedDecision { decision, expected } = guarded;
         let effect = format!("{} {}", decision.verb(), decision.engine.as_ref().map_or("", EngineName::as_str));
-        let hangs = self.state().hanging.iter().any(|part| effect.contains(part.as_str()));
-        if hangs {
-            std::future::pending::<()>().await;
-        }
+        let call = format!("effect: {effect}");
+        self.delay(&call).await;
         let mut state = self.state();
         state.guard(expected.epoch)?;
         assert!(state.lease.is_valid(), "an effect without a valid lease");
-        state.effects.push(effect.clone());
-        if let Some((_, failure)) = state.failing.iter().find(|(part, _)| effect.contains(part.as_str())) {
-            return Err(failure.clone());
-        }
-        if let Some(at) = state.before.iter().position(|(before, _)| *before == effect) {
-            let (_, event) = state.before.remove(at);
-            event(&mut state, decision.engine.as_ref().unwrap());
-        }
+        state.effects.push(effect);
+        state.begin(&call)?;
         if let Some(reason) = state.moved(decision, expected.nodes) {
             return Err(Failure::Moved(reason));
         }
@@ -199,16 +166,7 @@ impl Fake {
                 _ => Applied::Done,
             }
         };
-        if let Some(left) = &mut state.stop_after {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
-                state.lease = LeaseState::InDoubt;
-                state.stop_after = None;
-            }
-        }
-        if state.losing.iter().any(|part| effect.contains(part.as_str())) {
-            return Err(Failure::Unknown("the answer was lost".to_owned()));
-        }
+        state.end(&call)?;
         Ok(applied)
     }
 }
