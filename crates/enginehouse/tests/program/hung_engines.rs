@@ -25,6 +25,10 @@ fn clients_of_a_stopped_engine_get_08s01_and_show_its_state() {
     eventually("DESCRIBE reports the state of the process", || {
         installation.say(&format!("DESCRIBE ENGINE p '{name}'")).contains("T (stopped)")
     });
+    eventually("SHOW reports the lost registration", || installation.say("SHOW ENGINES t").contains(",lost,"));
+    let output = run(&["doctor", "--data-dir", installation.data().to_str().unwrap()]);
+    let report = text(&output.stdout);
+    assert!(output.status.code() == Some(1) && report.contains("lost its registration"), "{report}");
     let status = ended(&mut client, LOST_WITHIN);
     let error = read_all(client.stderr.take());
     assert!(!status.success() && error.contains("08S01") && error.contains("has not replied for"), "{error}");

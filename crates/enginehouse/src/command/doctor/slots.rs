@@ -4,7 +4,7 @@
 
 use model::clock::utc;
 use model::engine_name::EngineName;
-use model::engine_state::Phase;
+use model::engine_state::{EngineState, Phase};
 use model::slot::Slot;
 use model::span;
 use orchestrator::ObservedInstance;
@@ -73,7 +73,7 @@ fn state_of(view: &SlotView<'_>, slot: &Slot) -> SlotState {
         // It is reported under its own name.
         None if unreadable => SlotState::OnItsWay,
         engine if slot.failures > 0 => failing(view, slot, engine, there),
-        Some(engine) => starting(view, slot, engine),
+        Some(engine) => lost(view, slot, engine).unwrap_or_else(|| starting(view, slot, engine)),
         None => absent(view, slot, there),
     }
 }
@@ -118,6 +118,27 @@ fn without_names(reason: &str, name: &EngineName) -> String {
     let refused = reason.strip_prefix(NOT_CREATED).and_then(|rest| rest.split_once(": "));
     let reason = refused.map_or_else(|| reason.to_owned(), |(_, why)| format!("could not be created: {why}"));
     reason.replace(name.as_str(), "…")
+}
+
+/// The engine was registered and no longer is: it hangs, is stopped, or cannot reach ZooKeeper.
+fn lost(view: &SlotView<'_>, slot: &Slot, engine: &ObservedInstance) -> Option<SlotState> {
+    let name = &engine.name;
+    let observed = view.desired.seen(name).filter(|row| row.uid.as_ref() == Some(&engine.uid))?;
+    if EngineState::from_observed(observed) != EngineState::Lost {
+        return None;
+    }
+    let reason = observed.reason.clone().or_else(|| engine.reason.clone());
+    let reason = reason.unwrap_or_else(|| "lost its registration".to_owned());
+    let finding = Finding::problem(
+        slot.key.to_string(),
+        format!("engine {name} {reason}"),
+        format!(
+            "the acting master replaces it if it does not answer; at once: RESTART ENGINE {} '{name}' FORCE; {}",
+            slot.key.pool,
+            log_of(engine)
+        ),
+    );
+    Some(SlotState::NotReady(finding))
 }
 
 fn starting(view: &SlotView<'_>, slot: &Slot, engine: &ObservedInstance) -> SlotState {
