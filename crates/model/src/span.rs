@@ -36,11 +36,14 @@ pub fn print(span: Duration) -> String {
     format!("{}{unit}", ms / factor)
 }
 
-/// Prints an age or elapsed time for people: `340 ms`, `4.2 s`, `14 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`. Smaller
-/// units are cut off.
+/// Prints an age or elapsed time for people: `340 ms`, `4.2 s`, `14 s`, `3 min 20 s`, `5 min`, `2 h 5 min`, `3 d 4 h`.
+/// Smaller units are cut off.
 pub fn age(span: Duration) -> String {
     let (ms, s) = (span.as_millis(), span.as_secs());
-    let pair = |big: u64, unit: &str, small: u64, part: &str| format!("{} {unit} {} {part}", s / big, s % big / small);
+    let pair = |big: u64, unit: &str, small: u64, part: &str| match s % big / small {
+        0 => format!("{} {unit}", s / big),
+        rest => format!("{} {unit} {rest} {part}", s / big),
+    };
     match s {
         0 if ms < 10 && span.subsec_micros() > 0 => {
             format!("{}.{} ms", span.subsec_millis(), span.subsec_micros() % 1_000 / 100)
@@ -60,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_has_its_unit_and_no_more_digits_than_anybody_needs() {
+    fn an_age_is_printed_in_at_most_two_units() {
         let us = Duration::from_micros;
         for (span, text) in [
             (us(0), "0 ms"),
@@ -70,6 +73,7 @@ mod tests {
             (us(4_290_000), "4.2 s"),
             (us(14_999_999), "14 s"),
             (Duration::from_secs(200), "3 min 20 s"),
+            (Duration::from_mins(5), "5 min"),
             (Duration::from_mins(125), "2 h 5 min"),
             (Duration::from_secs(3 * 86_400 + 4 * 3_600 + 59), "3 d 4 h"),
         ] {

@@ -52,8 +52,8 @@ mod tests {
             details: Arc::default(),
         };
         let report = |engine: &ObservedEngine, step| progress(engine, 35_900, Duration::from_mins(5), step);
-        assert_eq!(report(&engine, second).as_deref(), Some("starting for 34 s of at most 5 min 0 s"));
-        assert_eq!(report(&engine, LOG_STEP).as_deref(), Some("starting for 30 s of at most 5 min 0 s"));
+        assert_eq!(report(&engine, second).as_deref(), Some("starting for 34 s of at most 5 min"));
+        assert_eq!(report(&engine, LOG_STEP).as_deref(), Some("starting for 30 s of at most 5 min"));
         engine.answered = true;
         assert_eq!(report(&engine, second), None, "it lost its registration");
     }
