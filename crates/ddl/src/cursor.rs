@@ -260,7 +260,8 @@ impl<'a> Cursor<'a> {
             }
             TokenKind::Word | TokenKind::Number => Ok((self.bare_name()?, position)),
             TokenKind::Text(text) => {
-                let hint = format!("Names have no single quotes: {}", crate::quote::quoted_name(&shorten(text)));
+                let hint =
+                    format!("Write the name without single quotes: {}.", crate::quote::quoted_name(&shorten(text)));
                 Err(self.missing(what).or_hint(hint))
             }
             _ => Err(self.missing(what)),

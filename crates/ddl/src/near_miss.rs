@@ -70,7 +70,10 @@ pub fn near_miss(text: &str) -> Option<String> {
         && verb.eq_ignore_ascii_case("DESCRIBE")
         && near(engine, "ENGINE").is_some()
     {
-        return Some("did you mean DESCRIBE ENGINE rp_1 'engine-name'? The engine's name stands in quotes".to_owned());
+        return Some(
+            "Did you mean DESCRIBE ENGINE rp_1 'engine-name'? The engine's name is written in single quotes."
+                .to_owned(),
+        );
     }
     let candidates = HEADS.iter().filter_map(|head| Some((slips(&words, head)?, *head)));
     let (_, head) = candidates.min_by_key(|(slips_made, _)| *slips_made)?;
@@ -115,7 +118,7 @@ mod tests {
         ] {
             assert_eq!(near_miss(text).unwrap_or_default(), format!("Did you mean {meant}?"), "{text}");
         }
-        assert!(near_miss("DESC ENGINE x").unwrap().contains("in quotes"));
+        assert!(near_miss("DESC ENGINE x").unwrap().contains("in single quotes"));
     }
 
     #[test]

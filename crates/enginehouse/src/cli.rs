@@ -14,7 +14,7 @@ const ABOUT: &str = "Enginehouse: a multi-tenant SQL-engine gateway and control 
 #[derive(Debug, Parser)]
 #[command(name = "enginehouse", version, about = ABOUT, disable_help_subcommand = true, arg_required_else_help = true)]
 pub struct Arguments {
-    /// Print the names of all failpoints of this build, one a line, and exit.
+    /// Print the names of all failpoints of this build, one per line, and exit.
     #[arg(long)]
     pub list_failpoints: bool,
     #[command(subcommand)]
@@ -144,7 +144,7 @@ pub struct SqlArguments {
     /// The user; defaults to the user in the URL, or admin.
     #[arg(short = 'u', long, value_name = "USER")]
     pub user: Option<String>,
-    /// The password. Other users of this machine can read it on the command line, but not in the variable.
+    /// The password. Prefer the environment variable: other users of this machine can read the command line.
     #[arg(short = 'p', long, value_name = "PASSWORD", env = "ENGINEHOUSE_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
     /// A statement to run; repeatable.

@@ -40,7 +40,7 @@ pub(crate) fn prefers_engine(statement: &SessionStatement<'_>) -> bool {
 pub(crate) fn with_near_miss(error: UserError, text: Option<&str>) -> UserError {
     match text.and_then(ddl::near_miss) {
         Some(meant) => {
-            let hint = error.hint.clone().map_or_else(|| meant.clone(), |hint| format!("{meant} Or: {hint}"));
+            let hint = error.hint.clone().map_or_else(|| meant.clone(), |hint| format!("{meant} {hint}"));
             error.hint(hint)
         }
         None => error,

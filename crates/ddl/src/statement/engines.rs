@@ -62,7 +62,7 @@ fn read_only_tenant(cursor: &mut Cursor<'_>) -> Result<TenantName, ParseError> {
         return Ok(tenant);
     }
     let hint = meant.map_or_else(
-        || "SHOW ENGINES POOL t_1 rp_1 and SHOW ENGINES UNIT t_1 rp_1 uc_1 show fewer".to_owned(),
+        || "SHOW ENGINES POOL t_1 rp_1 and SHOW ENGINES UNIT t_1 rp_1 uc_1 show fewer.".to_owned(),
         |meant| format!("Did you mean SHOW ENGINES {meant}?"),
     );
     Err(cursor.missing("the end of the statement").or_hint(hint))

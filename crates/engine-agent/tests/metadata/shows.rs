@@ -15,7 +15,7 @@ async fn engines_are_listed_from_what_is_wished_and_what_is_seen() {
     let first = column(&run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
     let shown = run(&mut admin, "SHOW ENGINES t_1").await;
     assert_eq!(column(&shown, "state"), ["pending"]);
-    assert_eq!(column(&shown, "reason"), ["the master has not looked at it yet"]);
+    assert_eq!(column(&shown, "reason"), ["not observed by the master yet"]);
     assert_eq!(column(&shown, "current"), ["true"]);
     bench.master.seen(ready(&first, "127.0.0.1:7")).await;
     let shown = run(&mut admin, "SHOW ENGINES UNIT t_1 rp_1 uc_1").await;

@@ -15,7 +15,7 @@ pub enum Format {
     Table,
     /// Comma-separated values with a header line (RFC 4180).
     Csv,
-    /// One JSON object a row.
+    /// One JSON object per row.
     Json,
 }
 

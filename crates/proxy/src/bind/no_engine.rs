@@ -54,7 +54,7 @@ fn no_engine_error(snapshot: &ProxySnapshot, selector: &EngineSelector) -> UserE
     let error = UserError::new(ErrorKind::WrongState, format!("tenant \"{}\" has no engine{scope}", selector.tenant));
     match offered {
         Some(link) => error.hint(format!(
-            "START ENGINE {} {} {}",
+            "To start an engine, run START ENGINE {} {} {}.",
             ddl::quoted_name(link.tenant.as_str()),
             ddl::quoted_name(link.pool.as_str()),
             ddl::quoted_name(link.unit.as_str())

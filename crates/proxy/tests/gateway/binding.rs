@@ -17,7 +17,7 @@ async fn with_nothing_to_wait_for_the_hint_is_the_exact_start_engine() {
     let mut ann = cluster.session("ann").await;
     let error = try_run(&mut ann, "SELECT 1").await.unwrap_err();
     assert_eq!(error.message, "tenant \"t_1\" has no engine");
-    assert_eq!(error.hint.as_deref(), Some("START ENGINE t_1 rp_1 uc_1"));
+    assert_eq!(error.hint.as_deref(), Some("To start an engine, run START ENGINE t_1 rp_1 uc_1."));
     let error = try_run(&mut ann, "SHOW ENGINE t_1").await.unwrap_err();
     assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("SHOW ENGINES")), "{}", error.text());
 }

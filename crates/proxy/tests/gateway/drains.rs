@@ -134,5 +134,5 @@ async fn without_another_engine_the_error_names_what_to_start() {
     drain(&cluster.master.lock, &old.name, &old.uid, WAIT).await;
     assert!(matches!(old.ended().await, Ok(Ended::Drained)));
     let error = try_run(&mut ann, "SELECT 1").await.unwrap_err();
-    assert_eq!(error.hint.as_deref(), Some("START ENGINE t_1 rp_1 uc_1"));
+    assert_eq!(error.hint.as_deref(), Some("To start an engine, run START ENGINE t_1 rp_1 uc_1."));
 }

@@ -107,5 +107,5 @@ async fn a_queue_can_be_set_and_follows_the_pool_that_has_it() {
     })
     .await;
     assert_eq!(error.message, "tenant \"t_1\" has no engine in resource pool \"rp_3\"");
-    assert_eq!(error.hint.as_deref(), Some("START ENGINE t_1 rp_3 uc_1"));
+    assert_eq!(error.hint.as_deref(), Some("To start an engine, run START ENGINE t_1 rp_3 uc_1."));
 }

@@ -158,7 +158,7 @@ fn row(
 ) -> EngineRow {
     let engine = seen.map(|row| &row.engine);
     let state = engine.map_or(EngineState::Pending, ObservedEngine::state);
-    let nothing_seen = || (engine.is_none()).then(|| "the master has not looked at it yet".to_owned());
+    let nothing_seen = || (engine.is_none()).then(|| "not observed by the master yet".to_owned());
     EngineRow {
         slot: slot.clone(),
         name,
