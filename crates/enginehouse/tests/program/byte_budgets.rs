@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hs2::limits::RECEIVED_REQUESTS_BYTES;
 use hs2::tcli::{TFetchOrientation, TFetchResultsReq};
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(1);
 
 /// Waits until the process has closed all connections of clients.
-fn wait_until_closed(address: &str) {
+async fn wait_until_closed(address: &str) {
     let local = format!(":{:04X} ", address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap());
     let until = Instant::now() + PATIENCE;
     let is_open = || {
@@ -40,7 +40,7 @@ fn wait_until_closed(address: &str) {
     };
     while is_open() {
         assert!(Instant::now() < until, "connections of {address} are still open");
-        std::thread::sleep(Duration::from_millis(20));
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -169,7 +169,7 @@ async fn the_resident_set_stays_within_every_byte_budget() {
 
     // Those above a limit would each send a megabyte. They are closed at the limit, so a long deadline takes no time.
     for (kind, beginning) in beginnings() {
-        wait_until_closed(&address);
+        wait_until_closed(&address).await;
         let peak = Peak::of(pid).unwrap();
         let clients = (0..UNAUTHENTICATED).map(|_| sends(&address, &beginning, PATIENCE / 4));
         let clients = futures::future::join_all(clients).await;

@@ -124,7 +124,7 @@ fn without_names(reason: &str, name: &EngineName) -> String {
 fn lost(view: &SlotView<'_>, slot: &Slot, engine: &ObservedInstance) -> Option<SlotState> {
     let name = &engine.name;
     let observed = view.desired.seen(name).filter(|row| row.uid.as_ref() == Some(&engine.uid))?;
-    if EngineState::from_observed(observed) != EngineState::Lost {
+    if observed.state() != EngineState::Lost {
         return None;
     }
     let reason = observed.reason.clone().or_else(|| engine.reason.clone());

@@ -60,8 +60,8 @@ impl Script {
     }
 
     fn find<T>(&self, call: &str, pick: impl Fn(&Fault) -> Option<T>) -> Option<T> {
-        let concerned = self.0.iter().filter(|scripted| call.contains(&scripted.call));
-        concerned.filter_map(|scripted| pick(&scripted.fault)).next()
+        let mut concerned = self.0.iter().filter(|scripted| call.contains(&scripted.call));
+        concerned.find_map(|scripted| pick(&scripted.fault))
     }
 
     /// Removes the events that are due at a call.
@@ -120,15 +120,13 @@ impl State {
             Fault::Fails(failure) => Some(failure.clone()),
             _ => None,
         });
-        match failure {
-            Some(failure) => Err(failure),
-            None => {
-                for event in self.script.events(call, |fault| matches!(fault, Fault::Before(_))) {
-                    event(self);
-                }
-                Ok(())
-            }
+        if let Some(failure) = failure {
+            return Err(failure);
         }
+        for event in self.script.events(call, |fault| matches!(fault, Fault::Before(_))) {
+            event(self);
+        }
+        Ok(())
     }
 
     /// Ends a call: runs what happens after it, and loses its answer.
