@@ -1,5 +1,6 @@
 //! The client over a connection: it must not retry by itself, and `Retry-After` must take effect.
 
+use model::cause::chain;
 use model::clock::ManualClock;
 use model::labels::LabelMap;
 use orchestrator::kubernetes::{Kubernetes, client_of};
@@ -58,7 +59,7 @@ async fn an_unreachable_server_is_transient_and_the_cause_is_named() {
     let held = TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let error = listed_from(&format!("http://{}", held.local_addr().unwrap())).await;
-    assert!(error.is_retryable() && error.to_string().contains("refused"), "{error}");
+    assert!(error.is_retryable() && chain(&error).to_string().contains("refused"), "{error:?}");
 }
 
 #[tokio::test]
