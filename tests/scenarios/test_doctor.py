@@ -75,7 +75,7 @@ def test_without_database_settings_an_agent_is_queried_and_gaps_reported(patient
     assert (status, report["problems"], report["not_looked_at"]) == (0, 0, 6), report["summary"]
     assert "no section [database]" in check(report, "reachable")["said"]
     assert "metadata agent 127.0.0.1:" in check(report, "last tick")["said"]
-    assert check(report, "wanted engines")["said"] == "1 of 1 desired engines exist"
+    assert check(report, "desired engines")["said"] == "1 of 1 desired engines exist"
     status, report = patient.look(patient.variant("no-place", orchestrator=None))
     assert status == 0 and check(report, "orphans")["verdict"] == "not_looked_at", report["summary"]
     assert "no section [orchestrator]" in check(report, "state directory")["said"]
@@ -121,8 +121,8 @@ def test_timeouts_that_a_proxy_reverts_are_named(patient):
 
     with TcpRelay(patient.server(), change=taken_back) as relay:
         status, report = patient.look(patient.through(relay))
-    assert status == 1 and ill(report) == {"time-outs"}, report["summary"]
-    found = finding(report, "time-outs", "lock_timeout")
+    assert status == 1 and ill(report) == {"timeouts"}, report["summary"]
+    found = finding(report, "timeouts", "lock_timeout")
     assert "has no limit although 5s was set" in found["what"] and "let SET through" in found["mend"], found
 
 
@@ -200,7 +200,7 @@ def test_a_hanging_metadata_agent_and_missing_ones_are_named(patient):
         status, report = patient.look()
         assert status == 1, report["summary"]
         assert "no metadata agent is registered" in finding(report, "registered", "metadata agents")["what"]
-        assert check(report, "wanted engines")["verdict"] == "ok"
+        assert check(report, "desired engines")["verdict"] == "ok"
     finally:
         for name in ("agent-1", "agent-2"):
             cluster.start_program(name)
@@ -342,19 +342,19 @@ def test_a_full_orchestrator_is_named_with_what_stalls_for_it(workspace):
     patient = Patient(workspace / "crowded", metadata_agent={"alter_deadline": "2s"}, orchestrator={"max_engines": 1})
     try:
         status, report = patient.look()
-        room = finding(report, "room", "orchestrator.max_engines")
-        assert status == 1 and ill(report) == {"room"}, report["summary"]
-        assert "1 engine of at most 1: no engine can be started" in room["what"], room
+        capacity = finding(report, "capacity", "orchestrator.max_engines")
+        assert status == 1 and ill(report) == {"capacity"}, report["summary"]
+        assert "1 engine of at most 1: no engine can be started" in capacity["what"], capacity
         _, _, unit = patient.control.make("waiting")
         (answer,) = patient.control.execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1")
         alteration = answer["alteration"]
         wait_until(lambda: patient.progress(alteration) == "stalled", HEAL_WITHIN_S, "it is stalled", 0.2)
         status, report = patient.look()
-        assert status == 1 and ill(report) == {"room", "stalled", "wanted engines"}, report["summary"]
+        assert status == 1 and ill(report) == {"capacity", "stalled", "desired engines"}, report["summary"]
         stalled = finding(report, "stalled", alteration)
         for part in (f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1", "stalled at ", "limit of 1 engines reached"):
             assert part in stalled["what"], (part, stalled)
-        assert "raise orchestrator.max_engines and restart the proxies" in room["mend"], room
+        assert "raise orchestrator.max_engines and restart the proxies" in capacity["mend"], capacity
         patient.cluster.settings["orchestrator"] = {"max_engines": 20}
         patient.file = patient.cluster.write("doctor")
         patient.stop_proxies()

@@ -39,10 +39,10 @@ fn a_healthy_standalone_has_no_findings() {
         "/metadata.sqlite (sqlite) is readable and intact\n",
         "  ok       migrations       up to date: schema version ",
         "  skipped  clock            does not apply: SQLite uses this machine's clock\n",
-        "  skipped  time-outs        does not apply: ",
+        "  skipped  timeouts         does not apply: ",
         "  skipped  durability       does not apply: every connection to a file waits for the disk",
         "  ok       proxies          1 of 1 respond\n",
-        "  ok       wanted engines   1 of 1 desired engines exist\n",
+        "  ok       desired engines  1 of 1 desired engines exist\n",
         "  ok       registrations    1 of 1 belong to a permit and a running engine\n",
         "  ok       alter node       none\n",
     ] {

@@ -29,7 +29,7 @@ pub const REACHABLE: Check = check(DATABASE, "reachable");
 pub const MIGRATIONS: Check = check(DATABASE, "migrations");
 pub const ROUND_TRIPS: Check = check(DATABASE, "round trips");
 pub const CLOCK: Check = check(DATABASE, "clock");
-pub const TIME_OUTS: Check = check(DATABASE, "time-outs");
+pub const TIMEOUTS: Check = check(DATABASE, "timeouts");
 pub const DURABILITY: Check = check(DATABASE, "durability");
 
 pub const REGISTERED: Check = check(AGENTS, "registered");
@@ -42,14 +42,14 @@ pub const PROXIES: Check = check(MASTER, "proxies");
 
 pub const STATE_DIRECTORY: Check = check(ORCHESTRATOR, "state directory");
 pub const DISK: Check = check(ORCHESTRATOR, "disk");
-pub const ROOM: Check = check(ORCHESTRATOR, "room");
+pub const CAPACITY: Check = check(ORCHESTRATOR, "capacity");
 pub const ENTRIES: Check = check(ORCHESTRATOR, "entries");
 pub const EPOCHS: Check = check(ORCHESTRATOR, "epochs");
 pub const API_SERVER: Check = check(ORCHESTRATOR, "api server");
 pub const RIGHTS: Check = check(ORCHESTRATOR, "rights");
 pub const FOREIGN: Check = check(ORCHESTRATOR, "foreign");
 
-pub const WANTED: Check = check(INVARIANTS, "wanted engines");
+pub const DESIRED: Check = check(INVARIANTS, "desired engines");
 pub const READINESS: Check = check(INVARIANTS, "readiness");
 pub const ORPHANS: Check = check(INVARIANTS, "orphans");
 pub const ENDS: Check = check(INVARIANTS, "ends");
@@ -72,7 +72,7 @@ pub const ALL: [Check; 36] = [
     MIGRATIONS,
     ROUND_TRIPS,
     CLOCK,
-    TIME_OUTS,
+    TIMEOUTS,
     DURABILITY,
     REGISTERED,
     ANSWERS,
@@ -82,13 +82,13 @@ pub const ALL: [Check; 36] = [
     PROXIES,
     STATE_DIRECTORY,
     DISK,
-    ROOM,
+    CAPACITY,
     ENTRIES,
     EPOCHS,
     API_SERVER,
     RIGHTS,
     FOREIGN,
-    WANTED,
+    DESIRED,
     READINESS,
     ORPHANS,
     ENDS,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use metadata::{Diagnosis, Error, SCHEMA_VERSION, Store};
 use model::span;
 
-use super::checks::{CLOCK, DURABILITY, MIGRATIONS, REACHABLE, ROUND_TRIPS, TIME_OUTS};
+use super::checks::{CLOCK, DURABILITY, MIGRATIONS, REACHABLE, ROUND_TRIPS, TIMEOUTS};
 use super::durability;
 use super::report::{Finding, Report};
 use super::target::{CALL_DEADLINE, Target};
@@ -19,7 +19,7 @@ const APART_MS: i64 = 2_000;
 
 /// Checks the database. Returns whether this program can read it.
 pub async fn check(target: &Target, report: &mut Report) -> bool {
-    const REST: [super::checks::Check; 5] = [MIGRATIONS, ROUND_TRIPS, CLOCK, TIME_OUTS, DURABILITY];
+    const REST: [super::checks::Check; 5] = [MIGRATIONS, ROUND_TRIPS, CLOCK, TIMEOUTS, DURABILITY];
     if let Some(why) = &target.no_database {
         report.skip(&[REACHABLE], why);
         report.skip(&REST, why);
@@ -74,7 +74,7 @@ async fn sqlite_file(target: &Target, file: &Path, report: &mut Report) {
         }
     }
     report.skip(&[CLOCK], "does not apply: SQLite uses this machine's clock");
-    report.skip(&[TIME_OUTS], "does not apply: nothing between a process and its file could reset timeouts");
+    report.skip(&[TIMEOUTS], "does not apply: nothing between a process and its file could reset timeouts");
     report.skip(&[DURABILITY], "does not apply: every connection to a file waits for the disk (synchronous = FULL)");
 }
 
@@ -97,7 +97,7 @@ fn connection_settings(target: &Target, seen: &Diagnosis, report: &mut Report) {
         .collect();
     let summary: Vec<String> =
         seen.timeouts.iter().map(|timeout| format!("{} {}", timeout.name, span::print(timeout.found))).collect();
-    report.checked(TIME_OUTS, summary.join(", "), findings);
+    report.checked(TIMEOUTS, summary.join(", "), findings);
     durability::check(&seen.durability, report);
 }
 

@@ -9,7 +9,7 @@ use model::engine_state::Phase;
 use orchestrator::Listing;
 use orchestrator::process::{Disk, StateDirDiagnosis};
 
-use super::checks::{API_SERVER, DISK, ENTRIES, FOREIGN, RIGHTS, ROOM, STATE_DIRECTORY};
+use super::checks::{API_SERVER, CAPACITY, DISK, ENTRIES, FOREIGN, RIGHTS, STATE_DIRECTORY};
 use super::facts::{Desired, RunningEngines, Source};
 use super::report::{Finding, Report, count as plural};
 use super::target::Target;
@@ -38,14 +38,14 @@ pub fn check(
         }
         Err(why) if target.no_orchestrator.is_some() => {
             not_a_cluster(report);
-            return report.skip(&[STATE_DIRECTORY, DISK, ROOM, ENTRIES], why);
+            return report.skip(&[STATE_DIRECTORY, DISK, CAPACITY, ENTRIES], why);
         }
         Err(reason) if target.cluster.is_some() => return cluster::unreachable(reason, report),
         Err(reason) => {
             not_a_cluster(report);
             let mend = "a proxy that is a candidate for master creates it when it starts, if permitted; or correct orchestrator.state_dir";
             report.checked(STATE_DIRECTORY, "it cannot be read", vec![Finding::problem(directory, reason, mend)]);
-            return report.skip(&[DISK, ROOM, ENTRIES], "the state directory cannot be read");
+            return report.skip(&[DISK, CAPACITY, ENTRIES], "the state directory cannot be read");
         }
     };
     not_a_cluster(report);
@@ -156,7 +156,7 @@ fn room(count: usize, most: usize, key: &str, also: Vec<Finding>, report: &mut R
     } else {
         None
     };
-    report.checked(ROOM, what, finding.into_iter().chain(also).collect());
+    report.checked(CAPACITY, what, finding.into_iter().chain(also).collect());
 }
 
 fn entries(listing: &Listing, seen: &StateDirDiagnosis, report: &mut Report) {

@@ -250,7 +250,7 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::{DISK, LOCK, ROOM, SERVERS};
+    use super::super::checks::{CAPACITY, DISK, LOCK, SERVERS};
     use super::*;
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(line(&report), "no problems in 36 checks");
         report.checked(DISK, "it fills", vec![Finding::warning("disk", "it fills", "make room")]);
         assert_eq!(line(&report), "no problems, 1 warning in 36 checks");
-        report.checked(ROOM, "", vec![Finding::problem("a", "", ""), Finding::problem("b", "", "")]);
+        report.checked(CAPACITY, "", vec![Finding::problem("a", "", ""), Finding::problem("b", "", "")]);
         report.skip(&[SERVERS], "because");
         assert_eq!(line(&report), "2 problems, 1 warning in 35 checks, 1 skipped");
         report.leave_out(&[SERVERS]);
@@ -282,7 +282,7 @@ mod tests {
         let mut findings: Vec<Finding> = ["a", "b", "c", "d", "e"].map(refused).to_vec();
         findings.insert(2, other.clone());
         let mut report = Report::default();
-        report.checked(ROOM, "", findings);
+        report.checked(CAPACITY, "", findings);
         report.checked(DISK, "", vec![other.clone(), Finding { subject: "y".to_owned(), ..other.clone() }]);
         report.checked(SERVERS, "", vec![refused("a")]);
         let report = report.by_cause();
@@ -294,8 +294,8 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let group = ("a, b, c and 2 more", "engines were not made: the limit is 50 (5 times)");
-        assert_eq!(found(ROOM), [group, ("x", "it vanished")]);
-        assert_eq!(report.results[&ROOM].findings[0].mend, "DESCRIBE ENGINE a");
+        assert_eq!(found(CAPACITY), [group, ("x", "it vanished")]);
+        assert_eq!(report.results[&CAPACITY].findings[0].mend, "DESCRIBE ENGINE a");
         assert_eq!(found(DISK), [("x and y", "it vanished (2 times)")]);
         assert_eq!(found(SERVERS), [("a", "engine a was not made: failure 3: the limit is 50")]);
         assert_eq!(report.tally().problems, 4);
@@ -305,12 +305,12 @@ mod tests {
     fn only_findings_of_both_runs_are_kept() {
         let report_of = |subjects: &[&str]| {
             let mut report = Report::default();
-            report.checked(ROOM, "", subjects.iter().map(|subject| Finding::problem(*subject, "", "")).collect());
+            report.checked(CAPACITY, "", subjects.iter().map(|subject| Finding::problem(*subject, "", "")).collect());
             report
         };
         let stays = report_of(&["a", "b"]).only_repeated(report_of(&["b", "c"]));
         let subjects: Vec<String> =
-            stays.results[&ROOM].findings.iter().map(|finding| finding.subject.clone()).collect();
+            stays.results[&CAPACITY].findings.iter().map(|finding| finding.subject.clone()).collect();
         assert_eq!(subjects, ["b"]);
     }
 
@@ -319,7 +319,7 @@ mod tests {
         let mut report = Report::default();
         report.checked(LOCK, "", vec![Finding::warning("candidates", "", "").about_set_up()]);
         assert!(!report.may_resolve());
-        report.checked(ROOM, "", vec![Finding::problem("a", "", "")]);
+        report.checked(CAPACITY, "", vec![Finding::problem("a", "", "")]);
         assert!(report.may_resolve());
     }
 }

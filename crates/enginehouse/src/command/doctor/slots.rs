@@ -9,7 +9,7 @@ use model::slot::Slot;
 use model::span;
 use orchestrator::ObservedInstance;
 
-use super::checks::{READINESS, WANTED};
+use super::checks::{DESIRED, READINESS};
 use super::facts::{Coordinated, Desired, Facts, RunningEngines, elapsed, is_alive};
 use super::report::{Finding, Report};
 use super::target::{REACTION_TIME, Target};
@@ -38,7 +38,7 @@ struct SlotView<'a> {
 
 pub fn check(target: &Target, facts: &Facts, report: &mut Report) {
     let (Ok(desired), Ok(coordinated), Ok(running)) = (&facts.desired, &facts.coordinated, &facts.running) else {
-        return report.skip(&[WANTED, READINESS], &facts.missing());
+        return report.skip(&[DESIRED, READINESS], &facts.missing());
     };
     let view = SlotView { target, desired, coordinated, running };
     let (mut ready, mut coming) = (0_usize, 0_usize);
@@ -54,7 +54,7 @@ pub fn check(target: &Target, facts: &Facts, report: &mut Report) {
     let slots = desired.snapshot.slots.len();
     let on_the_way = if coming == 0 { String::new() } else { format!(", {coming} starting") };
     report.checked(
-        WANTED,
+        DESIRED,
         format!("{} of {slots} desired engines exist{on_the_way}", slots - missing.len() - coming),
         missing,
     );

@@ -7,7 +7,7 @@ use orchestrator::Listing;
 
 use super::{counted, room};
 use crate::command::doctor::checks::{
-    API_SERVER, Check, DISK, ENTRIES, EPOCHS, FOREIGN, RIGHTS, ROOM, STATE_DIRECTORY,
+    API_SERVER, CAPACITY, Check, DISK, ENTRIES, EPOCHS, FOREIGN, RIGHTS, STATE_DIRECTORY,
 };
 use crate::command::doctor::report::{Finding, Report, count as plural};
 use crate::command::doctor::target::Target;
@@ -48,5 +48,5 @@ pub(super) fn unreachable(reason: &str, report: &mut Report) {
     let mend = "correct section [kubernetes], or check the API server; engines continue meanwhile";
     let finding = Finding::problem("the API server", reason, mend);
     report.checked(API_SERVER, "the engines cannot be read", vec![finding]);
-    report.skip(&[ROOM, ENTRIES, RIGHTS, FOREIGN], "the engines cannot be read");
+    report.skip(&[CAPACITY, ENTRIES, RIGHTS, FOREIGN], "the engines cannot be read");
 }
