@@ -28,7 +28,7 @@ pub(crate) fn plan(builder: &mut PlanBuilder<'_>) -> Option<String> {
                 (Transition::Superseded, "a newer alteration of the same object was committed".to_owned())
             }
             (Some(AlterationProgress::Converging | AlterationProgress::Stalled), None) => {
-                (Transition::Converged, "every engine that it reaches follows it".to_owned())
+                (Transition::Converged, "all affected engines are current".to_owned())
             }
             (Some(AlterationProgress::Converging), Some(reason)) => {
                 let age = millis::to_duration(snapshot.now_ms - alteration.decided_at_ms);

@@ -98,7 +98,7 @@ fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, conte
     let because = match context.stand_in {
         _ if engine.instance.is_some() => "its creation was interrupted".to_owned(),
         Some(stand_in) => format!("replaces {stand_in}"),
-        None if slot.failures > 0 => format!("the slot has no engine, failure {} came before", slot.failures),
+        None if slot.failures > 0 => format!("the slot has no engine after failure {}", slot.failures),
         None => "the slot has no engine".to_owned(),
     };
     let labels = EngineLabels::new(&builder.desired.cluster, &slot.key, slot.incarnation, &configuration);
@@ -114,7 +114,7 @@ fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, conte
         chain.push(decide(engine, Action::RecordUid { uid: None, config }, "it was created"));
     }
     if recorded.is_none() || engine.permit.is_none_or(|permit| permit.uid.as_ref() != recorded) {
-        chain.push(decide(engine, Action::WritePermitUid { uid: None }, "it may register from now on"));
+        chain.push(decide(engine, Action::WritePermitUid { uid: None }, "allows it to register"));
     }
     builder.push(Stage::Create, chain);
 }
@@ -140,7 +140,7 @@ fn ended(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, instance: &Instance
     }
     chain.extend(teardown::record_end(engine, instance));
     chain.extend(teardown::clear_instance(engine, instance));
-    chain.extend(teardown::delete_permit(engine, "its engine is no more"));
+    chain.extend(teardown::delete_permit(engine, "its engine no longer exists"));
     builder.reasons.insert(engine.name.clone(), teardown::end_reason(instance));
     builder.push(Stage::Clear, chain);
 }
@@ -151,7 +151,7 @@ fn after_end(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, re
     match engine.instance {
         Some(instance) if !instance.is_alive() => {
             chain.extend(teardown::clear_instance(engine, instance));
-            chain.extend(teardown::delete_permit(engine, "its engine is no more"));
+            chain.extend(teardown::delete_permit(engine, "its engine no longer exists"));
         }
         Some(_) => {}
         None => chain.extend(teardown::delete_unregistered_permit(engine)),
@@ -240,7 +240,7 @@ fn replaced_because<'a>(
     if !agrees {
         return Some(match EngineLabels::decode(&instance.labels) {
             Err(error) => format!("outdated: {error}"),
-            Ok(_) => "outdated: its labels differ from what its slot wants".to_owned(),
+            Ok(_) => "outdated: its labels differ from those of its slot".to_owned(),
         });
     }
     let node = instance.node.as_ref()?;
@@ -268,7 +268,7 @@ pub(crate) fn keep(engine: &Engine<'_>, instance: &Instance) -> Vec<Decision> {
             chain.push(decide(engine, Action::DeletePermit, "its permit cannot be read and is created again"));
         }
         Some(permit) if permit.uid.as_ref() != Some(&instance.uid) => {
-            chain.push(decide(engine, Action::WritePermitUid { uid: uid() }, "it may register from now on"));
+            chain.push(decide(engine, Action::WritePermitUid { uid: uid() }, "allows it to register"));
         }
         Some(_) => {}
     }

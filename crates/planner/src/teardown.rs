@@ -89,7 +89,7 @@ pub(crate) fn gone(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>) {
                 chain.extend(record_end(engine, instance));
             }
             chain.extend(clear_instance(engine, instance));
-            chain.extend(delete_permit(engine, "its engine is no more"));
+            chain.extend(delete_permit(engine, "its engine no longer exists"));
             builder.reasons.insert(engine.name.clone(), end_reason(instance));
         }
         None => match engine.record.and_then(|record| record.uid.as_deref()) {
@@ -168,7 +168,7 @@ fn record_absence(engine: &Engine<'_>, had_uid: bool) -> Option<Decision> {
     let (reason, because) = if had_uid {
         ("ended", "no instance with its uid exists")
     } else {
-        ("superseded before it was created", "it was never created and is no longer wanted")
+        ("superseded before it was created", "it was never created and is no longer desired")
     };
     Some(decide(engine, Action::RecordEnd { reason: reason.to_owned(), log_tail: None }, because))
 }
@@ -190,7 +190,7 @@ pub(crate) fn delete_unregistered_permit(engine: &Engine<'_>) -> Option<Decision
     if engine.registration.is_some() {
         return None;
     }
-    delete_permit(engine, "its engine is no more")
+    delete_permit(engine, "its engine no longer exists")
 }
 
 /// How an instance that no longer serves ended.

@@ -65,7 +65,10 @@ pub(crate) fn assess(
         now_ms.saturating_add(millis::ceil(left))
     });
     Some(Assessment {
-        shown: was_registered.then(|| format!("lost its registration {ago} ago; {answers}")),
+        shown: was_registered.then(|| {
+            let ago = if seen.lasted.as_secs() == 0 { "just now".to_owned() } else { format!("{ago} ago") };
+            format!("lost its registration {ago}; {answers}")
+        }),
         until_ms,
         replace_because,
         failures: failures_before.saturating_add(1),

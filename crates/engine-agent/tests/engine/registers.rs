@@ -114,13 +114,13 @@ async fn the_agent_of_a_stopped_engine_leaves_the_registry() {
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let address = registered(&lock, &engine.name).await.ready().unwrap().content.clone().unwrap().address;
     let mut session = engine.open(&address, "ann").await;
-    engine.datafusion.report_stopped(Some("its process is stopped: state T (stopped)"));
+    engine.datafusion.report_stopped(Some("its process is in state T (stopped)"));
     eventually("the end of the registration", async || {
         permit_of(&lock, &engine.name).await.filter(|node| node.registration.is_none()).map(drop)
     })
     .await;
     let error = engine.try_status(&address).await.unwrap_err().to_string();
-    assert!(error.contains("does not respond: its process is stopped: state T (stopped)"), "{error}");
+    assert!(error.contains("does not respond: its process is in state T (stopped)"), "{error}");
     // It goes on: so do its sessions.
     engine.datafusion.report_stopped(None);
     registered(&lock, &engine.name).await;

@@ -111,7 +111,7 @@ fn read_directory(state_dir: &StateDir, directory: &EngineDir, name: &str) -> io
         annotations: record.annotations.clone().into(),
         phase,
         reason: reason(directory, phase, deletion.as_ref(), exit.as_ref(), process.is_some())?
-            .or_else(|| stop.map(|stop| format!("its process is stopped: state {}", stop.name()))),
+            .or_else(|| stop.map(|stop| format!("its process is in state {}", stop.name()))),
         node: Some(record.node.clone()),
         started_at_ms: process.as_ref().map(|process| process.started_at_ms),
         log_tail: exit.as_ref().filter(|exit| exit.code != Some(0)).and_then(|_| log::tail(directory)),

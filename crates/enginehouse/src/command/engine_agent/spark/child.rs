@@ -158,7 +158,7 @@ impl EngineRuntime for Child {
 
     fn stopped(&self) -> Option<String> {
         let state = process::stopped(*self.pid.get()?)?;
-        Some(format!("Spark's process is stopped: state {state}"))
+        Some(format!("Spark's process is in state {state}"))
     }
 
     async fn ended(&self) -> String {
@@ -286,7 +286,7 @@ mod tests {
         child.start().await.unwrap();
         let send = |signal| kill_process(Pid::from_raw(*child.pid.get().unwrap()).unwrap(), signal).unwrap();
         for (signal, expected) in
-            [(Signal::STOP, Some("Spark's process is stopped: state T (stopped)")), (Signal::CONT, None)]
+            [(Signal::STOP, Some("Spark's process is in state T (stopped)")), (Signal::CONT, None)]
         {
             send(signal);
             let reported = async {
