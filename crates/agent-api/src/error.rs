@@ -4,7 +4,7 @@ use model::error::{ErrorKind, UserError};
 use model::snapshot::MasterRecord;
 use thiserror::Error;
 
-/// The error of a call.
+/// The error of a call. It crosses the connection between processes, so causes are texts.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ApiError {
     /// Another master has raised the epoch: the current row.

@@ -97,7 +97,7 @@ impl StoreSettings {
             Some("sqlite") => Ok(Backend::Sqlite),
             Some("postgres" | "postgresql") => Ok(Backend::Postgres),
             Some("mysql" | "mariadb") => Ok(Backend::Mariadb),
-            _ => Err(Error::Settings("database URL must begin with sqlite:, postgres:, mysql: or mariadb:".to_owned())),
+            _ => Err(Error::Settings("database URL must begin with sqlite:, postgres:, mysql: or mariadb:".into())),
         }
     }
 
@@ -107,11 +107,11 @@ impl StoreSettings {
         let rest = rest.strip_prefix("//").unwrap_or(rest);
         let path = rest.split('?').next().unwrap_or_default();
         if path.is_empty() || path == ":memory:" || rest.contains("mode=memory") {
-            return Err(Error::Settings("a database in memory is not supported".to_owned()));
+            return Err(Error::Settings("a database in memory is not supported".into()));
         }
         percent_decode(path)
             .map(PathBuf::from)
-            .ok_or_else(|| Error::Settings("path in the database URL is not valid UTF-8".to_owned()))
+            .ok_or_else(|| Error::Settings("path in the database URL is not valid UTF-8".into()))
     }
 }
 

@@ -27,10 +27,10 @@ impl Transaction {
     /// [`Error::NewerSchema`]: another program has migrated the database since this one opened it.
     pub(crate) async fn draw(&mut self, count: usize) -> Result<Generation, Error> {
         if self.execute(sql::CATALOG_RAISE, args![count as i64]).await? != 1 {
-            return Err(Error::Broken("table catalog has no row".to_owned()));
+            return Err(Error::Broken("table catalog has no row".into()));
         }
         let row = self.row(sql::CATALOG_WITH_VERSION, args![]).await?;
-        let row = row.ok_or_else(|| Error::Broken("table catalog or schema_version has no row".to_owned()))?;
+        let row = row.ok_or_else(|| Error::Broken("table catalog or schema_version has no row".into()))?;
         migration::refuse_newer(rows::int(&row, "version")?)?;
         Ok(Generation(rows::int(&row, "generation")?))
     }

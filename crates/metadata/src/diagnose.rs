@@ -54,8 +54,8 @@ impl Store {
         // The pool would retry until its deadline; a diagnosis reports the error at once.
         let diagnosis = match timeout(settings.connect_deadline, store.connect_once()).await {
             Ok(Ok(())) => store.read_diagnosis(settings, clock).await,
-            Ok(Err(error)) => Err(Error::Unavailable(error.to_string())),
-            Err(_) => Err(Error::Unavailable("no answer".to_owned())),
+            Ok(Err(error)) => Err(Error::Unavailable(error.into())),
+            Err(_) => Err(Error::Unavailable("no answer".into())),
         };
         store.close().await;
         diagnosis
@@ -95,7 +95,7 @@ async fn diagnosis(
     let mut timeouts = Vec::new();
     for (name, query, unit, expected) in backend.timeouts(settings) {
         let row = tx.row(query, args![]).await?;
-        let row = row.ok_or_else(|| Error::Broken(format!("the database has no setting {name}")))?;
+        let row = row.ok_or_else(|| Error::Broken(format!("the database has no setting {name}").into()))?;
         let found = unit.saturating_mul(u32::try_from(rows::int(&row, "value")?).unwrap_or(0));
         timeouts.push(TimeoutSetting { name, expected, found });
     }

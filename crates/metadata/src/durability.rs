@@ -86,7 +86,7 @@ pub(crate) async fn read(tx: &mut Transaction, backend: Backend) -> Result<Vec<D
     let mut read = Vec::new();
     for query in queries {
         let row = tx.row(query.sql, args![]).await?;
-        let row = row.ok_or_else(|| Error::Broken(format!("the database has no setting {}", query.name)))?;
+        let row = row.ok_or_else(|| Error::Broken(format!("the database has no setting {}", query.name).into()))?;
         read.push(query.judge(rows::text(&row, "value")?.to_lowercase()));
     }
     Ok(read)

@@ -1,6 +1,9 @@
 //! Errors of the database, classified by what the caller may conclude.
 
+use std::borrow::Cow;
+
 use model::alteration::AlterationRecord;
+use model::cause::Cause;
 use model::error::{ErrorKind, UserError};
 use model::snapshot::MasterRecord;
 
@@ -34,10 +37,10 @@ pub enum Error {
     Deposed(Box<MasterRecord>),
     /// The database did not answer in time, or a lock wait timed out.
     #[error("the metadata database is not available: {0}")]
-    Unavailable(String),
+    Unavailable(#[source] Cause),
     /// The connection failed during COMMIT: the change may be committed or not.
     #[error("outcome of the commit is unknown: {0}")]
-    OutcomeUnknown(String),
+    OutcomeUnknown(#[source] Cause),
     /// A newer program has migrated the database.
     #[error("the database has schema version {found}, this program knows up to {known}: run the newer program")]
     NewerSchema { found: i64, known: i64 },
@@ -50,10 +53,10 @@ pub enum Error {
     },
     /// The settings are invalid.
     #[error("{0}")]
-    Settings(String),
+    Settings(#[source] Cause),
     /// A statement or a row is invalid: a defect, or a foreign write to the database.
     #[error("invalid state in the metadata database: {0}")]
-    Broken(String),
+    Broken(#[source] Cause),
 }
 
 /// What the caller should do about an error.
@@ -97,11 +100,10 @@ impl Error {
             Self::Refused(error) => error.clone(),
             Self::Aborted(record) => aborted(record),
             Self::Conflict(what) => UserError::new(ErrorKind::Conflict, what.clone()).hint("Retry the statement."),
-            Self::Unavailable(what) => {
-                UserError::new(ErrorKind::Unavailable, "the metadata database is not available").detail(what.clone())
-            }
+            Self::Unavailable(what) => UserError::new(ErrorKind::Unavailable, "the metadata database is not available")
+                .detail(what.to_string()),
             Self::OutcomeUnknown(what) => {
-                UserError::new(ErrorKind::OutcomeUnknown, "outcome of the change is unknown").detail(what.clone())
+                UserError::new(ErrorKind::OutcomeUnknown, "outcome of the change is unknown").detail(what.to_string())
             }
             Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Settings(_) => {
                 UserError::new(ErrorKind::Unavailable, self.to_string())
@@ -110,10 +112,10 @@ impl Error {
         }
     }
 
-    /// Classifies a failed statement. `None` for a unique violation, which the caller must interpret.
-    pub(crate) fn of_statement(error: &sqlx::Error) -> Option<Self> {
+    /// Classifies a failed statement. Returns a unique violation as it is: the caller must interpret it.
+    pub(crate) fn of_statement(error: sqlx::Error) -> Result<Self, sqlx::Error> {
         let sqlx::Error::Database(database) = error else {
-            return Some(match error {
+            return Ok(match error {
                 sqlx::Error::ColumnDecode { .. }
                 | sqlx::Error::ColumnNotFound(_)
                 | sqlx::Error::ColumnIndexOutOfBounds { .. }
@@ -121,15 +123,17 @@ impl Error {
                 | sqlx::Error::Decode(_)
                 | sqlx::Error::Encode(_)
                 | sqlx::Error::RowNotFound
-                | sqlx::Error::AnyDriverError(_) => Self::Broken(error.to_string()),
-                _ => Self::Unavailable(error.to_string()),
+                | sqlx::Error::AnyDriverError(_) => Self::Broken(error.into()),
+                _ => Self::Unavailable(error.into()),
             });
         };
         if database.is_unique_violation() {
-            return None;
+            return Err(sqlx::Error::Database(database));
         }
         let text = database.to_string();
-        Some(match database.code().as_deref() {
+        let code = database.code().map(Cow::into_owned);
+        let cause = Cause::from(database.into_error());
+        Ok(match code.as_deref() {
             // PostgreSQL: serialization failure, deadlock. MariaDB's error 1213 is SQLSTATE 40001, too; 1020 is a row that
             // changed since the snapshot.
             Some("40001" | "40P01") => Self::Conflict("could not serialize access due to concurrent update".to_owned()),
@@ -142,10 +146,10 @@ impl Error {
             ),
             // A missing table or column, a wrong type or a violated constraint is a defect.
             Some(code) if code.starts_with("42") || code.starts_with("22") || code.starts_with("23") => {
-                Self::Broken(text)
+                Self::Broken(cause)
             }
-            Some(code) if sqlite_code(code).is_some_and(|code| SQLITE_BROKEN.contains(&code)) => Self::Broken(text),
-            _ => Self::Unavailable(text),
+            Some(code) if sqlite_code(code).is_some_and(|code| SQLITE_BROKEN.contains(&code)) => Self::Broken(cause),
+            _ => Self::Unavailable(cause),
         })
     }
 }

@@ -99,7 +99,7 @@ impl Store {
     /// is not the observed one.
     pub async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, Error> {
         let drawn = self.new_incarnations(epoch, std::slice::from_ref(renewal)).await?;
-        let drawn = drawn.into_iter().next().ok_or_else(|| Error::Broken("a renewal has no result".to_owned()))?;
+        let drawn = drawn.into_iter().next().ok_or_else(|| Error::Broken("a renewal has no result".into()))?;
         drawn.map_err(Error::Conflict)
     }
 
@@ -111,7 +111,7 @@ impl Store {
         renewals: &[Renewal],
     ) -> Result<Vec<Result<Incarnation, String>>, Error> {
         if renewals.len() > MAX_RENEWALS {
-            return Err(Error::Broken(format!("a call renews more than {MAX_RENEWALS} slots")));
+            return Err(Error::Broken(format!("a call renews more than {MAX_RENEWALS} slots").into()));
         }
         let mut tx = self.begin(Mode::Write).await?;
         let result = self.renew_in(&mut tx, epoch, renewals).await;

@@ -50,7 +50,7 @@ impl Store {
     pub async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Error> {
         limit_engines([publication.engines.len(), publication.gone.len()])?;
         if publication.nodes.as_ref().is_some_and(|nodes| nodes.len() > MAX_NODES) {
-            return Err(Error::Broken(format!("a report has more than {MAX_NODES} nodes")));
+            return Err(Error::Broken(format!("a report has more than {MAX_NODES} nodes").into()));
         }
         let mut tx = self.begin(Mode::Write).await?;
         let result = write_rows(&mut tx, epoch, publication).await;
@@ -60,7 +60,7 @@ impl Store {
 
 fn limit_engines(counts: [usize; 2]) -> Result<(), Error> {
     if counts.into_iter().any(|count| count > MAX_REPORT) {
-        return Err(Error::Broken(format!("a report has more than {MAX_REPORT} engines")));
+        return Err(Error::Broken(format!("a report has more than {MAX_REPORT} engines").into()));
     }
     Ok(())
 }

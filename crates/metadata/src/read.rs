@@ -22,7 +22,7 @@ const MAX_FAILURES_BEFORE: u32 = 1_000;
 /// The counter of the catalog.
 pub(crate) async fn generation(tx: &mut Transaction) -> Result<Generation, Error> {
     let row = tx.row(sql::CATALOG, args![]).await?;
-    let row = row.ok_or_else(|| Error::Broken("table catalog has no row".to_owned()))?;
+    let row = row.ok_or_else(|| Error::Broken("table catalog has no row".into()))?;
     Ok(Generation(rows::int(&row, "generation")?))
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn slots(tx: &mut Transaction) -> Result<Vec<SlotRow>, Error> {
 pub(crate) async fn slots_count(tx: &mut Transaction) -> Result<usize, Error> {
     let row = tx.row(sql::SLOTS_COUNT, args![]).await?;
     let count = row.map(|row| rows::int(&row, "slots")).transpose()?.unwrap_or_default();
-    usize::try_from(count).map_err(|error| Error::Broken(error.to_string()))
+    usize::try_from(count).map_err(|error| Error::Broken(error.into()))
 }
 
 /// The slots of a (tenant, pool, unit), by ordinal.
@@ -105,7 +105,7 @@ pub(crate) async fn open_alterations(tx: &mut Transaction) -> Result<Vec<Alterat
 
 pub(crate) async fn master(tx: &mut Transaction) -> Result<MasterRecord, Error> {
     let row = tx.row(sql::MASTER, args![]).await?;
-    rows::master(&row.ok_or_else(|| Error::Broken("table master has no row".to_owned()))?)
+    rows::master(&row.ok_or_else(|| Error::Broken("table master has no row".into()))?)
 }
 
 /// The engines as the master last observed them.

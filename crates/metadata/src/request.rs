@@ -214,7 +214,7 @@ impl Store {
         let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: tx.now_ms().await? };
         let incarnations = (slot.incarnation, incarnation);
         if !slots::renew(tx, &issue, &slot.key, incarnations, (0, restart.force), older).await? {
-            return Err(Error::Broken(format!("slot {} changed under the catalog lock", slot.key)));
+            return Err(Error::Broken(format!("slot {} changed under the catalog lock", slot.key).into()));
         }
         failpoint!(failpoints::REQUEST_WRITTEN);
         let engine = slot.key.engine(incarnation);
@@ -246,7 +246,7 @@ impl Store {
 async fn answered(tx: &mut Transaction, id: &RequestId) -> Result<Option<(String, EngineAnswer)>, Error> {
     let Some(row) = tx.row(sql::REQUEST, args![id.as_str()]).await? else { return Ok(None) };
     let answer = serde_json::from_str(&rows::text(&row, "answer")?);
-    let answer = answer.map_err(|error| Error::Broken(format!("answer of request {id}: {error}")))?;
+    let answer = answer.map_err(|error| Error::Broken(format!("answer of request {id}: {error}").into()))?;
     Ok(Some((rows::text(&row, "statement")?, answer)))
 }
 

@@ -34,11 +34,11 @@ pub(crate) struct SlotRow {
 }
 
 fn broken(what: &str, reason: impl std::fmt::Display) -> Error {
-    Error::Broken(format!("{what}: {reason}"))
+    Error::Broken(format!("{what}: {reason}").into())
 }
 
 fn user(error: &UserError) -> Error {
-    Error::Broken(error.text())
+    Error::Broken(error.text().into())
 }
 
 pub(crate) fn int(row: &AnyRow, column: &str) -> Result<i64, Error> {

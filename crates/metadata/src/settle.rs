@@ -66,7 +66,7 @@ impl Store {
                 return Ok(record);
             }
         }
-        Err(Error::Unavailable(format!("alteration {} could not be settled", abort.id)))
+        Err(Error::Unavailable(format!("alteration {} could not be settled", abort.id).into()))
     }
 }
 

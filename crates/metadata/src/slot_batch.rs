@@ -41,7 +41,9 @@ pub(crate) async fn write(
     let mut incarnation = Incarnation(first.get());
     let (mut of_slots, mut issued) = (Vec::new(), Vec::new());
     for key in renew {
-        let row = by_key.get(key).ok_or_else(|| Error::Broken(format!("slot {key} changed under the catalog lock")))?;
+        let row = by_key
+            .get(key)
+            .ok_or_else(|| Error::Broken(format!("slot {key} changed under the catalog lock").into()))?;
         incarnation = Incarnation(incarnation.get() + 1);
         of_slots.push(slot_args(key, incarnation, row.born, row.slot.origin, 0));
         issued.push((key, incarnation));
@@ -113,7 +115,7 @@ async fn issue_names(tx: &mut Transaction, issue: &Issue<'_>, issued: &[(&SlotKe
         if let std::collections::hash_map::Entry::Vacant(vacant) = namespaces.entry(key.link()) {
             let configuration = Configuration::from_slot(issue.catalog, key, issue.defaults);
             let configuration =
-                configuration.ok_or_else(|| Error::Broken(format!("slot {key} has no unit or pool")))?;
+                configuration.ok_or_else(|| Error::Broken(format!("slot {key} has no unit or pool").into()))?;
             vacant.insert(configuration.namespace);
         }
     }

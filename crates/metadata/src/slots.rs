@@ -103,7 +103,7 @@ async fn issue_name(
     incarnation: Incarnation,
 ) -> Result<(), Error> {
     let configuration = Configuration::from_slot(issue.catalog, key, issue.defaults)
-        .ok_or_else(|| Error::Broken(format!("slot {key} has no unit or pool")))?;
+        .ok_or_else(|| Error::Broken(format!("slot {key} has no unit or pool").into()))?;
     remember_namespace(tx, &configuration.namespace).await?;
     let name = key.engine(incarnation);
     let mut args = args![name.as_str()];

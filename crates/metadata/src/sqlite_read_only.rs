@@ -30,15 +30,14 @@ impl Store {
     /// Looks at the `SQLite` file that the settings name, which another process may have.
     pub async fn diagnose_read_only(settings: &StoreSettings) -> Result<ReadOnlySqlite, Error> {
         if settings.backend()? != Backend::Sqlite {
-            return Err(Error::Settings("only an SQLite database supports a read-only diagnosis".to_owned()));
+            return Err(Error::Settings("only an SQLite database supports a read-only diagnosis".into()));
         }
         sqlx::any::install_default_drivers();
         match timeout(settings.call_deadline, read_file(settings)).await {
-            Ok(read) => read.map_err(|error| Error::Unavailable(error.to_string())),
-            Err(_) => Err(Error::Unavailable(format!(
-                "the diagnosis took longer than {} s",
-                settings.call_deadline.as_secs()
-            ))),
+            Ok(read) => read.map_err(|error| Error::Unavailable(error.into())),
+            Err(_) => Err(Error::Unavailable(
+                format!("the diagnosis took longer than {} s", settings.call_deadline.as_secs()).into(),
+            )),
         }
     }
 }

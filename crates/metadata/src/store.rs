@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use model::cause::Cause;
 use model::change::Rules;
 use model::clock::SharedClock;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
@@ -84,8 +85,8 @@ struct Probe {
 /// Why the database is not available or unusable.
 #[derive(Debug, Clone)]
 enum Unusable {
-    Broken(String),
-    Unavailable(String),
+    Broken(Cause),
+    Unavailable(Cause),
 }
 
 impl Store {
@@ -101,7 +102,7 @@ impl Store {
             Backend::Sqlite => format!("{}?mode=rw", settings.url.split('?').next().unwrap_or_default()),
             Backend::Postgres | Backend::Mariadb => settings.url.clone(),
         };
-        let options: AnyConnectOptions = url.parse().map_err(|_| Error::Settings("invalid database URL".to_owned()))?;
+        let options: AnyConnectOptions = url.parse().map_err(|_| Error::Settings("invalid database URL".into()))?;
         let on_connect = backend.connection_sql(settings);
         let pool = AnyPoolOptions::new()
             .max_connections(settings.connections)
@@ -158,7 +159,7 @@ impl Store {
                 Err(_) => logged.take().unwrap_or_else(|| "no answer".to_owned()),
             };
             if Instant::now() + CONNECT_POLL >= deadline {
-                return Err(Error::Unavailable(reason));
+                return Err(Error::Unavailable(reason.into()));
             }
             if logged.as_ref() != Some(&reason) {
                 let waits_s = settings.connect_deadline.as_secs();
@@ -226,7 +227,7 @@ impl Store {
         let acquired = Arc::clone(&self.inner.statements).acquire_owned();
         tokio::select! {
             biased;
-            acquired = timed(deadline, acquired) => acquired?.map_err(|error| Error::Broken(error.to_string())),
+            acquired = timed(deadline, acquired) => acquired?.map_err(|error| Error::Broken(error.into())),
             error = self.is_unusable() => Err(error),
         }
     }
@@ -268,8 +269,8 @@ impl Store {
             Ok(Err(error)) if is_away(&error, self.inner.backend) => {
                 let reason = error.to_string();
                 Some(match failed(error) {
-                    Error::Broken(reason) => Unusable::Broken(reason),
-                    _ => Unusable::Unavailable(reason),
+                    Error::Broken(cause) => Unusable::Broken(cause),
+                    _ => Unusable::Unavailable(reason.into()),
                 })
             }
             Ok(_) | Err(_) => None,
@@ -300,7 +301,7 @@ async fn lock_file(settings: &StoreSettings) -> Result<File, Error> {
     let mut path = database.clone().into_os_string();
     path.push(".lock");
     let deadline = Instant::now() + settings.connect_deadline;
-    let failed = |error: std::io::Error| Error::Settings(format!("{}: {error}", path.display()));
+    let failed = |error: std::io::Error| Error::Settings(format!("{}: {error}", path.display()).into());
     // Properties of units may be secret, so only the owner may read the files. SQLite gives its other files the same mode.
     let open = |path: &Path| OpenOptions::new().create(true).append(true).mode(OWNER_ONLY).open(path);
     let file = open(path.as_ref()).map_err(failed)?;
@@ -312,7 +313,9 @@ async fn lock_file(settings: &StoreSettings) -> Result<File, Error> {
             }
             Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
             Err(std::fs::TryLockError::WouldBlock) if Instant::now() >= deadline => {
-                return Err(Error::Settings(format!("{}: another process has the database open", path.display())));
+                return Err(Error::Settings(
+                    format!("{}: another process has the database open", path.display()).into(),
+                ));
             }
             Err(std::fs::TryLockError::WouldBlock) => sleep(LOCK_POLL).await,
         }
@@ -352,7 +355,7 @@ mod tests {
             let store = Store::connect(&StoreSettings::new(url), Rules::default(), clock).await.unwrap();
             let began = Instant::now();
             let Err(Error::Unavailable(reason)) = store.begin(Mode::Write).await else { panic!("{scheme} answers") };
-            assert!(reason.contains("refused"), "{scheme}: {reason}");
+            assert!(reason.to_string().contains("refused"), "{scheme}: {reason}");
             assert!(began.elapsed() < store.inner.settings.connect_deadline / 2, "{scheme}: {:?}", began.elapsed());
         }
     }

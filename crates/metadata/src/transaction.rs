@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::future::Future;
 
+use model::cause::Cause;
 use model::failpoint;
 use model::number::{Epoch, Generation, Incarnation};
 use sqlx::any::{AnyArguments, AnyRow};
@@ -120,19 +121,19 @@ impl Transaction {
         let mut tx = Self { connection: Some(connection), backend, deadline, _held: held };
         let answer = timed(deadline, tx.connection()?.fetch_all(sqlx::raw_sql(begin))).await?.map_err(not_begun)?;
         match answer.first() {
-            Some(row) if crate::rows::int(row, "standby")? != 0 => Err(Error::Unavailable(STANDBY.to_owned())),
+            Some(row) if crate::rows::int(row, "standby")? != 0 => Err(Error::Unavailable(STANDBY.into())),
             _ => Ok(tx),
         }
     }
 
     fn connection(&mut self) -> Result<&mut AnyConnection, Error> {
-        self.connection.as_deref_mut().ok_or_else(|| Error::Broken("the transaction has ended".to_owned()))
+        self.connection.as_deref_mut().ok_or_else(|| Error::Broken("the transaction has ended".into()))
     }
 
     /// Runs a statement; returns the number of matched rows.
     pub(crate) async fn execute(&mut self, sql: &'static str, args: Vec<Arg>) -> Result<u64, Error> {
         let text = self.backend.rewrite(sql);
-        self.run(text, args).await?.ok_or_else(|| Error::Broken("duplicate key".to_owned()))
+        self.run(text, args).await?.ok_or_else(|| Error::Broken("duplicate key".into()))
     }
 
     /// Inserts a row; returns false if its key exists. On `PostgreSQL` the transaction has then failed and must end.
@@ -198,14 +199,14 @@ impl Transaction {
         let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?);
         match timed(self.deadline, query.execute(self.connection()?)).await? {
             Ok(result) => Ok(Some(result.rows_affected())),
-            Err(error) => Error::of_statement(&error).map_or(Ok(None), Err),
+            Err(error) => Error::of_statement(error).map_or(Ok(None), Err),
         }
     }
 
     /// The database's clock, in milliseconds since 1970.
     pub(crate) async fn now_ms(&mut self) -> Result<i64, Error> {
         let row = self.row(self.backend.now_sql(), Vec::new()).await?;
-        let row = row.ok_or_else(|| Error::Broken("no row from the database's clock".to_owned()))?;
+        let row = row.ok_or_else(|| Error::Broken("no row from the database's clock".into()))?;
         crate::rows::int(&row, "now_ms")
     }
 
@@ -238,21 +239,21 @@ impl Transaction {
     /// Rolls back now, so that the next transaction need not wait. If this fails, closing the connection rolls back.
     async fn roll_back(&mut self) {
         if let Err(reason) = self.finish("ROLLBACK").await {
-            tracing::debug!(reason, "rollback failed; closing the connection");
+            tracing::debug!(%reason, "rollback failed; closing the connection");
         }
     }
 
     /// Runs COMMIT or ROLLBACK, and returns the connection to the pool if it was answered.
-    async fn finish(&mut self, command: &'static str) -> Result<(), String> {
+    async fn finish(&mut self, command: &'static str) -> Result<(), Cause> {
         let deadline = self.deadline;
-        let connection = self.connection().map_err(|error| error.to_string())?;
+        let connection = self.connection()?;
         match timeout_at(deadline, connection.execute(sqlx::raw_sql(command))).await {
             Ok(Ok(_)) => {
                 drop(self.connection.take());
                 Ok(())
             }
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer to {command} before the deadline")),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(format!("no answer to {command} before the deadline").into()),
         }
     }
 }
@@ -263,16 +264,15 @@ const DURING_RECOVERY: &str = "during recovery";
 fn not_begun(error: sqlx::Error) -> Error {
     match &error {
         sqlx::Error::Database(database) if database.message().contains(DURING_RECOVERY) => {
-            Error::Unavailable(STANDBY.to_owned())
+            Error::Unavailable(STANDBY.into())
         }
         _ => failed(error),
     }
 }
 
 /// The error of a statement other than an insert whose key may exist.
-#[expect(clippy::needless_pass_by_value, reason = "handed to map_err")]
 pub(crate) fn failed(error: sqlx::Error) -> Error {
-    Error::of_statement(&error).unwrap_or_else(|| Error::Broken(error.to_string()))
+    Error::of_statement(error).unwrap_or_else(|violation| Error::Broken(violation.into()))
 }
 
 /// Binds the arguments of a statement. U+0000, which `PostgreSQL` cannot store, becomes U+FFFD here, in the only place where text
@@ -285,7 +285,7 @@ fn arguments(args: Vec<Arg>) -> Result<AnyArguments, Error> {
             Arg::Text(Some(text)) if text.contains('\0') => arguments.add(Some(text.replace('\0', "\u{fffd}"))),
             Arg::Text(value) => arguments.add(value),
         }
-        .map_err(|error| Error::Broken(error.to_string()))?;
+        .map_err(|error| Error::Broken(error.into()))?;
     }
     Ok(arguments)
 }
@@ -294,5 +294,5 @@ fn arguments(args: Vec<Arg>) -> Result<AnyArguments, Error> {
 pub(crate) async fn timed<T>(deadline: Instant, future: impl Future<Output = T>) -> Result<T, Error> {
     timeout_at(deadline, future)
         .await
-        .map_err(|_| Error::Unavailable("no answer from the database before the deadline".to_owned()))
+        .map_err(|_| Error::Unavailable("no answer from the database before the deadline".into()))
 }

@@ -31,10 +31,10 @@ fn api_error(error: Error) -> ApiError {
             ApiError::Deposed(record)
         }
         Error::Conflict(reason) => ApiError::Conflict(reason),
-        Error::Unavailable(reason) => ApiError::Unavailable(reason),
+        Error::Unavailable(cause) => ApiError::Unavailable(cause.to_string()),
         // Only this agent is affected: another one has the version of the database's schema.
         error @ (Error::NewerSchema { .. } | Error::OlderSchema { .. }) => ApiError::Unavailable(error.to_string()),
-        Error::OutcomeUnknown(reason) => ApiError::OutcomeUnknown(reason),
+        Error::OutcomeUnknown(cause) => ApiError::OutcomeUnknown(cause.to_string()),
         other => ApiError::Refused(other.user_error()),
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ddl::{Grace, Statement};
 use hs2::SqlType;
 use metadata::{EngineAnswer, Error, Request, RequestEffect, RestartRequest, StartRequest, StopRequest};
+use model::cause::Cause;
 use model::engine_name::EngineName;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
@@ -115,14 +116,14 @@ fn patience(error: &Error, in_doubt: bool) -> Duration {
 fn final_error(error: Error, in_doubt: bool) -> UserError {
     match error {
         Error::Refused(refused) => refused,
-        Error::OutcomeUnknown(reason) => unknown(&reason),
-        other if in_doubt => unknown(&other.to_string()),
+        Error::OutcomeUnknown(cause) => unknown(cause),
+        other if in_doubt => unknown(other.into()),
         other => other.user_error(),
     }
 }
 
-fn unknown(reason: &str) -> UserError {
-    let error = Error::OutcomeUnknown(reason.to_owned()).user_error();
+fn unknown(cause: Cause) -> UserError {
+    let error = Error::OutcomeUnknown(cause).user_error();
     error.hint("Check with SHOW ENGINES whether it took effect before retrying.")
 }
 
@@ -187,8 +188,8 @@ mod tests {
     #[test]
     fn an_attempt_in_doubt_is_never_reported_as_without_effect() {
         let refused = || Error::Refused(UserError::new(ErrorKind::WrongState, "no"));
-        let unknown = || Error::OutcomeUnknown("the connection was lost".to_owned());
-        let away = || Error::Unavailable("it does not answer".to_owned());
+        let unknown = || Error::OutcomeUnknown("the connection was lost".into());
+        let away = || Error::Unavailable("it does not answer".into());
         let conflict = || Error::Conflict("another transaction came first".to_owned());
         for (error, in_doubt, repeated_for, kind) in [
             (refused(), false, Duration::ZERO, ErrorKind::WrongState),
@@ -198,7 +199,7 @@ mod tests {
             (conflict(), false, Duration::ZERO, ErrorKind::Conflict),
             (conflict(), true, SETTLE_DEADLINE, ErrorKind::OutcomeUnknown),
             (unknown(), true, SETTLE_DEADLINE, ErrorKind::OutcomeUnknown),
-            (Error::Broken("a row".to_owned()), true, Duration::ZERO, ErrorKind::OutcomeUnknown),
+            (Error::Broken("a row".into()), true, Duration::ZERO, ErrorKind::OutcomeUnknown),
         ] {
             let shown = error.to_string();
             assert_eq!(patience(&error, in_doubt), repeated_for, "{shown}");

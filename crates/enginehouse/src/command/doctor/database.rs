@@ -33,8 +33,9 @@ pub async fn check(target: &Target, report: &mut Report) -> bool {
     let settings = target.database();
     // Every step has its own deadline; this one is a backstop.
     let diagnosis = tokio::time::timeout(CALL_DEADLINE * 3, Store::diagnose(&settings, &target.clock)).await;
-    let diagnosis = diagnosis
-        .unwrap_or_else(|_| Err(Error::Unavailable(format!("no response within {} s", CALL_DEADLINE.as_secs() * 3))));
+    let diagnosis = diagnosis.unwrap_or_else(|_| {
+        Err(Error::Unavailable(format!("no response within {} s", CALL_DEADLINE.as_secs() * 3).into()))
+    });
     match diagnosis {
         Ok(seen) => {
             report.checked(REACHABLE, format!("{shown} ({})", seen.backend.as_str()), Vec::new());
