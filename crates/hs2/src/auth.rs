@@ -43,19 +43,28 @@ impl fmt::Debug for Credentials {
 pub struct Principal {
     /// The user whose rights apply.
     pub user: String,
+    /// The groups of the user, without `@`.
+    pub groups: Vec<String>,
+    /// The method that authenticated the user or the component.
+    pub method: &'static str,
     /// The component of Enginehouse that authenticated and acts for the user; `None` if the user connected directly.
     pub service: Option<String>,
 }
 
 impl Principal {
-    /// A user who connected directly.
+    /// A user who connected directly and whose name is trusted.
     pub fn user(user: impl Into<String>) -> Self {
-        Self { user: user.into(), service: None }
+        Self::authenticated(user, Vec::new(), "none")
+    }
+
+    /// A user who connected directly and was authenticated by a method.
+    pub fn authenticated(user: impl Into<String>, groups: Vec<String>, method: &'static str) -> Self {
+        Self { user: user.into(), groups, method, service: None }
     }
 
     /// A component of Enginehouse that acts for a user.
     pub fn service(service: impl Into<String>, user: impl Into<String>) -> Self {
-        Self { user: user.into(), service: Some(service.into()) }
+        Self { user: user.into(), groups: Vec::new(), method: "key", service: Some(service.into()) }
     }
 }
 

@@ -1,0 +1,192 @@
+//! The chain of methods: tries each in its order, and delays the response to a failed login.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hs2::{Credentials, Principal};
+use model::clock::SharedClock;
+use model::error::{ErrorKind, UserError};
+use model::log_throttle::KeyedLogThrottle;
+use parking_lot::Mutex;
+
+use crate::throttle::Throttle;
+use crate::user_name::is_user_name;
+
+/// The part of a delay that is random, so that responses reveal no more than their order of magnitude.
+const JITTER: f64 = 0.2;
+
+/// What a method finds about a user and a password.
+#[derive(Debug)]
+pub enum Verdict {
+    /// The password is right; the user has these groups.
+    Accepted(Vec<String>),
+    /// The method knows the user, and the password is wrong: no other method is tried.
+    Refused,
+    /// The method does not know the user.
+    Unknown,
+    /// The password cannot be checked now: no other method is tried.
+    Unavailable(UserError),
+}
+
+/// A method of authentication by user and password.
+#[async_trait]
+pub trait Method: Send + Sync {
+    /// Its word in `access.authentication`.
+    fn name(&self) -> &'static str;
+
+    /// Checks a password, which is not empty.
+    async fn login(&self, user: &str, password: &str) -> Verdict;
+}
+
+/// The methods of a listener.
+pub struct Chain {
+    methods: Vec<Arc<dyn Method>>,
+    throttle: Throttle,
+    clock: SharedClock,
+    log: Mutex<KeyedLogThrottle<IpAddr>>,
+}
+
+/// A login that failed.
+#[derive(Debug)]
+struct Failure {
+    error: UserError,
+    /// How long its response is delayed.
+    delay: Duration,
+}
+
+impl Chain {
+    pub fn new(methods: Vec<Arc<dyn Method>>, throttle: Throttle, clock: SharedClock) -> Self {
+        Self { methods, throttle, clock, log: Mutex::default() }
+    }
+
+    /// The principal of these credentials, or the error for the client, after the delay of a failed login.
+    pub async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
+        match self.attempt(peer.ip(), credentials).await {
+            Ok(principal) => Ok(principal),
+            Err(Failure { error, delay }) => {
+                tokio::time::sleep(delay.mul_f64(1.0 - JITTER * rand::random::<f64>())).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn attempt(&self, address: IpAddr, credentials: &Credentials) -> Result<Principal, Failure> {
+        let Credentials { user, password, .. } = credentials;
+        if !is_user_name(user) || password.is_empty() {
+            // Such a login matches no user, whom it could lock out.
+            return Err(self.failed("", address, "no user name or password"));
+        }
+        if self.throttle.is_locked_out(user, address) {
+            return Err(self.failed(user, address, "locked out"));
+        }
+        for method in &self.methods {
+            match method.login(user, password).await {
+                Verdict::Accepted(groups) => return Ok(Principal::authenticated(user, groups, method.name())),
+                Verdict::Refused => return Err(self.failed(user, address, "wrong password")),
+                Verdict::Unavailable(error) => return Err(Failure { error, delay: Duration::ZERO }),
+                Verdict::Unknown => {}
+            }
+        }
+        Err(self.failed(user, address, "unknown user"))
+    }
+
+    /// Counts and logs a failure. Its error is the same for every reason.
+    fn failed(&self, user: &str, address: IpAddr, reason: &'static str) -> Failure {
+        if let Some(count) = self.log.lock().hit(address, self.clock.boottime()) {
+            tracing::info!(target: "audit", event = "login_failed", user, %address, reason, count, "login failed");
+        }
+        Failure {
+            error: UserError::new(ErrorKind::InvalidAuthorization, "authentication failed"),
+            delay: self.throttle.fail(user, address),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use hs2::Mechanism;
+    use model::clock::ManualClock;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Knows one user, with the password `right`, and counts its calls.
+    struct OneUser(&'static str, &'static str, AtomicUsize);
+
+    #[async_trait]
+    impl Method for OneUser {
+        fn name(&self) -> &'static str {
+            self.1
+        }
+
+        async fn login(&self, user: &str, password: &str) -> Verdict {
+            self.2.fetch_add(1, Ordering::Relaxed);
+            match password {
+                _ if user != self.0 => Verdict::Unknown,
+                "right" => Verdict::Accepted(vec![self.1.to_owned()]),
+                "down" => {
+                    Verdict::Unavailable(UserError::new(ErrorKind::Unavailable, "the directory does not respond"))
+                }
+                _ => Verdict::Refused,
+            }
+        }
+    }
+
+    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn chain(users: &[(&'static str, &'static str)]) -> (Chain, Vec<Arc<OneUser>>) {
+        let clock = ManualClock::at(0);
+        let methods: Vec<Arc<OneUser>> =
+            users.iter().map(|(user, name)| Arc::new(OneUser(user, name, AtomicUsize::new(0)))).collect();
+        let throttle = Throttle::new(Duration::from_mins(5), clock.clone());
+        let chain = Chain::new(methods.iter().map(|method| Arc::clone(method) as _).collect(), throttle, clock);
+        (chain, methods)
+    }
+
+    async fn attempt(chain: &Chain, user: &str, password: &str) -> Result<Principal, Failure> {
+        let credentials = Credentials {
+            mechanism: Mechanism::SaslPlain,
+            authzid: String::new(),
+            user: user.to_owned(),
+            password: password.to_owned(),
+        };
+        chain.attempt(ADDRESS, &credentials).await
+    }
+
+    #[tokio::test]
+    async fn the_first_method_that_knows_the_user_decides() {
+        let (chain, methods) = chain(&[("ann", "file"), ("ann", "ldap"), ("bob", "jwt")]);
+        let principal = attempt(&chain, "ann", "right").await.unwrap();
+        assert_eq!((principal.user.as_str(), principal.method), ("ann", "file"));
+        assert_eq!(principal.groups, ["file"]);
+        assert_eq!(attempt(&chain, "ann", "wrong").await.unwrap_err().error.sqlstate(), "28000");
+        assert_eq!(attempt(&chain, "ann", "down").await.unwrap_err().error.sqlstate(), "57P03");
+        assert_eq!(methods[1].2.load(Ordering::Relaxed), 0);
+        assert_eq!(attempt(&chain, "bob", "right").await.unwrap().method, "jwt");
+    }
+
+    #[tokio::test]
+    async fn every_failure_has_the_same_text_and_a_delay() {
+        let (chain, _) = chain(&[("ann", "file")]);
+        let long = "x".repeat(10_000);
+        for user in ["ann", "eve", "@admins", "ann\nroot", "", &long] {
+            let failure = attempt(&chain, user, "wrong").await.unwrap_err();
+            assert_eq!(failure.error, UserError::new(ErrorKind::InvalidAuthorization, "authentication failed"));
+            assert!(failure.delay >= Duration::from_millis(100), "{user}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_method_sees_an_empty_password_or_a_locked_out_user() {
+        let (chain, methods) = chain(&[("ann", "file")]);
+        attempt(&chain, "ann", "").await.unwrap_err();
+        assert_eq!(methods[0].2.load(Ordering::Relaxed), 0);
+        for _ in 0..100 {
+            attempt(&chain, "ann", "wrong").await.unwrap_err();
+        }
+        assert_eq!(methods[0].2.load(Ordering::Relaxed), 40);
+        assert_eq!(attempt(&chain, "ann", "right").await.unwrap_err().error.sqlstate(), "28000");
+    }
+}

@@ -1,0 +1,35 @@
+//! Authentication of clients: who a client is, by the methods that the configuration lists.
+//!
+//! | file | content |
+//! | --- | --- |
+//! | `chain` | the methods in their order, with the delay and the response of a failed login |
+//! | `file` | the method `file`: passwords and groups from a users file |
+//! | `users_file` | the users file: its mode, and reading it again |
+//! | `users` | the lines of a users file, to look up and to edit |
+//! | `password` | password hashes, and their limits |
+//! | `hash_queue` | how many hashes are computed at once |
+//! | `cache` | logins that succeeded a short time ago |
+//! | `throttle` | delays and lock-outs after failed logins |
+//! | `user_name` | what a user or a group may be called |
+//!
+//! A failed login has one text, whatever failed: an unknown user costs as much time as a wrong password.
+
+mod cache;
+mod chain;
+mod file;
+mod hash_queue;
+mod password;
+mod throttle;
+mod user_name;
+mod users;
+mod users_file;
+
+pub use cache::LoginCache;
+pub use chain::{Chain, Method, Verdict};
+pub use file::FileMethod;
+pub use hash_queue::HashQueue;
+pub use password::{HashError, PasswordHash};
+pub use throttle::Throttle;
+pub use user_name::{is_group_name, is_user_name};
+pub use users::{LineError, Users};
+pub use users_file::{UsersFile, UsersFileError, is_open_to_others};
