@@ -19,6 +19,7 @@ use crate::limits::Limits;
 use crate::message::{Message, decode_reply, encode_call};
 use crate::method::Method;
 use crate::scan::ScanError;
+use crate::tls::client::{ClientTls, handshake_error};
 use crate::wire::{Wire, within};
 use crate::{sasl, status};
 
@@ -66,6 +67,8 @@ pub struct ClientOptions {
     /// `host:port`.
     pub address: String,
     pub auth: Auth,
+    /// TLS, with the roots that verify the server's certificate for the host of the address.
+    pub tls: Option<ClientTls>,
     /// From the first packet until the server has accepted the credentials.
     pub connect_deadline: Duration,
     /// The deadline of each typed call.
@@ -80,6 +83,7 @@ impl ClientOptions {
         Self {
             address: address.into(),
             auth,
+            tls: None,
             connect_deadline: Duration::from_secs(10),
             call_deadline: Duration::from_mins(1),
             limits: Limits::default(),
@@ -180,6 +184,11 @@ impl Client {
         let connecting = async {
             let stream = TcpStream::connect(&options.address).await.map_err(failed)?;
             let mut wire = Wire::new(stream, options.limits.stall);
+            if let Some(tls) = &options.tls {
+                // In a box: few connections have it, and its state is large.
+                let handshake = Box::pin(async { wire.start_tls(tls.session(&options.address)?).await });
+                handshake.await.map_err(|error| failed(handshake_error(&error)))?;
+            }
             let framing = match &options.auth {
                 Auth::None => Framing::Walked(None),
                 Auth::Plain { authzid, user, password } => {

@@ -1,7 +1,7 @@
 //! A client's connection: whole messages in, whole replies out.
 //!
-//! The first byte determines the transport: `0x01` SASL, `0x80` plain Thrift, a letter HTTP, `0x16` TLS, which is
-//! rejected with an alert; any other first byte is answered with a line of text. A caller with a stale connection
+//! The first byte determines the transport: `0x01` SASL, `0x80` plain Thrift, a letter HTTP, `0x16` TLS, inside which
+//! the first byte decides again. Without a TLS configuration the client gets an alert. Any other first byte is answered with a line of text. A caller with a stale connection
 //! gets an error from its next call; nothing is resent.
 
 use std::net::SocketAddr;
@@ -14,14 +14,19 @@ use tracing::debug;
 use crate::auth::{Authenticator, Mechanism, Principal};
 use crate::error::WireError;
 use crate::framing::{Framing, LENGTH_BYTES, next_frame, next_walked};
+use crate::http::Exchange;
 use crate::limits::{Limits, MAX_FIRST_MESSAGE_BYTES};
 use crate::message::Message;
 use crate::rejection::{MAX_ANNOUNCED_BYTES, Refused};
 use crate::sasl;
 use crate::scan::MessageKind;
+use crate::tls::{LacksTls, ServerTls};
 use crate::wire::{LINGER, LINGER_BYTES, Wire};
 
-/// The reply to a TLS client: alert, fatal, `protocol_version`.
+/// The first byte of a TLS client: a record with a part of the handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// The reply to a TLS client where TLS is off: alert, fatal, `protocol_version`.
 const TLS_ALERT: [u8; 7] = [0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x46];
 
 /// The reply to an unrecognised protocol: readable text, because it may be a person with telnet.
@@ -68,9 +73,19 @@ impl Connection {
         mut wire: Wire,
         authenticator: Arc<dyn Authenticator>,
         limits: Arc<Limits>,
+        tls: Option<&ServerTls>,
     ) -> Result<Self, HandshakeError> {
         let peer = wire.peer().map_err(WireError::from)?;
         let unknown_until = Instant::now() + limits.auth_deadline;
+        if let Some(tls) = tls {
+            // In a box, which ends with the handshake.
+            match timeout_at(unknown_until, Box::pin(start_tls(&mut wire, tls))).await {
+                Ok(started) => started?,
+                Err(_) => return Err(WireError::Stalled(AUTHENTICATION).into()),
+            }
+        }
+        let lacks_tls = tls.is_some_and(|tls| tls.required) && !wire.is_tls();
+        let authenticator = if lacks_tls { Arc::new(LacksTls::new(authenticator)) } else { authenticator };
         match timeout_at(unknown_until, wire.fill()).await {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => return Err(HandshakeError::GoneAway),
@@ -88,8 +103,8 @@ impl Connection {
                 }
             },
             Some(0x80) => (Framing::Walked(None), Mechanism::PlainThrift, None),
-            Some(b'A'..=b'Z') => (Framing::Http(Box::default()), Mechanism::HttpBasic, None),
-            Some(0x16) => {
+            Some(b'A'..=b'Z') => (Framing::Http(Box::new(Exchange::new(lacks_tls))), Mechanism::HttpBasic, None),
+            Some(&TLS_HANDSHAKE) if !wire.is_tls() => {
                 wire.write(&TLS_ALERT, &[]).await?;
                 wire.part(LINGER_BYTES, LINGER).await;
                 return Err(HandshakeError::Refused("this listener does not speak TLS".to_owned()));
@@ -224,4 +239,22 @@ impl Connection {
     pub async fn close(mut self) {
         self.wire.part(LINGER_BYTES, LINGER).await;
     }
+}
+
+/// Performs the TLS handshake of a client whose first byte announces one.
+async fn start_tls(wire: &mut Wire, tls: &ServerTls) -> Result<(), HandshakeError> {
+    match wire.first_byte().await? {
+        Some(TLS_HANDSHAKE) => {}
+        Some(_) => return Ok(()),
+        None => return Err(HandshakeError::GoneAway),
+    }
+    let failed = |error: &dyn std::error::Error| HandshakeError::Refused(format!("TLS handshake failed: {error}"));
+    let _permit = tls.handshakes.acquire().await.map_err(|error| failed(&error))?;
+    let session = tls.session().map_err(|error| failed(&error))?;
+    if let Err(error) = wire.start_tls(session).await {
+        // The client has received an alert.
+        wire.part(LINGER_BYTES, LINGER).await;
+        return Err(failed(&error));
+    }
+    Ok(())
 }

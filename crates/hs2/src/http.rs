@@ -46,9 +46,15 @@ pub(crate) struct Exchange {
     dropped: usize,
     /// The client asked to close the connection after the response.
     last: bool,
+    /// Only probes are served, because the connection lacks TLS.
+    lacks_tls: bool,
 }
 
 impl Exchange {
+    pub(crate) fn new(lacks_tls: bool) -> Self {
+        Self { lacks_tls, ..Self::default() }
+    }
+
     /// The next request's principal and message; `None` at the end. A request that cannot be served is answered here,
     /// and then the connection ends; only a body that is too long is left for a response in Thrift.
     pub(crate) async fn next(
@@ -77,6 +83,9 @@ impl Exchange {
                 (self.head, self.last) = (None, head.last || length > MAX_DROPPED_BODY_BYTES);
                 probe.respond(wire, authenticator, self.last).await?;
                 continue;
+            }
+            if self.lacks_tls {
+                return self.refuse(wire, &TextResponse::lacks_tls()).await;
             }
             if self.principal.is_none() {
                 let authenticated = match head.check_origin(authenticator) {

@@ -6,6 +6,7 @@
 //! | [`scan`] | the zero-copy scanner: what a relay must know of a message, read in place |
 //! | [`message`], [`method`], [`handle`], [`answer`] | whole messages, to structs and back |
 //! | [`server`], [`connection`], [`auth`] | the listener and its connections at the level of messages |
+//! | [`tls`] | TLS below a connection: certificates of listeners, roots of clients |
 //! | [`service`] | the trait of typed servers above them |
 //! | [`client`], [`session`] | the client: calls, and the statements of a session |
 //! | [`relay`] | sends a request to a backend and copies the reply without decoding results |
@@ -45,7 +46,9 @@ pub mod schema;
 pub mod server;
 pub mod service;
 pub mod session;
+mod socket;
 pub mod status;
+pub mod tls;
 mod typed_server;
 pub mod value;
 mod wire;
@@ -69,4 +72,7 @@ pub use schema::Column;
 pub use server::{Handler, Server};
 pub use service::{Context, Service};
 pub use session::{Session, Statement};
+pub use tls::certificate::{CertificateError, Certified, ServerCertificate};
+pub use tls::client::{ClientTls, RootsError};
+pub use tls::{ServerTls, TlsVersion};
 pub use value::{SqlType, Value};

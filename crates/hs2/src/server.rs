@@ -6,6 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use model::error::UserError;
@@ -16,18 +17,19 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::admission::{Admission, ConnectionCounts, too_many};
+use crate::admission::{ConnectionCounts, too_many};
 use crate::answer::encode_refusal;
 use crate::auth::{Authenticator, Credentials, Principal};
 use crate::connection::{Connection, HandshakeError};
 use crate::limits::Limits;
+use crate::tls::ServerTls;
 use crate::wire::Wire;
 
 /// The most connections above the limit that are rejected with a reason at the same time; others are closed at once.
 const REFUSALS_AT_ONCE: usize = 32;
 
 /// How long accepting pauses when the operating system refuses (no file descriptors left).
-const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A handler of connections at the level of messages.
 #[async_trait]
@@ -40,6 +42,7 @@ pub trait Handler: Authenticator + Send + Sync + 'static {
 pub struct Server {
     listener: TcpListener,
     limits: Arc<Limits>,
+    tls: Option<Arc<ServerTls>>,
 }
 
 impl Server {
@@ -50,7 +53,13 @@ impl Server {
 
     /// For a socket that listens already.
     pub fn from_listener(listener: TcpListener, limits: Limits) -> Self {
-        Self { listener, limits: Arc::new(limits) }
+        Self { listener, limits: Arc::new(limits), tls: None }
+    }
+
+    /// Serves clients that begin with a TLS handshake, on the same port.
+    #[must_use]
+    pub fn with_tls(self, tls: ServerTls) -> Self {
+        Self { tls: Some(Arc::new(tls)), ..self }
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -87,11 +96,14 @@ impl Server {
                     continue;
                 }
             };
-            let (limits, stop) = (Arc::clone(&self.limits), stop.clone());
+            let (limits, tls, stop) = (Arc::clone(&self.limits), self.tls.clone(), stop.clone());
             if let Some(admission) = counts.admit(peer, Arc::clone(&handler) as Arc<dyn Authenticator>) {
-                tasks.spawn(serve_one(stream, Arc::clone(&handler), admission, limits, stop));
+                let opening = open(stream, admission, limits, tls);
+                tasks.spawn(serve_one(opening, Arc::clone(&handler), stop));
             } else if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
-                tasks.spawn(refuse_one(stream, limits, stop, permit));
+                let deadline = limits.auth_deadline;
+                let opening = open(stream, Arc::new(Full), limits, tls);
+                tasks.spawn(refuse_one(opening, deadline, stop, permit));
             }
         }
         drop(self.listener);
@@ -116,15 +128,13 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
 }
 
 async fn serve_one<H: Handler>(
-    stream: TcpStream,
+    opening: impl Future<Output = Option<Connection>>,
     handler: Arc<H>,
-    admission: Arc<Admission>,
-    limits: Arc<Limits>,
     stop: CancellationToken,
 ) {
     let connection = tokio::select! {
         () = stop.cancelled() => return,
-        connection = admit(stream, admission, limits) => connection,
+        connection = opening => connection,
     };
     if let Some(connection) = connection {
         handler.connection(connection, stop).await;
@@ -132,10 +142,15 @@ async fn serve_one<H: Handler>(
 }
 
 /// The handshake enforces its own deadline.
-async fn admit(stream: TcpStream, authenticator: Arc<dyn Authenticator>, limits: Arc<Limits>) -> Option<Connection> {
+async fn open(
+    stream: TcpStream,
+    authenticator: Arc<dyn Authenticator>,
+    limits: Arc<Limits>,
+    tls: Option<Arc<ServerTls>>,
+) -> Option<Connection> {
     let wire = Wire::new(stream, limits.stall);
     let peer = wire.peer().ok();
-    match Connection::accept(wire, authenticator, limits).await {
+    match Connection::accept(wire, authenticator, limits, tls.as_deref()).await {
         Ok(connection) => Some(connection),
         Err(HandshakeError::GoneAway) => None,
         Err(error) => {
@@ -159,11 +174,15 @@ impl Authenticator for Full {
     }
 }
 
-async fn refuse_one(stream: TcpStream, limits: Arc<Limits>, stop: CancellationToken, _permit: OwnedSemaphorePermit) {
-    let deadline = limits.auth_deadline;
+async fn refuse_one(
+    opening: impl Future<Output = Option<Connection>>,
+    deadline: Duration,
+    stop: CancellationToken,
+    _permit: OwnedSemaphorePermit,
+) {
     let refused = async {
         // SASL and HTTP reject in the handshake; plain Thrift in the reply to the first call.
-        let mut connection = admit(stream, Arc::new(Full), limits).await?;
+        let mut connection = opening.await?;
         let message = connection.next().await.ok()??;
         let method = message.method()?;
         connection.send(&encode_refusal(method, message.seqid(), &too_many())).await.ok()?;

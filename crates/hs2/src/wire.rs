@@ -9,8 +9,6 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rustix::net::sockopt;
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -18,6 +16,7 @@ use crate::byte_budget::{BudgetGuard, Share};
 use crate::error::WireError;
 use crate::limits::UNCOUNTED_REQUEST_BYTES;
 use crate::scan::ScanError;
+use crate::socket::Socket;
 
 /// The size of the one buffer that each worker thread reads into.
 pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
@@ -34,22 +33,9 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
 }
 
-/// TCP keep-alive: idle time, interval and probes. A machine that vanished is detected after two minutes, and its
-/// sessions are ended.
-const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-const KEEPALIVE_PROBES: u32 = 4;
-
-fn ask_whether_it_lives(stream: &TcpStream) -> rustix::io::Result<()> {
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE_AFTER)?;
-    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
-    sockopt::set_socket_keepalive(stream, true)
-}
-
 /// A connection, with the bytes received but not taken.
 pub(crate) struct Wire {
-    stream: TcpStream,
+    socket: Socket,
     pub(crate) pending: Vec<u8>,
     stall: Duration,
     arriving: Arriving,
@@ -66,22 +52,31 @@ struct Arriving {
 
 impl Wire {
     pub(crate) fn new(stream: TcpStream, stall: Duration) -> Self {
-        // Small messages are sent at once; without the option they are only slower.
-        let _ = stream.set_nodelay(true);
-        if let Err(error) = ask_whether_it_lives(&stream) {
-            tracing::debug!(%error, "could not enable TCP keep-alive; a peer that vanishes is not detected while idle");
-        }
-        Self { stream, pending: Vec::new(), stall, arriving: Arriving::default(), share: None }
+        Self { socket: Socket::new(stream), pending: Vec::new(), stall, arriving: Arriving::default(), share: None }
     }
 
     pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
-        self.stream.peer_addr()
+        self.socket.peer()
+    }
+
+    /// Performs a TLS handshake, for which the caller has a deadline.
+    pub(crate) async fn start_tls(&mut self, session: rustls::Connection) -> io::Result<()> {
+        self.socket.start_tls(session).await
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        self.socket.is_tls()
+    }
+
+    /// Waits for the first byte of the connection, which stays unread; `None` when the peer has closed.
+    pub(crate) async fn first_byte(&self) -> Result<Option<u8>, WireError> {
+        Ok(self.socket.peek_byte().await?)
     }
 
     /// Waits without a deadline until bytes arrive. `false` when the peer has closed.
     pub(crate) async fn fill(&mut self) -> Result<bool, WireError> {
         loop {
-            self.stream.readable().await?;
+            self.socket.readable().await?;
             match self.try_fill(usize::MAX) {
                 Ok(length) => return Ok(length > 0),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -94,7 +89,7 @@ impl Wire {
     fn try_fill(&mut self, most: usize) -> io::Result<usize> {
         SCRATCH.with_borrow_mut(|scratch| {
             let capacity = scratch.len().min(most);
-            let length = self.stream.try_read(&mut scratch[..capacity])?;
+            let length = self.socket.try_read(&mut scratch[..capacity])?;
             self.pending.extend_from_slice(&scratch[..length]);
             Ok(length)
         })
@@ -108,7 +103,7 @@ impl Wire {
 
     /// Waits until bytes arrive (`true`) or the peer closes. Reads nothing.
     pub(crate) async fn has_unread(&self) -> bool {
-        !self.pending.is_empty() || self.peek().await.is_ok_and(|length| length > 0)
+        !self.pending.is_empty() || self.socket.peek().await.is_ok_and(|length| length > 0)
     }
 
     /// Waits until `length` bytes are pending. The message has begun, so it must make progress within the stall
@@ -194,19 +189,27 @@ impl Wire {
         while done < total {
             let head = first.get(done..).unwrap_or_default();
             let tail = &second[done.saturating_sub(first.len())..];
-            match self.stream.try_write_vectored(&[IoSlice::new(head), IoSlice::new(tail)]) {
+            match self.socket.try_write(&[IoSlice::new(head), IoSlice::new(tail)]) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(length) => done += length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match timeout(self.stall, self.stream.writable()).await {
-                        Ok(ready) => ready?,
-                        Err(_) => return Err(WireError::Stalled("the limit for writing a message")),
-                    }
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) => self.writable_after(error).await?,
             }
         }
+        while let Err(error) = self.socket.try_flush() {
+            self.writable_after(error).await?;
+        }
         Ok(())
+    }
+
+    /// Waits after a write that could not be done at once; any other error is returned.
+    async fn writable_after(&self, error: io::Error) -> Result<(), WireError> {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Err(error.into());
+        }
+        match timeout(self.stall, self.socket.writable()).await {
+            Ok(ready) => Ok(ready?),
+            Err(_) => Err(WireError::Stalled("the limit for writing a message")),
+        }
     }
 
     /// Copies up to `left` received bytes to `to`, through the scratch buffer alone as long as `to` accepts them at
@@ -219,7 +222,7 @@ impl Wire {
         mut check: impl FnMut(&[u8]) -> Result<(), ScanError>,
     ) -> Result<usize, CopyError> {
         loop {
-            match timeout(self.stall, self.stream.readable()).await {
+            match timeout(self.stall, self.socket.readable()).await {
                 Ok(ready) => ready.map_err(|error| CopyError::From(error.into()))?,
                 Err(_) => return Err(CopyError::From(WireError::Stalled("the limit for reading a reply"))),
             }
@@ -243,21 +246,22 @@ impl Wire {
     ) -> Result<Copied, CopyError> {
         SCRATCH.with_borrow_mut(|scratch| {
             let capacity = scratch.len().min(left);
-            let length = match self.stream.try_read(&mut scratch[..capacity]) {
+            let length = match self.socket.try_read(&mut scratch[..capacity]) {
                 Ok(0) => return Err(CopyError::From(WireError::ClosedInside)),
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Copied::Nothing),
                 Err(error) => return Err(CopyError::From(error.into())),
             };
             check(&scratch[..length]).map_err(|error| CopyError::From(error.into()))?;
-            let written = match to.stream.try_write(&scratch[..length]) {
+            let written = match to.socket.try_write(&[IoSlice::new(&scratch[..length])]) {
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
                 Err(error) => return Err(CopyError::To(error.into())),
             };
-            if written == length {
+            if written == length && to.socket.try_flush().is_ok() {
                 Ok(Copied::All(length))
             } else {
+                // Empty when all was encrypted, but not yet sent.
                 Ok(Copied::Rest(length, scratch[written..length].to_vec()))
             }
         })
@@ -266,10 +270,9 @@ impl Wire {
     /// Completes when the peer has closed the connection. Reads nothing.
     pub(crate) async fn hung_up(&self) {
         loop {
-            match self.stream.ready(Interest::READABLE).await {
-                Err(_) => return,
-                Ok(ready) if ready.is_read_closed() => return,
-                Ok(_) => match self.peek().await {
+            match self.socket.is_closed_by_peer().await {
+                Err(_) | Ok(true) => return,
+                Ok(false) => match self.socket.peek().await {
                     Ok(0) | Err(_) => return,
                     // Unexpected bytes while a response is awaited: check again later.
                     Ok(_) => tokio::time::sleep(HANG_UP_POLL).await,
@@ -278,15 +281,10 @@ impl Wire {
         }
     }
 
-    async fn peek(&self) -> io::Result<usize> {
-        let mut one = [0; 1];
-        self.stream.peek(&mut one).await
-    }
-
     /// Discards the next `left` bytes as they arrive, and counts them down. They must arrive within the stall limit.
     pub(crate) async fn skip(&mut self, left: &mut usize) -> Result<(), WireError> {
         while *left > 0 {
-            match timeout(self.stall, self.stream.readable()).await {
+            match timeout(self.stall, self.socket.readable()).await {
                 Ok(ready) => ready?,
                 Err(_) => return Err(WireError::Stalled("the limit for reading a message")),
             }
@@ -307,8 +305,7 @@ impl Wire {
     /// it, and the peer would lose the response. Bytes that the peer still sends are discarded, at most `bytes` and
     /// for `deadline`, until it closes or is silent for [`LINGER`].
     pub(crate) async fn part(&mut self, bytes: usize, deadline: Duration) {
-        use tokio::io::AsyncWriteExt;
-        if self.stream.shutdown().await.is_err() {
+        if self.socket.shutdown().await.is_err() {
             return;
         }
         let _ = timeout(deadline, async {
@@ -391,19 +388,5 @@ mod tests {
         here.stall = Duration::from_millis(50);
         let error = here.write(&[0; 4], &vec![0; 64 << 20]).await.unwrap_err();
         assert!(matches!(error, WireError::Stalled(_)), "{error}");
-    }
-
-    #[tokio::test]
-    async fn both_ends_enable_keep_alive() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (accepted, _) = listener.accept().await.unwrap();
-        for stream in [stream, accepted] {
-            let wire = Wire::new(stream, Duration::from_secs(1));
-            assert!(sockopt::socket_keepalive(&wire.stream).unwrap());
-            let most = sockopt::tcp_keepidle(&wire.stream).unwrap()
-                + sockopt::tcp_keepintvl(&wire.stream).unwrap() * sockopt::tcp_keepcnt(&wire.stream).unwrap();
-            assert_eq!(most, Duration::from_mins(2));
-        }
     }
 }

@@ -3,6 +3,7 @@
 use model::error::{ErrorKind, UserError};
 
 use crate::error::WireError;
+use crate::tls::tls_required;
 use crate::wire::Wire;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +29,10 @@ impl TextResponse {
         }
         let header = "WWW-Authenticate: Basic realm=\"enginehouse\"\r\n";
         Self { status: "401 Unauthorized", header, text: error.text() }
+    }
+
+    pub(super) fn lacks_tls() -> Self {
+        Self { header: "Upgrade: TLS/1.2\r\n", ..Self::new("426 Upgrade Required", tls_required().text()) }
     }
 
     pub(super) fn method_not_allowed() -> Self {

@@ -14,3 +14,4 @@ mod replies;
 mod rowsets;
 mod sessions;
 mod surplus;
+mod tls;

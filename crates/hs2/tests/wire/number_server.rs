@@ -239,8 +239,11 @@ pub struct Running {
 }
 
 pub async fn start(limits: Limits) -> Running {
+    start_on(Server::bind("127.0.0.1:0", limits).await.unwrap())
+}
+
+pub fn start_on(server: Server) -> Running {
     let service = Arc::new(Numbers::default());
-    let server = Server::bind("127.0.0.1:0", limits).await.unwrap();
     let address = server.local_addr().unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(server.serve(Arc::clone(&service), stop.clone()));

@@ -1,0 +1,153 @@
+//! The socket below a connection, plain or TLS: reads and writes that never wait, and waits that read nothing.
+//!
+//! With TLS, bytes that were decrypted but not read count as readable, and a write is complete once its records were
+//! sent: see [`Socket::try_flush`].
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::TcpStream;
+
+use crate::tls::session::TlsSession;
+
+/// TCP keep-alive: idle time, interval and probes. A machine that vanished is detected after two minutes, and its
+/// sessions are ended.
+const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
+
+fn ask_whether_it_lives(stream: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(stream, true)
+}
+
+pub(crate) struct Socket {
+    stream: TcpStream,
+    tls: Option<Box<TlsSession>>,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        // Small messages are sent at once; without the option they are only slower.
+        let _ = stream.set_nodelay(true);
+        if let Err(error) = ask_whether_it_lives(&stream) {
+            tracing::debug!(%error, "could not enable TCP keep-alive; a peer that vanishes is not detected while idle");
+        }
+        Self { stream, tls: None }
+    }
+
+    /// Performs a TLS handshake, for which the caller has a deadline. After an error the connection can only be closed: the
+    /// peer has received an alert.
+    pub(crate) async fn start_tls(&mut self, session: rustls::Connection) -> io::Result<()> {
+        let session = Box::new(TlsSession::new(session));
+        session.handshake(&self.stream).await?;
+        self.tls = Some(session);
+        Ok(())
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+
+    /// Waits until [`Socket::try_read`] may return bytes or the end.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        match &self.tls {
+            Some(session) if session.is_readable() => Ok(()),
+            _ => self.stream.readable().await,
+        }
+    }
+
+    /// Reads what is available; zero bytes are the end.
+    pub(crate) fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
+        match &self.tls {
+            None => self.stream.try_read(into),
+            Some(session) => session.try_read(&self.stream, into),
+        }
+    }
+
+    /// Waits until bytes can be read; zero is the end. Takes none.
+    pub(crate) async fn peek(&self) -> io::Result<usize> {
+        match &self.tls {
+            None => self.peek_byte().await.map(|byte| usize::from(byte.is_some())),
+            Some(session) => session.peek(&self.stream).await,
+        }
+    }
+
+    /// The first byte that is below TLS and was not read; `None` at the end. Takes none.
+    pub(crate) async fn peek_byte(&self) -> io::Result<Option<u8>> {
+        let mut one = [0; 1];
+        let length = self.stream.peek(&mut one).await?;
+        Ok((length > 0).then_some(one[0]))
+    }
+
+    /// Waits until the operating system has something to read; `true` when the peer has closed its end.
+    pub(crate) async fn is_closed_by_peer(&self) -> io::Result<bool> {
+        Ok(self.stream.ready(Interest::READABLE).await?.is_read_closed())
+    }
+
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        self.stream.writable().await
+    }
+
+    /// Takes bytes to send. With TLS some of them may wait for [`Socket::try_flush`].
+    pub(crate) fn try_write(&self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &self.tls {
+            None => self.stream.try_write_vectored(bytes),
+            Some(session) => session.try_write(&self.stream, bytes),
+        }
+    }
+
+    /// Sends what was written; an error of kind `WouldBlock` while some of it still waits.
+    pub(crate) fn try_flush(&self) -> io::Result<()> {
+        match &self.tls {
+            None => Ok(()),
+            Some(session) => session.try_flush(&self.stream),
+        }
+    }
+
+    /// Closes the write half. What cannot be sent at once is lost.
+    pub(crate) async fn shutdown(&mut self) -> io::Result<()> {
+        if let Some(session) = &self.tls {
+            session.close(&self.stream);
+        }
+        self.stream.shutdown().await
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(session) = &self.tls {
+            session.close(&self.stream);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn both_ends_enable_keep_alive() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        for stream in [stream, accepted] {
+            let socket = Socket::new(stream);
+            assert!(sockopt::socket_keepalive(&socket.stream).unwrap());
+            let most = sockopt::tcp_keepidle(&socket.stream).unwrap()
+                + sockopt::tcp_keepintvl(&socket.stream).unwrap() * sockopt::tcp_keepcnt(&socket.stream).unwrap();
+            assert_eq!(most, Duration::from_mins(2));
+        }
+    }
+}
