@@ -1,5 +1,6 @@
 //! The chain of methods: tries each in its order, and delays the response to a failed login.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,12 @@ pub struct Chain {
     throttle: Throttle,
     clock: SharedClock,
     log: Mutex<KeyedLogThrottle<IpAddr>>,
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.methods.iter().map(|method| method.name())).finish()
+    }
 }
 
 /// A login that failed.

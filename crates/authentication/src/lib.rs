@@ -30,6 +30,6 @@ pub use file::FileMethod;
 pub use hash_queue::HashQueue;
 pub use password::{HashError, PasswordHash};
 pub use throttle::Throttle;
-pub use user_name::{is_group_name, is_user_name};
+pub use user_name::{MAX_NAME_BYTES, is_group_name, is_user_name};
 pub use users::{LineError, Users};
 pub use users_file::{UsersFile, UsersFileError, is_open_to_others};

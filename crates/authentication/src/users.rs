@@ -71,6 +71,11 @@ impl Users {
         Ok(users)
     }
 
+    /// Whether a line can have a user of that name.
+    pub fn is_valid_name(name: &str) -> bool {
+        is_user_name(name) && name.trim() == name && !name.contains(':') && !name.starts_with('#')
+    }
+
     pub fn get(&self, name: &str) -> Option<&User> {
         self.by_name.get(name).map(|(_, user)| user)
     }
@@ -83,7 +88,7 @@ impl Users {
         self.by_name.is_empty()
     }
 
-    /// Adds a user, or replaces the hash and, if `groups` are given, the groups. Both names are valid.
+    /// Adds a user, or replaces the hash and, if `groups` are given, the groups. All names are valid.
     pub fn set(&mut self, name: &str, hash: PasswordHash, groups: Option<Vec<String>>) {
         if let Some((_, user)) = self.by_name.get_mut(name) {
             user.hash = hash;
@@ -109,7 +114,7 @@ fn parse_line(line: &str) -> Result<(String, User), LineErrorReason> {
     let (Some(name), Some(hash), groups, None) = (fields.next(), fields.next(), fields.next(), fields.next()) else {
         return Err(LineErrorReason::Fields);
     };
-    if !is_user_name(name) {
+    if !Users::is_valid_name(name) {
         return Err(LineErrorReason::UserName);
     }
     let hash = PasswordHash::parse(hash)?;

@@ -12,7 +12,6 @@ use std::time::Duration;
 use model::clock::SharedClock;
 use model::log_throttle::LogThrottle;
 use parking_lot::{Mutex, RwLock};
-use tokio_util::sync::CancellationToken;
 
 use crate::users::{LineError, Users};
 
@@ -62,17 +61,20 @@ impl UsersFile {
         Arc::clone(&self.users.read())
     }
 
-    /// Reads the file again until `stop`.
-    pub async fn follow(self: Arc<Self>, clock: SharedClock, stop: CancellationToken) {
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(REREAD_INTERVAL) => {}
+    /// Starts a task that reads the file again, until the users file is dropped.
+    pub fn start_rereading(self: &Arc<Self>, clock: SharedClock) {
+        let file = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(REREAD_INTERVAL).await;
+                let Some(file) = file.upgrade() else { return };
+                let now = clock.boottime();
+                // The file system may block, so this is no task.
+                if let Err(error) = tokio::task::spawn_blocking(move || file.reread(now)).await {
+                    tracing::error!(%error, "could not read the users file again");
+                }
             }
-            let (file, now) = (Arc::clone(&self), clock.boottime());
-            // A file system may block; the task ends with the process.
-            let _ = tokio::task::spawn_blocking(move || file.reread(now)).await;
-        }
+        });
     }
 
     /// Reads the file again; logs what it finds. `now` is the time since boot.

@@ -38,6 +38,10 @@ pub enum Command {
     RunChild(RunChildArguments),
     /// Create or upgrade the tables of the metadata database.
     Migrate(ConfigurationArgument),
+    /// Add a user to a users file, change the password, or delete the user.
+    ///
+    /// The password is read from the terminal, or from standard input if that is no terminal.
+    Passwd(PasswdArguments),
     /// Diagnose an installation: report problems and how to fix them, without changing anything.
     ///
     /// Exit status: 0 if there are no problems, 1 if there are, 2 if the installation cannot be read.
@@ -60,6 +64,21 @@ pub struct ConfigurationArgument {
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct PasswdArguments {
+    /// The users file.
+    #[arg(long, value_name = "FILE", default_value = "users")]
+    pub file: PathBuf,
+    /// The groups of the user; an existing user without this option keeps the groups.
+    #[arg(long, value_name = "GROUP,…", value_delimiter = ',', conflicts_with = "delete")]
+    pub groups: Option<Vec<String>>,
+    /// Delete the user.
+    #[arg(long)]
+    pub delete: bool,
+    #[arg(value_name = "USER")]
+    pub user: String,
 }
 
 #[derive(Debug, Args)]

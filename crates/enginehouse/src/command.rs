@@ -6,6 +6,7 @@ mod engine_agent;
 pub mod failpoints;
 mod metadata_agent;
 mod migrate;
+mod passwd;
 mod proxy;
 mod run_child;
 mod sql;
@@ -39,6 +40,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     open_files::allow_all();
     match command {
         Command::Config { command: ConfigCommand::Check(arguments) } => config::check(&arguments),
+        Command::Passwd(arguments) => passwd::run(&arguments),
         Command::RunChild(arguments) => run_child::run(&arguments),
         Command::Doctor(arguments) => block_on(doctor::run(arguments)),
         Command::Migrate(arguments) => block_on(migrate::run(&arguments)),

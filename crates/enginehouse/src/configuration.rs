@@ -5,6 +5,7 @@
 //! with servers on their default ports: ZooKeeper on 2181, PostgreSQL on 5432. Secrets (the password in `database.url`) are
 //! in no message.
 
+mod access;
 mod check;
 mod conceal;
 mod engines;
@@ -24,13 +25,14 @@ use serde::{Deserialize, Serialize};
 
 use conceal::without_passwords;
 
+pub use access::{Access, Authentication};
 pub use conceal::without_password;
 pub use engines::Catalogs;
 pub use kubernetes::KubernetesSection;
 pub use locations::resolved;
 pub use sections::{
-    Access, Authentication, ClusterSection, DatabaseSection, EnginesSection, MasterSection, MetadataAgentSection,
-    OrchestratorKind, OrchestratorSection, ProxySection, ZookeeperSection,
+    ClusterSection, DatabaseSection, EnginesSection, MasterSection, MetadataAgentSection, OrchestratorKind,
+    OrchestratorSection, ProxySection, ZookeeperSection,
 };
 pub use span::Span;
 pub use spark::SparkSection;
@@ -234,7 +236,10 @@ mod tests {
                 "[engines]\nallowed_locations = \"/srv\"\n",
                 "line 2, column 21: key allowed_locations: invalid type: string \"/srv\", expected a list, such as",
             ),
-            ("[access]\nauthentication = \"ldap\"\n", "key authentication: unknown value `ldap`, expected `none`"),
+            (
+                "[access]\nauthentication = \"ldap\"\n",
+                "key authentication: unknown value `ldap`, expected `none` or `file`",
+            ),
             ("[engines]\nimages = 5\n", "expected a table, such as { a ="),
         ] {
             let error = format!("{:#}", Configuration::parse(text, &[]).unwrap_err());

@@ -4,6 +4,7 @@
 //! stops them in the right order.
 
 mod cli;
+mod client_authentication;
 mod command;
 mod configuration;
 mod launch;

@@ -20,7 +20,7 @@ use orchestrator::Orchestrator;
 use proxy::Proxy;
 
 use crate::configuration::{Configuration, ProxySection};
-use crate::{open_files, orchestrators};
+use crate::{client_authentication, open_files, orchestrators};
 
 /// The largest secret file that is read, in bytes.
 const MAX_SECRET_BYTES: u64 = 4_096;
@@ -190,6 +190,7 @@ pub async fn proxy(
         hosts,
         zookeeper: zookeeper(configuration, Identity::Proxy(secret.clone()))?,
         secret: secret.clone(),
+        authentication: client_authentication::chain(&configuration.access, clock)?,
         admins: configuration.access.admins.clone(),
         snapshot_poll: section.snapshot_poll.0,
         bind_deadline: section.bind_deadline.0,
@@ -205,7 +206,7 @@ pub async fn proxy(
         },
     };
     if configuration.access.insecure && !section.listens_on_loopback() {
-        tracing::warn!(listen = %section.listen, "authentication \"none\" on a non-loopback address: every client there can claim to be an admin");
+        client_authentication::warn_off_loopback(&configuration.access, section.listen);
     }
     Proxy::start(settings, clock.clone()).await.map_err(|error| {
         let in_use = matches!(error, proxy::StartError::Listen { .. });

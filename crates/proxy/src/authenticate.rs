@@ -1,38 +1,36 @@
 //! Authentication: the user of a connection.
 //!
-//! The only method is `none`: the user name that the client sends is trusted. Impersonation is rejected, because no
-//! configuration says who may impersonate whom.
+//! The methods are those of the settings. Without one, the user name that the client sends is trusted. Impersonation is
+//! rejected, because no configuration says who may impersonate whom.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use authentication::{MAX_NAME_BYTES, is_user_name};
 use hs2::{Authenticator, Connection, Credentials, Mechanism, Principal};
 use model::error::{ErrorKind, UserError};
 
 use crate::gateway::Gateway;
 use crate::handshake::Handshake;
 
-/// The longest user name, in bytes.
-const MAX_USER_BYTES: usize = 255;
-/// The user of a client that sends no name; Hive's own clients use the same.
+/// The user of a client that sends no name to a proxy that trusts names; Hive's own clients use the same.
 const ANONYMOUS: &str = "anonymous";
 
 #[async_trait]
 impl Authenticator for Gateway {
-    async fn authenticate(&self, _peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        let user = if credentials.user.is_empty() { ANONYMOUS } else { &credentials.user };
-        if !credentials.authzid.is_empty() && credentials.authzid != user {
+    async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
+        let principal = match &self.settings.authentication {
+            Some(chain) => chain.authenticate(peer, credentials).await?,
+            None => trusted(&credentials.user)?,
+        };
+        if !credentials.authzid.is_empty() && credentials.authzid != principal.user {
             return Err(UserError::new(
                 ErrorKind::InvalidAuthorization,
-                format!("user \"{user}\" may not impersonate another user"),
+                format!("user \"{}\" may not impersonate another user", principal.user),
             ));
         }
-        if user.len() > MAX_USER_BYTES || user.chars().any(char::is_control) {
-            return Err(UserError::new(ErrorKind::InvalidAuthorization, "invalid user name")
-                .detail(format!("User names have at most {MAX_USER_BYTES} bytes and contain no control characters.")));
-        }
-        Ok(Principal::user(user))
+        Ok(principal)
     }
 
     fn serves_host(&self, name: &str) -> bool {
@@ -42,6 +40,17 @@ impl Authenticator for Gateway {
     fn unready(&self) -> Option<String> {
         self.unready_reason()
     }
+}
+
+/// Method `none`.
+fn trusted(user: &str) -> Result<Principal, UserError> {
+    let user = if user.is_empty() { ANONYMOUS } else { user };
+    if is_user_name(user) {
+        return Ok(Principal::user(user));
+    }
+    Err(UserError::new(ErrorKind::InvalidAuthorization, "invalid user name").detail(format!(
+        "User names have at most {MAX_NAME_BYTES} bytes, contain no control characters and do not begin with @."
+    )))
 }
 
 /// The user of a session that is being opened.
@@ -57,7 +66,7 @@ pub(crate) async fn user_of(connection: &mut Connection, handshake: &Handshake) 
             password: handshake.password.clone().unwrap_or_default(),
         };
         let principal = Arc::clone(connection.authenticator()).authenticate(connection.peer(), &credentials).await?;
-        if connection.principal().is_some_and(|current| *current != principal) {
+        if connection.principal().is_some_and(|current| current.user != principal.user) {
             return Err(UserError::new(
                 ErrorKind::InvalidAuthorization,
                 "connection is already authenticated as another user",

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use authentication::Chain;
 use model::UserError;
 use model::credential::ClusterSecret;
 
@@ -19,6 +21,8 @@ pub struct Settings {
     pub zookeeper: coordination::SessionSettings,
     /// Authenticates the proxy to the agents.
     pub secret: ClusterSecret,
+    /// The methods that authenticate clients; `None`: their user names are trusted.
+    pub authentication: Option<Arc<Chain>>,
     /// Users who count as users of every tenant.
     pub admins: Vec<String>,
     /// How often the catalog is read again.

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use authentication::UsersFile;
 
 use crate::cli::ConfigurationArgument;
-use crate::configuration::Configuration;
+use crate::configuration::{Authentication, Configuration};
 use crate::output::print_line;
 use crate::roles;
 
@@ -14,6 +15,10 @@ pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     // Every role would refuse to start without it.
     roles::read_secret(&configuration.cluster.secret_file)
         .with_context(|| format!("in {}: cluster.secret_file", arguments.config.display()))?;
+    // Every proxy would.
+    if configuration.access.uses(Authentication::File) {
+        UsersFile::open(&configuration.access.users_file).context("access.users_file")?;
+    }
     print_line(&format!("# {} is good; with all defaults it says:", arguments.config.display()));
     print_line(toml::to_string(&hidden(configuration))?.trim_end());
     Ok(ExitCode::SUCCESS)

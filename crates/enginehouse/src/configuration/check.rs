@@ -7,7 +7,7 @@ use coordination::Layout;
 use model::advertised::Advertised;
 use orchestrator::process::MAX_ENGINES_LIMIT;
 
-use super::{Authentication, Configuration, OrchestratorKind, Span};
+use super::{Configuration, OrchestratorKind, Span};
 
 /// The shortest session timeout, in milliseconds.
 const MIN_SESSION_MS: u128 = 500;
@@ -42,22 +42,6 @@ impl Configuration {
             {
                 bail!("{}", error.text());
             }
-        }
-        Ok(())
-    }
-
-    fn check_access(&self) -> anyhow::Result<()> {
-        if self.access.authentication == Authentication::None
-            && !self.access.insecure
-            && !self.proxy.listens_on_loopback()
-        {
-            bail!(
-                "authentication = \"none\" trusts every user name and requires a loopback address, but proxy.listen is {}\nHint: Listen on 127.0.0.1, or set access.insecure = true if this network is trusted.",
-                self.proxy.listen
-            );
-        }
-        if self.access.admins.iter().any(String::is_empty) {
-            bail!("access.admins has an empty name");
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use super::{Catalogs, Configuration};
+use super::{Authentication, Catalogs, Configuration};
 
 impl Configuration {
     /// Paths that statements may not access, with the keys that set them.
@@ -17,6 +17,9 @@ impl Configuration {
             ("orchestrator.state_dir", self.orchestrator.state_dir.clone()),
             ("cluster.secret_file", self.cluster.secret_file.clone()),
         ];
+        if self.access.uses(Authentication::File) {
+            paths.push(("access.users_file", self.access.users_file.clone()));
+        }
         if let Ok(Catalogs::Folder(folder)) = self.engines.catalog() {
             paths.push(("engines.catalog_url", folder));
         }

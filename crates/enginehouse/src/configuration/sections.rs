@@ -26,32 +26,6 @@ impl Default for ClusterSection {
     }
 }
 
-/// The authentication of clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Authentication {
-    /// The user name of the client is trusted.
-    None,
-}
-
-/// Permissions of users.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Access {
-    /// The authentication of clients.
-    pub authentication: Authentication,
-    /// Accepts `authentication = "none"` on an address that is not loopback.
-    pub insecure: bool,
-    /// Users who may run every statement.
-    pub admins: Vec<String>,
-}
-
-impl Default for Access {
-    fn default() -> Self {
-        Self { authentication: Authentication::None, insecure: false, admins: vec!["admin".to_owned()] }
-    }
-}
-
 /// ZooKeeper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

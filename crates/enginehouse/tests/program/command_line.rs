@@ -5,7 +5,7 @@ use crate::installation::{program, run, text};
 
 #[test]
 fn every_subcommand_explains_itself() {
-    let all: [&[&str]; 11] = [
+    let all: [&[&str]; 12] = [
         &[],
         &["standalone"],
         &["sql"],
@@ -13,6 +13,7 @@ fn every_subcommand_explains_itself() {
         &["metadata-agent"],
         &["engine-agent"],
         &["migrate"],
+        &["passwd"],
         &["doctor"],
         &["config"],
         &["config", "check"],

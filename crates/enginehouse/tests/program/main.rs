@@ -11,6 +11,7 @@ mod hostile_statements;
 mod hung_engines;
 mod installation;
 mod killed_at_points;
+mod passwd;
 mod real_postgres;
 mod role_starts;
 mod sql_client;

@@ -41,6 +41,7 @@ impl Cluster {
             hosts: Vec::new(),
             zookeeper: fixture.coordination(Identity::Proxy(fixture.secret.clone())),
             secret: fixture.secret.clone(),
+            authentication: None,
             admins: vec!["admin".to_owned()],
             snapshot_poll: Duration::from_millis(200),
             bind_deadline: Duration::from_secs(30),

@@ -1,0 +1,38 @@
+//! The authentication of a proxy's clients, from the configuration.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use authentication::{Chain, FileMethod, HashQueue, LoginCache, Method, Throttle, UsersFile};
+use model::clock::SharedClock;
+
+use crate::configuration::{Access, Authentication};
+
+/// The methods that authenticate clients; `None` if their names are trusted. The users file is read here, and again by a
+/// task of the runtime.
+pub fn chain(access: &Access, clock: &SharedClock) -> anyhow::Result<Option<Arc<Chain>>> {
+    let cache = Arc::new(LoginCache::new(access.login_cache.0, clock.clone()));
+    let mut methods: Vec<Arc<dyn Method>> = Vec::new();
+    for method in &access.authentication {
+        match method {
+            Authentication::None => return Ok(None),
+            Authentication::File => {
+                let file = Arc::new(UsersFile::open(&access.users_file).context("access.users_file")?);
+                file.start_rereading(clock.clone());
+                methods.push(Arc::new(FileMethod::new(file, HashQueue::default(), Arc::clone(&cache))?));
+            }
+        }
+    }
+    let throttle = Throttle::new(access.lockout.0, clock.clone());
+    Ok(Some(Arc::new(Chain::new(methods, throttle, clock.clone()))))
+}
+
+/// Warns at each start of what `access.insecure` permits on that address.
+pub fn warn_off_loopback(access: &Access, listen: SocketAddr) {
+    if access.uses(Authentication::None) {
+        tracing::warn!(%listen, "authentication \"none\" on a non-loopback address: every client there can claim to be an admin");
+    } else {
+        tracing::warn!(%listen, "passwords are sent unencrypted on a non-loopback address");
+    }
+}

@@ -1,0 +1,166 @@
+//! Section `[access]`: who a client is, and what it may do.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
+use serde::de::{self, IntoDeserializer as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{Configuration, Span};
+
+/// A method by which clients are authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Authentication {
+    /// The user name of the client is trusted.
+    None,
+    /// Passwords and groups of a users file.
+    File,
+}
+
+/// Authentication and permissions of clients.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Access {
+    /// The methods, tried in this order.
+    #[serde(deserialize_with = "one_or_many")]
+    pub authentication: Vec<Authentication>,
+    /// Accepts method `none`, and passwords without encryption, on an address that is not loopback.
+    pub insecure: bool,
+    /// Users who may run every statement.
+    pub admins: Vec<String>,
+    /// The users file of method `file`, mode 0600.
+    pub users_file: PathBuf,
+    /// The time for which a successful login is cached; 0 caches none.
+    pub login_cache: Span,
+    /// The time for which a user is refused from one address after 40 failed logins.
+    pub lockout: Span,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            authentication: vec![Authentication::None],
+            insecure: false,
+            admins: vec!["admin".to_owned()],
+            users_file: PathBuf::from("users"),
+            login_cache: Span::seconds(60),
+            lockout: Span::seconds(300),
+        }
+    }
+}
+
+impl Access {
+    /// Whether clients are authenticated by that method.
+    pub fn uses(&self, method: Authentication) -> bool {
+        self.authentication.contains(&method)
+    }
+}
+
+impl Configuration {
+    pub(super) fn check_access(&self) -> anyhow::Result<()> {
+        let access = &self.access;
+        if access.authentication.is_empty() {
+            bail!("access.authentication is empty\nHint: Set it to [\"none\"] or [\"file\"].");
+        }
+        if access.uses(Authentication::None) && access.authentication.len() > 1 {
+            bail!("access.authentication has \"none\" with another method, but \"none\" accepts every client");
+        }
+        let repeated =
+            access.authentication.iter().enumerate().any(|(i, method)| access.authentication[..i].contains(method));
+        if repeated {
+            bail!("access.authentication has a method twice");
+        }
+        if !access.insecure && !self.proxy.listens_on_loopback() {
+            let reason = if access.uses(Authentication::None) {
+                "authentication = \"none\" trusts every user name"
+            } else {
+                "clients send their passwords unencrypted, which"
+            };
+            let and = if access.uses(Authentication::None) { " and" } else { "" };
+            bail!(
+                "{reason}{and} requires a loopback address, but proxy.listen is {}\nHint: Listen on 127.0.0.1, or set access.insecure = true if this network is trusted.",
+                self.proxy.listen
+            );
+        }
+        if access.lockout.0.is_zero() {
+            bail!("access.lockout must be greater than 0s");
+        }
+        if access.admins.iter().any(String::is_empty) {
+            bail!("access.admins has an empty name");
+        }
+        Ok(())
+    }
+}
+
+/// A list of methods; a single word stands for a list of one.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Authentication>, D::Error> {
+    struct OneOrMany;
+
+    impl<'de> Visitor<'de> for OneOrMany {
+        type Value = Vec<Authentication>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of methods, such as [\"file\"]")
+        }
+
+        fn visit_str<E: de::Error>(self, word: &str) -> Result<Self::Value, E> {
+            let word: StrDeserializer<'_, E> = word.into_deserializer();
+            Ok(vec![Authentication::deserialize(word)?])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, words: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(words))
+        }
+    }
+
+    deserializer.deserialize_any(OneOrMany)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    fn checked(text: &str) -> anyhow::Result<()> {
+        Configuration::parse(text, &[])?.check()
+    }
+
+    #[test]
+    fn methods_are_a_list_or_one_word() {
+        for (text, methods) in [
+            ("", [Authentication::None]),
+            ("authentication = \"none\"", [Authentication::None]),
+            ("authentication = \"file\"", [Authentication::File]),
+            ("authentication = [\"file\"]", [Authentication::File]),
+        ] {
+            let parsed = Configuration::parse(&format!("[access]\n{text}\n"), &[]).unwrap();
+            assert_eq!(parsed.access.authentication, methods);
+        }
+    }
+
+    #[test]
+    fn methods_that_do_not_fit_are_refused() {
+        for (text, expected) in [
+            ("authentication = []", "access.authentication is empty"),
+            ("authentication = [\"none\", \"file\"]", "\"none\" with another method"),
+            ("authentication = [\"file\", \"file\"]", "twice"),
+            ("authentication = [\"ldap\"]", "unknown value `ldap`, expected `none` or `file`"),
+            ("lockout = \"0s\"", "access.lockout"),
+            ("authentication = 5", "a list of methods"),
+        ] {
+            let error = format!("{:#}", checked(&format!("[access]\n{text}\n")).unwrap_err());
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn passwords_off_loopback_need_insecure() {
+        let text = "[proxy]\nlisten = \"0.0.0.0:10009\"\n[access]\nauthentication = \"file\"\n";
+        let error = checked(text).unwrap_err().to_string();
+        assert!(error.contains("passwords unencrypted") && error.contains("insecure = true"), "{error}");
+        checked(&format!("{text}insecure = true\n")).unwrap();
+    }
+}
