@@ -8,10 +8,11 @@ use crate::scan::Scanner;
 use crate::sniff::sniff;
 
 /// Every head, word by word.
-const HEADS: [&[&str]; 35] = [
+const HEADS: [&[&str]; 36] = [
     &["SHOW", "ENGINES"],
     &["SHOW", "TENANTS"],
     &["SHOW", "ALTERATIONS"],
+    &["SHOW", "AUDIT"],
     &["SHOW", "MASTER"],
     &["SHOW", "RESOURCE", "POOLS"],
     &["SHOW", "RESOURCE", "UNITS"],
@@ -114,6 +115,7 @@ mod tests {
             ("SHOW CREATE POOL rp_1", "SHOW CREATE RESOURCE POOL"),
             ("EXPLAIN DROP UNIT x", "EXPLAIN DROP RESOURCE UNIT"),
             ("SHOW ALTERATION", "SHOW ALTERATIONS"),
+            ("SHOW AUDITS", "SHOW AUDIT"),
             ("DESC TENANTS t_1", "DESCRIBE TENANT"),
         ] {
             assert_eq!(near_miss(text).unwrap_or_default(), format!("Did you mean {meant}?"), "{text}");

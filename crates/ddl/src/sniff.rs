@@ -62,6 +62,8 @@ pub enum Head {
     Explain(Verb, ObjectKind),
     /// `SHOW ALTERATIONS`
     ShowAlterations,
+    /// `SHOW AUDIT`
+    ShowAudit,
     /// `SHOW MASTER`
     ShowMaster,
 }
@@ -103,6 +105,7 @@ fn show(scanner: &mut Scanner<'_>) -> Option<Head> {
         ("ENGINES", Head::ShowEngines),
         ("TENANTS", Head::ShowObjects(ObjectKind::Tenant)),
         ("ALTERATIONS", Head::ShowAlterations),
+        ("AUDIT", Head::ShowAudit),
         ("MASTER", Head::ShowMaster),
     ];
     for (keyword, head) in heads {
@@ -183,6 +186,7 @@ mod tests {
             ("EXPLAIN DROP RESOURCE POOL x", Head::Explain(Verb::Drop, pool)),
             ("ALTER RESOURCE POOL", Head::Change(Verb::Alter, pool)),
             ("SHOW ALTERATIONS", Head::ShowAlterations),
+            ("SHOW AUDIT FOR USER 'alice'", Head::ShowAudit),
             ("SHOW MASTER;", Head::ShowMaster),
         ] {
             assert_eq!(sniff(text), Some(head), "{text}");

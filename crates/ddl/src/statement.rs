@@ -3,10 +3,12 @@
 //! One file per family parses and prints it; this one dispatches by the head and has what all share.
 
 mod alterations;
+mod audit;
 mod change;
 mod describe;
 mod engines;
 mod explain;
+mod limit;
 mod options;
 mod pools;
 mod show;
@@ -24,9 +26,10 @@ use model::name::{PoolName, TenantName, UnitName};
 use model::secret::{MASK, SecretKeys};
 use model::span;
 
-pub use alterations::MAX_LIMIT;
+pub use audit::AuditScope;
 pub(crate) use change::printed as printed_options;
 pub use engines::{EngineScope, Grace};
+pub use limit::MAX_LIMIT;
 
 use crate::cursor::Cursor;
 use crate::error::{ParseError, Position};
@@ -96,6 +99,14 @@ pub enum Statement {
         /// The most rows, from 1 to [`MAX_LIMIT`].
         limit: Option<u32>,
     },
+    /// `SHOW AUDIT [FOR USER 'alice' | FOR TENANT t_1] [SINCE '1d']`
+    ShowAudit {
+        scope: AuditScope,
+        /// The maximum age of a row.
+        since: Option<Duration>,
+        /// The most rows, from 1 to [`MAX_LIMIT`].
+        limit: Option<u32>,
+    },
     /// `SHOW MASTER`
     ShowMaster,
 }
@@ -121,6 +132,7 @@ pub fn parse(text: &str) -> Result<Statement, ParseError> {
         Head::Change(verb, kind) => change::read(cursor, verb, kind)?,
         Head::Explain(verb, kind) => explain::read(cursor, verb, kind)?,
         Head::ShowAlterations => alterations::show(cursor)?,
+        Head::ShowAudit => audit::show(cursor)?,
         Head::ShowMaster => Statement::ShowMaster,
     };
     cursor.finish()?;
@@ -213,6 +225,7 @@ impl fmt::Display for Statement {
             }
             Self::Explain { change } => explain::write(f, change),
             Self::ShowAlterations { limit } => alterations::write_show(f, *limit),
+            Self::ShowAudit { scope, since, limit } => audit::write_show(f, scope, *since, *limit),
             Self::ShowMaster => f.write_str("SHOW MASTER"),
         }
     }

@@ -12,11 +12,13 @@
 mod alter;
 mod answer;
 mod api;
+mod audit;
 mod context;
 mod database;
 pub mod failpoints;
 mod operation;
 mod overview_poller;
+mod refusal_limit;
 mod registration;
 mod request;
 mod service;
@@ -45,6 +47,7 @@ pub use settings::{STALE_AFTER_TICKS, Settings, StartError};
 use context::Agent;
 use database::Database;
 use overview_poller::OverviewPoller;
+use refusal_limit::RefusalLimit;
 use registration::Registration;
 use service::ControlService;
 
@@ -98,11 +101,20 @@ impl MetadataAgent {
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), registration);
         let overviews = OverviewPoller::new(store.clone(), clock.clone());
         let database = Database::default();
-        let agent = Arc::new(Agent { id, settings, store, overviews, clock, supervisor, database });
+        let agent = Arc::new(Agent {
+            id,
+            settings,
+            store,
+            overviews,
+            clock,
+            supervisor,
+            database,
+            refusals: RefusalLimit::default(),
+        });
         let stop = CancellationToken::new();
         let service = Arc::new(ControlService::new(Arc::clone(&agent)));
         let serving = tokio::spawn(server.serve(service, stop.clone()));
-        let housekeeping = tokio::spawn(delete_old_rows(agent.store.clone(), stop.clone()));
+        let housekeeping = tokio::spawn(delete_old_rows(agent.store.clone(), agent.settings.audit_keep, stop.clone()));
         let watched = (Arc::clone(&agent), stop.clone());
         let watching = tokio::spawn(async move {
             let (agent, stop) = watched;
@@ -140,9 +152,9 @@ impl MetadataAgent {
     }
 }
 
-async fn delete_old_rows(store: Store, stop: CancellationToken) {
+async fn delete_old_rows(store: Store, audit_keep: Duration, stop: CancellationToken) {
     loop {
-        match store.housekeep().await {
+        match store.housekeep(audit_keep).await {
             Ok(deleted) => tracing::debug!(?deleted, "old rows deleted"),
             Err(error) => tracing::debug!(%error, "could not delete old rows"),
         }

@@ -153,6 +153,7 @@ pub fn metadata_agent(
         drain_grace_max: section.drain_grace_max.0,
         start_deadline: configuration.engines.start_deadline.0,
         tick_interval: configuration.master.tick_interval.0,
+        audit_keep: section.audit_keep.0,
         limits: hs2::Limits::default(),
     };
     MetadataAgent::serve(listener, settings, store, clock.clone()).map_err(Into::into)

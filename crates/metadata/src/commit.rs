@@ -15,7 +15,9 @@ use model::number::Generation;
 use model::slot::Slot;
 use model::text::cut;
 
+use crate::audit_row::AuditRow;
 use crate::backend::Mode;
+use crate::caller::Source;
 use crate::error::Error;
 use crate::failpoints;
 use crate::read;
@@ -44,6 +46,7 @@ pub struct CommitRequest {
     /// The statement, secret values masked.
     pub statement: String,
     pub requested_by: String,
+    pub source: Source,
     /// In milliseconds since 1970.
     pub requested_at_ms: i64,
     /// The id of this metadata agent.
@@ -118,6 +121,7 @@ impl Store {
         if !insert(tx, &record).await? {
             return Ok(Done::Same(Attempt::Lost));
         }
+        audit(tx, &record, &request.source).await?;
         failpoint!(failpoints::COMMIT_DECIDED);
         supersede_open(tx, &record, now_ms).await?;
         write_object(tx, &reference, after.as_ref(), base, first).await?;
@@ -179,6 +183,7 @@ async fn nothing(
     if !insert(tx, &record).await? {
         return Ok(Done::Same(Attempt::Lost));
     }
+    audit(tx, &record, &request.source).await?;
     Ok(Done::Write(Attempt::Answered(Box::new(Committed { record, note: Some(note), first: true }))))
 }
 
@@ -235,6 +240,12 @@ pub(crate) async fn insert(tx: &mut Transaction, record: &AlterationRecord) -> R
         record.finished_at_ms,
     ];
     tx.insert(sql::ALTERATION_INSERT, args).await
+}
+
+/// Audits a committed alteration. An id of which the audit has an effect was used by an earlier statement.
+async fn audit(tx: &mut Transaction, record: &AlterationRecord, source: &Source) -> Result<(), Error> {
+    let inserted = tx.audit(AuditRow::of_alteration(record, source, None)).await?;
+    if inserted { Ok(()) } else { Err(other_statement(&record.id)) }
 }
 
 /// Supersedes the open alterations of the same object: their state will never be desired again.

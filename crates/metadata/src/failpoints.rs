@@ -30,6 +30,10 @@ pub const REQUEST_WRITTEN: &str = "metadata.request.slot_written";
 pub const REQUEST_BEFORE: &str = "metadata.request.before_commit";
 /// Just after it, before the caller has the answer.
 pub const REQUEST_AFTER: &str = "metadata.request.after_commit";
+/// Just before COMMIT of the row of a refusal.
+pub const REFUSAL_BEFORE: &str = "metadata.refusal.before_commit";
+/// Just after it.
+pub const REFUSAL_AFTER: &str = "metadata.refusal.after_commit";
 /// A master's transaction holds the master's row; nothing is written.
 pub const MASTER_LOCKED: &str = "metadata.master.locked";
 /// It has written; just before COMMIT.
@@ -61,6 +65,8 @@ pub const ALL: &[&str] = &[
     REQUEST_WRITTEN,
     REQUEST_BEFORE,
     REQUEST_AFTER,
+    REFUSAL_BEFORE,
+    REFUSAL_AFTER,
     MASTER_LOCKED,
     MASTER_BEFORE,
     MASTER_AFTER,

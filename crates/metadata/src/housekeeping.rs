@@ -1,4 +1,4 @@
-//! Housekeeping: deletes old requests, finished alterations and engines that ended long ago.
+//! Housekeeping: deletes old requests, finished alterations, engines that ended long ago and old rows of the audit.
 //!
 //! Ids are kept longer than any deadline, so a late repeat always finds its row. The name of a deleted engine is never issued
 //! again, because the counter that it is derived from never goes back.
@@ -33,21 +33,24 @@ pub struct DeletedRows {
     pub requests: usize,
     pub alterations: usize,
     pub engines: usize,
+    pub audit: usize,
 }
 
 impl Store {
     /// Deletes all old rows, in transactions of at most [`MAX_DELETED`] rows of each table, between which other transactions can
-    /// take the catalog lock. Each metadata agent calls it about once an hour.
-    pub async fn housekeep(&self) -> Result<DeletedRows, Error> {
+    /// take the catalog lock. Rows of the audit are deleted once they are older than `audit_keep`; zero keeps them for ever. Each
+    /// metadata agent calls it about once an hour.
+    pub async fn housekeep(&self, audit_keep: Duration) -> Result<DeletedRows, Error> {
         let mut all = DeletedRows::default();
         for _ in 0..MAX_ROUNDS {
             let mut tx = self.begin(Mode::Write).await?;
-            let result = delete(&mut tx).await;
-            let DeletedRows { requests, alterations, engines } = tx.end(POINTS, result).await?;
+            let result = delete(&mut tx, audit_keep).await;
+            let DeletedRows { requests, alterations, engines, audit } = tx.end(POINTS, result).await?;
             all.requests += requests;
             all.alterations += alterations;
             all.engines += engines;
-            if requests.max(alterations).max(engines) < MAX_DELETED {
+            all.audit += audit;
+            if requests.max(alterations).max(engines).max(audit) < MAX_DELETED {
                 break;
             }
         }
@@ -55,7 +58,7 @@ impl Store {
     }
 }
 
-async fn delete(tx: &mut Transaction) -> Result<Done<DeletedRows>, Error> {
+async fn delete(tx: &mut Transaction, audit_keep: Duration) -> Result<Done<DeletedRows>, Error> {
     // Commits write rows of `engine`, too: in the same order, under the same lock.
     tx.lock_catalog().await?;
     let now_ms = tx.now_ms().await?;
@@ -64,7 +67,8 @@ async fn delete(tx: &mut Transaction) -> Result<Done<DeletedRows>, Error> {
     let alterations =
         delete_old(tx, sql::ALTERATIONS_OLD, sql::ALTERATIONS_DELETE, "id", before_ms(REQUEST_KEEP)).await?;
     let engines = delete_old(tx, sql::ENGINES_OLD, sql::ENGINES_DELETE, "name", before_ms(ENGINE_KEEP)).await?;
-    let deleted = DeletedRows { requests, alterations, engines };
+    let audit = if audit_keep.is_zero() { 0 } else { delete_old_audit(tx, before_ms(audit_keep)).await? };
+    let deleted = DeletedRows { requests, alterations, engines, audit };
     Ok(if deleted == DeletedRows::default() { Done::Same(deleted) } else { Done::Write(deleted) })
 }
 
@@ -81,5 +85,15 @@ async fn delete_old(
         keys.push(rows::text(row, key)?.into());
     }
     tx.execute_in(delete, &[], keys).await?;
+    Ok(rows.len())
+}
+
+async fn delete_old_audit(tx: &mut Transaction, before_ms: i64) -> Result<usize, Error> {
+    let rows = tx.rows(sql::AUDIT_OLD, args![before_ms, MAX_DELETED as i64]).await?;
+    let mut keys = Vec::new();
+    for row in &rows {
+        keys.push(args![rows::text(row, "request")?, rows::int(row, "part")?]);
+    }
+    tx.execute_in_tuples(sql::AUDIT_DELETE, keys).await?;
     Ok(rows.len())
 }

@@ -18,6 +18,8 @@
 //! Every wait is bounded ([`StoreSettings`]): for a connection, a row lock, a statement, an idle transaction and the whole
 //! call. Only the metadata agents have the credentials.
 
+mod audit;
+mod audit_row;
 mod backend;
 mod batch;
 mod caller;
@@ -46,10 +48,12 @@ mod transaction;
 pub mod user_error;
 mod views;
 
+pub use audit::{AuditFilter, MAX_AUDIT_ROWS, Refusal};
+pub use audit_row::{AuditOutcome, AuditRow, MAX_AUDIT_STATEMENT_BYTES};
 pub use backend::{
     Backend, CALL_DEADLINE, CONNECT_DEADLINE, CONNECTIONS, IDLE_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT, StoreSettings,
 };
-pub use caller::Caller;
+pub use caller::{Caller, Source};
 pub use commit::{CommitRequest, Committed};
 pub use diagnose::{Diagnosis, ROUND_TRIPS, TimeoutSetting};
 pub use durability::Durability;

@@ -12,11 +12,12 @@ use model::engine_name::EngineName;
 use model::error::UserError;
 use model::failpoint;
 use model::name::{PoolName, TenantName};
-use model::number::Incarnation;
+use model::number::{Generation, Incarnation};
 use model::slot::{Link, Origin, Slot, SlotKey};
 use model::text::cut;
 use serde::{Deserialize, Serialize};
 
+use crate::audit_row::{AuditOutcome, AuditRow};
 use crate::backend::Mode;
 use crate::caller::Caller;
 use crate::commit::{MAX_WORD_BYTES, other_statement, too_late};
@@ -158,17 +159,17 @@ impl Store {
         failpoint!(failpoints::REQUEST_WRITTEN);
         let answer =
             EngineAnswer { effect: RequestEffect::Started, engine: slot.engine(incarnation), slot, incarnation };
-        finish_request(tx, &start.request, answer).await
+        finish_request(tx, &start.request, answer, drawn).await
     }
 
     async fn stop_in(&self, tx: &mut Transaction, stop: &StopRequest) -> Result<Done<EngineAnswer>, Error> {
-        tx.lock_catalog_and_draw().await?;
+        let drawn = tx.lock_catalog_and_draw().await?;
         if let Some(answer) = self.begin_request(tx, &stop.request).await? {
             return Ok(Done::Same(answer));
         }
         let catalog = read::catalog(tx).await?;
         let slot = match named(tx, &catalog, &stop.request.caller, &stop.pool, &stop.engine).await? {
-            Named::Gone(answer) => return finish_request(tx, &stop.request, answer).await,
+            Named::Gone(answer) => return finish_request(tx, &stop.request, answer, drawn).await,
             Named::Restarted(slot) => {
                 return Err(user_error::stop_of_restarted(&stop.pool, &stop.engine, &slot.engine()).into());
             }
@@ -186,7 +187,7 @@ impl Store {
         let Slot { key, incarnation, .. } = slot;
         let answer =
             EngineAnswer { effect: RequestEffect::Stopped, engine: stop.engine.clone(), slot: key, incarnation };
-        finish_request(tx, &stop.request, answer).await
+        finish_request(tx, &stop.request, answer, drawn).await
     }
 
     async fn restart_in(&self, tx: &mut Transaction, restart: &RestartRequest) -> Result<Done<EngineAnswer>, Error> {
@@ -196,11 +197,11 @@ impl Store {
         }
         let catalog = read::catalog(tx).await?;
         let slot = match named(tx, &catalog, &restart.request.caller, &restart.pool, &restart.engine).await? {
-            Named::Gone(answer) => return finish_request(tx, &restart.request, answer).await,
+            Named::Gone(answer) => return finish_request(tx, &restart.request, answer, drawn).await,
             Named::Restarted(Slot { key: slot, incarnation, .. }) => {
                 let engine = slot.engine(incarnation);
                 let answer = EngineAnswer { effect: RequestEffect::InProgress, engine, slot, incarnation };
-                return finish_request(tx, &restart.request, answer).await;
+                return finish_request(tx, &restart.request, answer, drawn).await;
             }
             Named::Current(slot) => slot,
         };
@@ -219,7 +220,7 @@ impl Store {
         failpoint!(failpoints::REQUEST_WRITTEN);
         let engine = slot.key.engine(incarnation);
         let answer = EngineAnswer { effect: RequestEffect::Restarted, engine, slot: slot.key, incarnation };
-        finish_request(tx, &restart.request, answer).await
+        finish_request(tx, &restart.request, answer, drawn).await
     }
 
     /// Refuses a new engine in a pool without nodes.
@@ -254,6 +255,7 @@ async fn finish_request(
     tx: &mut Transaction,
     request: &Request,
     answer: EngineAnswer,
+    drawn: Generation,
 ) -> Result<Done<EngineAnswer>, Error> {
     let now_ms = tx.now_ms().await?;
     let args = args![
@@ -265,6 +267,24 @@ async fn finish_request(
         now_ms,
     ];
     tx.execute(sql::REQUEST_INSERT, args).await?;
+    let row = AuditRow {
+        request: request.id.clone(),
+        at_ms: now_ms,
+        user: request.caller.user.clone(),
+        source: request.caller.source.clone(),
+        statement: request.statement.clone(),
+        object: Some(format!("engine \"{}\"", answer.engine)),
+        tenant: Some(answer.slot.tenant.to_string()),
+        outcome: match answer.effect {
+            RequestEffect::Started | RequestEffect::Stopped | RequestEffect::Restarted => AuditOutcome::Committed,
+            RequestEffect::InProgress | RequestEffect::NoLongerWanted => AuditOutcome::Unchanged,
+        },
+        sqlstate: None,
+        generation: Some(drawn),
+    };
+    if !tx.audit(row).await? {
+        return Err(other_statement(&request.id));
+    }
     Ok(Done::Write(answer))
 }
 

@@ -7,7 +7,9 @@ use model::alteration::{Abort, AlterationRecord, Outcome, RequestId};
 use model::failpoint;
 use model::number::Generation;
 
+use crate::audit_row::{AuditOutcome, AuditRow};
 use crate::backend::Mode;
+use crate::caller::Source;
 use crate::commit;
 use crate::error::Error;
 use crate::failpoints;
@@ -34,7 +36,18 @@ impl Store {
     /// If the database rejects the content of the row, the insert is repeated without statement, object and names: the alteration
     /// must have an outcome whatever its alter node contains, or the node would never be deleted.
     pub async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Error> {
-        match self.abort_as(abort).await {
+        self.abort_failed(abort, &Source::default(), None).await
+    }
+
+    /// Like [`Store::abort`], for the agent whose statement failed: the audit names the statement's source and the SQLSTATE of
+    /// its error.
+    pub async fn abort_failed(
+        &self,
+        abort: &Abort,
+        source: &Source,
+        sqlstate: Option<&str>,
+    ) -> Result<AlterationRecord, Error> {
+        match self.abort_as(abort, source, sqlstate).await {
             Err(error @ (Error::Refused(_) | Error::Broken(_))) => {
                 tracing::warn!(alteration = %abort.id, %error, "abort refused for its content; repeating it without");
                 let bare = Abort {
@@ -44,16 +57,21 @@ impl Store {
                     reason: "the content of the alteration could not be stored".to_owned(),
                     ..abort.clone()
                 };
-                self.abort_as(&bare).await
+                self.abort_as(&bare, source, sqlstate).await
             }
             other => other,
         }
     }
 
-    async fn abort_as(&self, abort: &Abort) -> Result<AlterationRecord, Error> {
+    async fn abort_as(
+        &self,
+        abort: &Abort,
+        source: &Source,
+        sqlstate: Option<&str>,
+    ) -> Result<AlterationRecord, Error> {
         for _ in 0..ATTEMPTS {
             let mut tx = self.begin(Mode::Write).await?;
-            let result = abort_in(&mut tx, abort).await;
+            let result = abort_in(&mut tx, abort, source, sqlstate).await;
             let inserted = match tx.end(POINTS, result).await {
                 // The row that is read below shows whether this insert was committed.
                 Err(Error::OutcomeUnknown(_)) => None,
@@ -70,7 +88,12 @@ impl Store {
     }
 }
 
-async fn abort_in(tx: &mut Transaction, abort: &Abort) -> Result<Done<Option<AlterationRecord>>, Error> {
+async fn abort_in(
+    tx: &mut Transaction,
+    abort: &Abort,
+    source: &Source,
+    sqlstate: Option<&str>,
+) -> Result<Done<Option<AlterationRecord>>, Error> {
     let record = commit::fitted(AlterationRecord {
         id: abort.id.clone(),
         object: abort.object.clone(),
@@ -87,5 +110,13 @@ async fn abort_in(tx: &mut Transaction, abort: &Abort) -> Result<Done<Option<Alt
         finished_at_ms: None,
     });
     failpoint!(failpoints::ABORT_BEFORE);
-    Ok(if commit::insert(tx, &record).await? { Done::Write(Some(record)) } else { Done::Same(None) })
+    if !commit::insert(tx, &record).await? {
+        return Ok(Done::Same(None));
+    }
+    // The abort of an id is audited once, also if housekeeping has deleted its alteration in between: no duplicate
+    // key may fail the abort.
+    if !tx.is_audited(&abort.id, &[AuditOutcome::Aborted]).await? {
+        tx.audit(AuditRow::of_alteration(&record, source, sqlstate)).await?;
+    }
+    Ok(Done::Write(Some(record)))
 }

@@ -10,6 +10,7 @@
 //! | `request` | one START, STOP or RESTART that took effect, with its answer |
 //! | `engine` | one issued name, with the state and the termination of its engine |
 //! | `alteration` | one CREATE, ALTER or DROP with its outcome and progress |
+//! | `audit` | one control statement with its caller and outcome; rows are inserted and deleted, never updated |
 //! | `observed_engine` | one engine as the master last observed it |
 //! | `observed_node` | one node as the master last observed it, as JSON |
 //! | `namespace` | one namespace for which an engine's name was issued |
@@ -22,7 +23,7 @@ use crate::batch::UpdateEach;
 
 /// The migrations in order; the version is the position, counted from 1. A released migration never changes. On `MariaDB` every
 /// statement commits by itself, so each must be repeatable.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS, ANSWERED, CLUSTER_WARNINGS, NODES, INCARNATIONS];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS, ANSWERED, CLUSTER_WARNINGS, NODES, INCARNATIONS, AUDIT];
 
 const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS catalog (id SMALLINT NOT NULL PRIMARY KEY, generation BIGINT NOT NULL)",
@@ -82,6 +83,17 @@ const NODES: &[&str] = &["CREATE TABLE IF NOT EXISTS observed_node (name VARCHAR
 const INCARNATIONS: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS engine_by_incarnation ON engine (incarnation)",
     "CREATE INDEX IF NOT EXISTS engine_of_slot ON engine (tenant, pool, unit, ordinal, incarnation)",
+];
+
+/// The audit. `user_name` and `sql_state` are not `user` and `sqlstate`, which `PostgreSQL` and `MariaDB` reserve.
+const AUDIT: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS audit (request VARCHAR(64) NOT NULL, part SMALLINT NOT NULL, at_ms BIGINT NOT NULL, \
+     user_name VARCHAR(255) NOT NULL, via VARCHAR(255), method VARCHAR(255), proxy VARCHAR(255), client VARCHAR(255), \
+     statement TEXT NOT NULL, object VARCHAR(255), tenant VARCHAR(63), outcome VARCHAR(16) NOT NULL, \
+     sql_state VARCHAR(5), generation BIGINT, PRIMARY KEY (request, part))",
+    "CREATE INDEX IF NOT EXISTS audit_by_age ON audit (at_ms)",
+    "CREATE INDEX IF NOT EXISTS audit_by_user ON audit (user_name, at_ms)",
+    "CREATE INDEX IF NOT EXISTS audit_by_tenant ON audit (tenant, at_ms)",
 ];
 
 // The version.
@@ -262,6 +274,16 @@ pub(crate) const ALTERATIONS_NEWER: &str = "SELECT COUNT(*) AS newer FROM altera
 pub(crate) const ALTERATIONS_OLD: &str = "SELECT id FROM alteration WHERE decided_at_ms < ? \
      AND (progress IS NULL OR progress NOT IN ('converging', 'stalled')) ORDER BY decided_at_ms LIMIT ?";
 pub(crate) const ALTERATIONS_DELETE: &str = "DELETE FROM alteration WHERE id IN";
+
+// The audit.
+pub(crate) const AUDIT_INSERT: &str = "INSERT INTO audit (request, part, at_ms, user_name, via, method, proxy, client, \
+     statement, object, tenant, outcome, sql_state, generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+pub(crate) const AUDIT_OF_REQUEST: &str = "SELECT part FROM audit WHERE request = ?";
+/// The head of a query; conditions and order are appended.
+pub(crate) const AUDIT_ROWS: &str = "SELECT request, at_ms, user_name, via, method, proxy, client, statement, object, \
+     tenant, outcome, sql_state, generation FROM audit WHERE at_ms >= ?";
+pub(crate) const AUDIT_OLD: &str = "SELECT request, part FROM audit WHERE at_ms < ? ORDER BY at_ms LIMIT ?";
+pub(crate) const AUDIT_DELETE: &str = "DELETE FROM audit WHERE (request, part) IN";
 
 // Observed engines and nodes.
 pub(crate) const OBSERVED: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, sessions, \

@@ -17,6 +17,7 @@ use sqlx::{Any, AnyConnection, Arguments as _, AssertSqlSafe, Executor as _};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
+use crate::audit_row::AuditRow;
 use crate::backend::Backend;
 use crate::error::Error;
 
@@ -87,6 +88,8 @@ pub(crate) struct Transaction {
     connection: Option<PoolConnection<Any>>,
     backend: Backend,
     deadline: Instant,
+    /// The row of the audit that this transaction has inserted.
+    audited: Option<AuditRow>,
     _held: Held,
 }
 
@@ -118,7 +121,7 @@ impl Transaction {
         held: Held,
     ) -> Result<Self, Error> {
         // Created first, so that cancelling this call closes the connection.
-        let mut tx = Self { connection: Some(connection), backend, deadline, _held: held };
+        let mut tx = Self { connection: Some(connection), backend, deadline, audited: None, _held: held };
         let answer = timed(deadline, tx.connection()?.fetch_all(sqlx::raw_sql(begin))).await?.map_err(not_begun)?;
         match answer.first() {
             Some(row) if crate::rows::int(row, "standby")? != 0 => Err(Error::Unavailable(STANDBY.into())),
@@ -203,6 +206,11 @@ impl Transaction {
         }
     }
 
+    /// Logs the row of the audit once COMMIT has succeeded.
+    pub(crate) fn log_after_commit(&mut self, row: AuditRow) {
+        self.audited = Some(row);
+    }
+
     /// The database's clock, in milliseconds since 1970.
     pub(crate) async fn now_ms(&mut self) -> Result<i64, Error> {
         let row = self.row(self.backend.now_sql(), Vec::new()).await?;
@@ -216,6 +224,9 @@ impl Transaction {
             Ok(Done::Write(answer)) => {
                 failpoint!(points.before);
                 self.finish("COMMIT").await.map_err(Error::OutcomeUnknown)?;
+                if let Some(row) = self.audited.take() {
+                    row.log();
+                }
                 failpoint!(points.after);
                 Ok(answer)
             }

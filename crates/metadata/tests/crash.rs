@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use contract::bench::{Bench, abort_of, by, commit, id, link, memory};
-use metadata::{Error, RequestEffect, StartRequest, Store, StoreSettings, failpoints};
+use contract::bench::{AUDIT_KEEP, Bench, abort_of, by, commit, id, link, memory};
+use metadata::{AuditFilter, Error, Refusal, RequestEffect, StartRequest, Store, StoreSettings, failpoints};
 use model::alteration::{AlterationProgress, Outcome};
 use model::change::Rules;
 use model::clock::ManualClock;
@@ -42,6 +42,23 @@ async fn alter(bench: &Bench) -> Result<metadata::Committed, Error> {
 async fn start(bench: &Bench) -> Result<metadata::EngineAnswer, Error> {
     let request = bench.request("the-start", "START ENGINE t_1 rp_1 uc_1", by("alice"));
     bench.store.start(&StartRequest { request, link: link("t_1", "rp_1", "uc_1") }).await
+}
+
+fn refusal() -> Refusal {
+    Refusal {
+        id: id("the-refusal"),
+        caller: by("eve"),
+        statement: "DROP TENANT t_1".to_owned(),
+        object: None,
+        tenant: None,
+        sqlstate: "42501".to_owned(),
+    }
+}
+
+/// The number of rows of the audit for the request.
+async fn audited(bench: &Bench, request: &str) -> usize {
+    let filter = AuditFilter { limit: 1_000, ..AuditFilter::default() };
+    bench.store.audit(&filter).await.unwrap().iter().filter(|row| row.request == id(request)).count()
 }
 
 /// Runs a test of this file as a child that aborts at the failpoint.
@@ -75,9 +92,11 @@ async fn everything(point: &str, folder: &Path) {
     let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: 1 };
     bench.store.new_incarnation(Epoch(1), &renewal).await.unwrap();
     bench.store.publish(Epoch(1), &Publication::default()).await.unwrap();
+    bench.store.record_refusal(&refusal()).await.unwrap();
     // Make rows old enough to be deleted.
     bench.raw("UPDATE request SET done_at_ms = 1").await;
-    bench.store.housekeep().await.unwrap();
+    bench.raw("UPDATE audit SET at_ms = 1 WHERE request = 'the-start'").await;
+    bench.store.housekeep(AUDIT_KEEP).await.unwrap();
     panic!("{point} was not passed");
 }
 
@@ -124,6 +143,13 @@ async fn check(bench: &Bench, point: &str, before: &model::snapshot::Snapshot) {
     let inside_commit = point.starts_with("metadata.commit.");
     assert_eq!(outcome.is_none(), inside_commit && point != failpoints::COMMIT_AFTER, "{point}");
 
+    // No row without its effect, no effect without its row.
+    let aborted = bench.store.outcome(&id("the-abort")).await.unwrap();
+    let started = bench.store.request(&id("the-start")).await.unwrap();
+    assert_eq!(audited(bench, "the-alter").await, usize::from(outcome.is_some()), "{point}");
+    assert_eq!(audited(bench, "the-abort").await, usize::from(aborted.is_some()), "{point}");
+    assert_eq!(audited(bench, "the-start").await, usize::from(started.is_some()), "{point}");
+
     // The same ids again: everything has happened exactly once in the end.
     let committed = alter(bench).await.unwrap();
     assert_eq!(committed.first, outcome.is_none(), "{point}");
@@ -132,6 +158,10 @@ async fn check(bench: &Bench, point: &str, before: &model::snapshot::Snapshot) {
     let started = start(bench).await.unwrap();
     let again = start(bench).await.unwrap();
     assert_eq!((started.effect, &started), (RequestEffect::Started, &again), "{point}");
+    bench.store.record_refusal(&refusal()).await.unwrap();
+    for request in ["the-alter", "the-abort", "the-start", "the-refusal"] {
+        assert_eq!(audited(bench, request).await, 1, "{point}: {request}");
+    }
     let end = bench.store.snapshot().await.unwrap();
     let started_slots = if point == failpoints::HOUSEKEEPING_AFTER {
         // This test deleted the request as too old, so the repeat is a new request.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::{ErrorKind, UserError};
 
 /// The longest duration in a statement or a configuration.
-pub const MAX_SPAN: Duration = Duration::from_hours(366 * 24);
+pub const MAX_SPAN: Duration = Duration::from_hours(3_650 * 24);
 
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
@@ -21,7 +21,7 @@ pub fn parse(text: &str) -> Result<Duration, UserError> {
         .filter(|span| *span <= MAX_SPAN)
         .ok_or_else(|| {
             UserError::new(ErrorKind::InvalidValue, format!("invalid duration \"{text}\""))
-                .detail("A duration is a whole number with a unit, at most 366d.")
+                .detail("A duration is a whole number with a unit, at most 3650d.")
                 .hint("Write 500ms, 30s, 5m, 2h or 1d.")
         })
 }

@@ -16,6 +16,8 @@ use crate::staleness::ZooKeeperStatus;
 
 pub(crate) struct Gateway {
     pub(crate) settings: Settings,
+    /// The advertised address, or the listen address without one: the name of this proxy in the audit.
+    pub(crate) address: String,
     pub(crate) clock: SharedClock,
     pub(crate) agents: Agents,
     pub(crate) catalog: Arc<CatalogView>,

@@ -93,6 +93,7 @@ impl Proxy {
         let address = server.local_addr().map_err(failed)?;
         let advertised = settings.discovery.as_ref().map(|text| Advertised::new(ADVERTISE, text, address));
         let advertised = advertised.transpose().map_err(StartError::Advertise)?;
+        let name = advertised.as_ref().map_or_else(|| address.to_string(), ToString::to_string);
         let draining = CancellationToken::new();
         let discovery = Arc::new(Discovery { advertised, draining: draining.clone() });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::clone(&discovery) as _);
@@ -109,6 +110,7 @@ impl Proxy {
         let activity = Arc::new(Activity::default());
         let gateway = Arc::new(Gateway {
             settings,
+            address: name,
             clock,
             agents,
             catalog,

@@ -47,7 +47,7 @@ pub(crate) async fn open(
     let settings = SessionSettings::read(&handshake.configuration, &gateway.settings.limits, &gateway.budget)?;
     drop(handshake.configuration);
     pool::check(gateway, &user, &settings).await?;
-    let mut session = Session::new(user.clone(), settings);
+    let mut session = Session::new(user.clone(), connection.peer().ip().to_canonical(), settings);
     if session.settings.may_be_refused() {
         tokio::select! {
             checked = bind::bind_if_ready(gateway, &mut session) => checked?,

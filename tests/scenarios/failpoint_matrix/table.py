@@ -105,6 +105,7 @@ ROWS = [
         """,
     ),
     *rows("agent", d.stop, "metadata.request.validated metadata.request.before_commit"),
+    *rows("agent", d.refusal, "metadata.refusal.before_commit metadata.refusal.after_commit"),
     *rows("agent", d.housekeeping, "metadata.housekeeping.before_commit metadata.housekeeping.after_commit"),
     *rows("migrate", d.migrate, "metadata.migrate.before_commit metadata.migrate.after_commit"),
     *rows("agent", d.agent_starts, "coordination.agent.registered"),

@@ -88,6 +88,18 @@ def restart(worker, via="other"):
     worker.judge(statement, lambda: not worker.wants(before[-1]))
 
 
+def refusal(worker, via="other"):
+    """A refused statement changes nothing, and the audit has it at most once."""
+    tenant = worker.next_name("nowhere")
+    worker.expect_same_engines()
+    yield
+    statement = worker.execute(f"START ENGINE {tenant} {worker.pool} {worker.unit}", via)
+    yield
+    outcome = statement.outcome()
+    assert outcome.kind in ("refused", "lost"), outcome
+    assert worker.count(f"SELECT 1 FROM audit WHERE tenant = '{tenant}' AND outcome = 'refused'") <= 1
+
+
 def query(worker, via="any"):
     yield
     statement = worker.execute("SELECT 1 AS one", via, user=worker.user)

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ddl::{EngineScope, Grace, MAX_LIMIT, Statement};
+use ddl::{AuditScope, EngineScope, Grace, MAX_LIMIT, Statement};
 use model::alteration::{ObjectKind, ObjectRef};
 use model::catalog::{Catalog, PoolSpec, TenantSpec, UnitSpec, Versioned};
 use model::change::{Change, Object, ObjectPatch, PoolPatch, PropertiesPatch, Setting, TenantPatch, UnitPatch};
@@ -170,6 +170,10 @@ fn grace() -> impl Strategy<Value = Grace> {
     prop_oneof![Just(Grace::Default), Just(Grace::Force), time().prop_map(Grace::Within)]
 }
 
+fn audit_scope() -> impl Strategy<Value = AuditScope> {
+    prop_oneof![Just(AuditScope::All), text().prop_map(AuditScope::User), tenant().prop_map(AuditScope::Tenant)]
+}
+
 /// Any statement of the control language.
 pub fn statement() -> impl Strategy<Value = Statement> {
     let scope = prop_oneof![
@@ -194,6 +198,8 @@ pub fn statement() -> impl Strategy<Value = Statement> {
         4 => (change(), wait()).prop_map(|(change, wait)| Statement::Change { change, wait }),
         2 => change().prop_map(|change| Statement::Explain { change }),
         1 => option::of(1..=MAX_LIMIT).prop_map(|limit| Statement::ShowAlterations { limit }),
+        1 => (audit_scope(), option::of(time()), option::of(1..=MAX_LIMIT))
+            .prop_map(|(scope, since, limit)| Statement::ShowAudit { scope, since, limit }),
         1 => Just(Statement::ShowMaster),
     ]
 }

@@ -134,6 +134,7 @@ async fn transact(
         base,
         statement: draft.statement.clone(),
         requested_by: context.user.clone(),
+        source: context.source.clone(),
         requested_at_ms: draft.at,
         agent: context.agent.id.clone(),
         grace: context.agent.settings.drain_grace,
@@ -254,7 +255,7 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
     let until = clock.boottime() + SETTLE_DEADLINE;
     let mut throttle = LogThrottle::default();
     let unknown = loop {
-        let answer = context.store().abort(&abort).await;
+        let answer = context.store().abort_failed(&abort, &context.source, Some(error.sqlstate())).await;
         if answer.is_ok()
             && let Some(times) = throttle.clear()
         {

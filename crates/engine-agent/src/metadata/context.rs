@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::{Session, Supervisor};
-use metadata::{Caller, Store, user_error};
+use metadata::{Caller, Source, Store, user_error};
 use model::alteration::RequestId;
 use model::catalog::Catalog;
 use model::clock::SharedClock;
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::database::Database;
 use super::operation::Log;
 use super::overview_poller::OverviewPoller;
+use super::refusal_limit::RefusalLimit;
 use super::settings::Settings;
 
 pub(super) struct Agent {
@@ -26,6 +27,7 @@ pub(super) struct Agent {
     pub(super) clock: SharedClock,
     pub(super) supervisor: Supervisor,
     pub(super) database: Database,
+    pub(super) refusals: RefusalLimit,
 }
 
 impl Agent {
@@ -59,6 +61,8 @@ impl Agent {
 pub(super) struct Context {
     pub(super) agent: Arc<Agent>,
     pub(super) user: String,
+    /// How the statement came here, for the audit.
+    pub(super) source: Source,
     /// Created by the proxy, the same with every retry.
     pub(super) id: RequestId,
     /// When its transaction must have begun, by the clock that counts suspension.
@@ -74,7 +78,7 @@ pub(super) struct Context {
 
 impl Context {
     pub(super) fn caller(&self) -> Caller {
-        Caller { user: self.user.clone(), admin: self.agent.is_admin(&self.user) }
+        Caller { user: self.user.clone(), admin: self.agent.is_admin(&self.user), source: self.source.clone() }
     }
 
     pub(super) fn store(&self) -> &Store {

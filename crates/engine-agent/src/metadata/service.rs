@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_api::overlay::{REQUEST_DEADLINE_MS, REQUEST_ID, REQUEST_PROXY_LACKS};
+use agent_api::overlay::{
+    REQUEST_CLIENT, REQUEST_DEADLINE_MS, REQUEST_ID, REQUEST_METHOD, REQUEST_PROXY, REQUEST_PROXY_LACKS, REQUEST_VIA,
+};
 use async_trait::async_trait;
 use hs2::tcli::{
     TCancelOperationReq, TCancelOperationResp, TCloseOperationReq, TCloseOperationResp, TCloseSessionReq,
@@ -15,8 +17,10 @@ use hs2::tcli::{
     TOperationHandle, TOperationType,
 };
 use hs2::{Call, Context as CallContext, Credentials, Handle, Principal, Service, protocol, schema, status};
+use metadata::Source;
 use model::alteration::RequestId;
 use model::error::{ErrorKind, UserError};
+use model::text::cut;
 use tokio::sync::Semaphore;
 
 use super::api::Api;
@@ -28,6 +32,8 @@ use super::statement;
 
 /// The most characters of the text about what a proxy cannot reach that are shown.
 const MAX_PROXY_LACKS: usize = 500;
+/// The most bytes of an entry about the client that are recorded.
+const MAX_SOURCE_BYTES: usize = 255;
 /// The longest remaining time that is accepted.
 const MAX_DEADLINE: Duration = Duration::from_hours(24);
 /// How long a statement that the client waits for may run.
@@ -78,6 +84,17 @@ fn request_of(overlay: &BTreeMap<String, String>) -> Result<(RequestId, Duration
             None => DEFAULT_DEADLINE,
         };
     Ok((id, left.min(MAX_DEADLINE)))
+}
+
+/// What the proxy reports about its client; an earlier version reports nothing.
+fn source_of(overlay: &BTreeMap<String, String>) -> Source {
+    let entry = |key| overlay.get(key).map(|text| cut(text, MAX_SOURCE_BYTES).to_owned());
+    Source {
+        via: entry(REQUEST_VIA),
+        method: entry(REQUEST_METHOD),
+        proxy: entry(REQUEST_PROXY),
+        client: entry(REQUEST_CLIENT),
+    }
 }
 
 #[async_trait]
@@ -149,6 +166,7 @@ impl Service for ControlService {
         let context = Context {
             agent: Arc::clone(&self.agent),
             user: cx.principal.user.clone(),
+            source: source_of(&overlay),
             id,
             deadline: now + timeout.map_or(left, |timeout| timeout.min(left)),
             timeout: timeout.map(|timeout| now + timeout),

@@ -37,6 +37,8 @@ pub struct Settings {
     pub start_deadline: Duration,
     /// The interval of the master's ticks: observations are stale after three of them.
     pub tick_interval: Duration,
+    /// The retention of the audit; zero keeps it for ever.
+    pub audit_keep: Duration,
     pub limits: hs2::Limits,
 }
 
@@ -68,6 +70,12 @@ pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 pub const UNAVAILABLE_PATIENCE: Duration = Duration::from_secs(5);
 /// The number of alterations that SHOW ALTERATIONS lists without a LIMIT.
 pub const DEFAULT_ALTERATIONS: u32 = 20;
+/// The number of rows that SHOW AUDIT returns without a LIMIT.
+pub const DEFAULT_AUDIT_ROWS: u32 = 100;
+/// The most refused statements of one user that are audited within a minute.
+pub const MAX_REFUSALS_PER_MINUTE: u32 = 100;
+/// The most users whose refused statements are audited within a minute.
+pub const MAX_REFUSED_USERS: usize = 10_000;
 /// How long SHOW waits to read the name of the master from its lock.
 pub const WHO_DEADLINE: Duration = Duration::from_secs(1);
 /// Tick intervals without a tick after which the master's observations are stale.

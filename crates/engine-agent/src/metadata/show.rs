@@ -1,6 +1,7 @@
 //! SHOW, DESCRIBE and EXPLAIN: one file each, with its columns and rows.
 
 pub(super) mod alterations;
+pub(super) mod audit;
 pub(super) mod engine;
 pub(super) mod engines;
 pub(super) mod explain;

@@ -5,9 +5,17 @@ use model::error::UserError;
 
 use super::answer::Answer;
 use super::context::Context;
-use super::{alter, request, show, wait};
+use super::{alter, audit, request, show, wait};
 
 pub(super) async fn execute(context: &Context, statement: &Statement) -> Result<Answer, UserError> {
+    let outcome = dispatch(context, statement).await;
+    if let Err(error) = &outcome {
+        audit::record_refusal(context, statement, error).await;
+    }
+    outcome
+}
+
+async fn dispatch(context: &Context, statement: &Statement) -> Result<Answer, UserError> {
     wait::check(statement.wait())?;
     match statement {
         Statement::ShowEngines(scope) => show::engines::show(context, scope).await,
@@ -29,6 +37,7 @@ pub(super) async fn execute(context: &Context, statement: &Statement) -> Result<
         Statement::Change { change, wait } => alter::alter(context, statement, change, *wait).await,
         Statement::Explain { change } => show::explain::explain(context, change).await,
         Statement::ShowAlterations { limit } => show::alterations::show(context, *limit).await,
+        Statement::ShowAudit { scope, since, limit } => show::audit::show(context, scope, *since, *limit).await,
         Statement::ShowMaster => show::master::show(context).await,
     }
 }

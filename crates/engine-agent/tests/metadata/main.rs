@@ -8,6 +8,7 @@ mod agents;
 mod fixture;
 
 mod alterations;
+mod auditing;
 mod bench;
 mod failures;
 mod pools;

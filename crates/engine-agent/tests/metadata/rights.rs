@@ -32,7 +32,7 @@ async fn a_stranger_learns_nothing() {
         assert_eq!((one.sqlstate(), other.sqlstate()), ("42501", "42501"), "{there}");
         assert_eq!(words(one.text()), words(other.text()), "{there}");
     }
-    for sql in ["SHOW ALTERATIONS", "SHOW MASTER"] {
+    for sql in ["SHOW ALTERATIONS", "SHOW AUDIT", "SHOW MASTER"] {
         assert_eq!(try_run(&mut eve, sql).await.unwrap_err().sqlstate(), "42501", "{sql}");
     }
     for sql in ["SHOW TENANTS", "SHOW RESOURCE POOLS", "SHOW RESOURCE UNITS"] {

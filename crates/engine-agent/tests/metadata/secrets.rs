@@ -44,6 +44,7 @@ async fn a_dictionary_finds_no_secret_in_labels_rows_and_answers() {
         "DESCRIBE TENANT t_1".to_owned(),
         "SHOW CREATE RESOURCE UNIT uc_1".to_owned(),
         "SHOW ALTERATIONS".to_owned(),
+        "SHOW AUDIT".to_owned(),
         "SHOW MASTER".to_owned(),
         "EXPLAIN ALTER RESOURCE UNIT uc_1 PROPERTIES ('my.password'='other')".to_owned(),
     ] {
@@ -56,7 +57,7 @@ async fn a_dictionary_finds_no_secret_in_labels_rows_and_answers() {
     ));
     let rows = rows(&format!("sqlite://{}", bench.fixture.folder.path().join("metadata.db").display())).await;
     let tables: BTreeSet<&str> = rows.iter().map(|(place, _)| place.split('.').next().unwrap()).collect();
-    assert!(tables.contains("alteration") && tables.contains("engine"), "{tables:?}");
+    assert!(tables.contains("alteration") && tables.contains("audit") && tables.contains("engine"), "{tables:?}");
     seen.extend(rows);
     for (place, text) in seen {
         for word in &dictionary {

@@ -196,6 +196,8 @@ pub struct MetadataAgentSection {
     pub secret_keys: model::secret::SecretKeys,
     /// The maximum number of engines of all tenants.
     pub max_engines: usize,
+    /// The retention of the audit; 0 keeps it for ever.
+    pub audit_keep: Span,
 }
 
 impl Default for MetadataAgentSection {
@@ -209,6 +211,7 @@ impl Default for MetadataAgentSection {
             drain_grace_max: Span::seconds(24 * 3600),
             secret_keys: model::secret::SecretKeys::default(),
             max_engines: model::change::DEFAULT_MAX_ENGINES,
+            audit_keep: Span::seconds(400 * 24 * 3600),
         }
     }
 }

@@ -14,7 +14,7 @@ use coordination::{
 };
 use embedded_zookeeper::{Config, Server};
 use master::{CandidateState, Launch, Launcher, Master, Parts, Settings};
-use metadata::{CommitRequest, RestartRequest, StartRequest, StopRequest, Store};
+use metadata::{Caller, CommitRequest, Request, RestartRequest, Source, StartRequest, StopRequest, Store};
 use model::alteration::RequestId;
 use model::change::{Change, Object, ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
 use model::clock::{SharedClock, SystemClock};
@@ -246,6 +246,7 @@ impl Cluster {
             statement: format!("{} {}", change.verb(), change.object()),
             change,
             requested_by: "admin".to_owned(),
+            source: Source::default(),
             requested_at_ms: 5,
             agent: "agent-1".to_owned(),
             grace: Duration::from_secs(5),
@@ -285,13 +286,10 @@ impl Cluster {
         self.alter(memory(gib)).await
     }
 
-    fn request(&self) -> metadata::Request {
-        metadata::Request {
-            id: self.next_id(),
-            statement: "a statement".to_owned(),
-            caller: metadata::Caller { user: "admin".to_owned(), admin: true },
-            deadline: self.deadline(),
-        }
+    fn request(&self) -> Request {
+        let (id, statement, deadline) = (self.next_id(), "a statement".to_owned(), self.deadline());
+        let (user, source) = ("admin".to_owned(), Source::default());
+        Request { id, statement, caller: Caller { user, admin: true, source }, deadline }
     }
 
     pub async fn start(&self) -> EngineName {

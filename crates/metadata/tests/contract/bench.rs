@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::{
-    Caller, CommitRequest, Committed, EngineAnswer, Error, Request, RestartRequest, StartRequest, StopRequest, Store,
-    StoreSettings,
+    Caller, CommitRequest, Committed, EngineAnswer, Error, Request, RestartRequest, Source, StartRequest, StopRequest,
+    Store, StoreSettings,
 };
 use model::alteration::{Abort, ObjectKind, ObjectRef, RequestId};
 use model::change::{Change, ObjectPatch, PoolPatch, PropertiesPatch, Rules, TenantPatch, UnitPatch};
@@ -19,6 +19,8 @@ use sqlx::AssertSqlSafe;
 
 /// The drain grace of the cases.
 pub const GRACE: Duration = Duration::from_mins(30);
+/// The retention of the audit in the cases.
+pub const AUDIT_KEEP: Duration = Duration::from_hours(400 * 24);
 
 /// A database with one store.
 #[derive(Clone)]
@@ -33,11 +35,11 @@ pub fn id(text: &str) -> RequestId {
 }
 
 pub fn admin() -> Caller {
-    Caller { user: "admin".to_owned(), admin: true }
+    Caller { user: "admin".to_owned(), admin: true, source: Source::default() }
 }
 
 pub fn by(user: &str) -> Caller {
-    Caller { user: user.to_owned(), admin: false }
+    Caller { user: user.to_owned(), admin: false, source: Source::default() }
 }
 
 pub fn link(tenant: &str, pool: &str, unit: &str) -> Link {
@@ -102,6 +104,7 @@ pub fn commit(text: &str, change: Change, base: Option<Generation>, deadline: Du
         change,
         base,
         requested_by: "admin".to_owned(),
+        source: Source::default(),
         requested_at_ms: 1,
         agent: "agent-1".to_owned(),
         grace: GRACE,

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 mod alterations;
+mod auditing;
 pub mod bench;
 mod concurrency;
 mod diagnosing;
@@ -23,7 +24,7 @@ pub use bench::Bench;
 use metadata::StoreSettings;
 
 /// The number of cases.
-pub const COUNT: usize = 74;
+pub const COUNT: usize = 84;
 /// The deadline of a case.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -98,6 +99,18 @@ cases! {
         a_request_after_its_deadline_changes_nothing,
         a_repeat_after_the_slot_is_gone_returns_the_first_answer,
         no_statement_exceeds_the_limit_of_all_engines,
+    }
+    auditing::{
+        each_statement_that_takes_effect_has_one_row,
+        a_row_names_the_caller_and_its_source,
+        a_repeated_request_is_audited_once,
+        statements_without_an_effect_are_audited_as_unchanged,
+        a_refused_transaction_leaves_no_row,
+        an_abort_is_audited_once_and_never_with_an_effect,
+        a_refusal_is_recorded_unless_the_request_has_a_row,
+        the_audit_is_read_by_user_tenant_and_age,
+        old_rows_of_the_audit_are_deleted,
+        the_audit_is_never_updated,
     }
     masters::{
         raising_again_by_the_same_holder_is_a_success,

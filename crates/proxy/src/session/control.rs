@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use agent_api::overlay::{REQUEST_DEADLINE_MS, REQUEST_ID, REQUEST_PROXY_LACKS};
+use agent_api::overlay::{REQUEST_CLIENT, REQUEST_DEADLINE_MS, REQUEST_ID, REQUEST_PROXY, REQUEST_PROXY_LACKS};
 use hs2::tcli::{
     TExecuteStatementReq, TExecuteStatementResp, TGetOperationStatusReq, TOpenSessionReq, TOperationState,
     TOperationType,
@@ -86,7 +86,7 @@ async fn begin(
     may_have_begun: bool,
 ) -> Result<(Handle, u64), UserError> {
     let since = gateway.clock.boottime();
-    let mut sent = may_have_begun;
+    let (mut sent, client) = (may_have_begun, session.client);
     for _ in 0..MAX_HANDOVERS {
         let backend = match session.control.take() {
             Some(backend) if !backend.client.is_broken() => backend,
@@ -105,6 +105,8 @@ async fn begin(
         let mut overlay = BTreeMap::from([
             (REQUEST_ID.to_owned(), id.to_string()),
             (REQUEST_DEADLINE_MS.to_owned(), left.as_millis().to_string()),
+            (REQUEST_PROXY.to_owned(), gateway.address.clone()),
+            (REQUEST_CLIENT.to_owned(), client.to_string()),
         ]);
         overlay.extend(gateway.zookeeper.staleness().map(|text| (REQUEST_PROXY_LACKS.to_owned(), text)));
         let request = TExecuteStatementReq {

@@ -4,6 +4,7 @@
 //! session is *pinned* while its current engine holds state that cannot be replayed elsewhere.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ const CONTROL_CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Session {
     pub(crate) user: String,
+    /// The address that it was opened from.
+    pub(crate) client: IpAddr,
     pub(crate) settings: SessionSettings,
     /// The metadata agent's session, opened when first needed.
     pub(crate) control: Option<ControlBackend>,
@@ -58,9 +61,10 @@ pub(crate) struct ControlBackend {
 }
 
 impl Session {
-    pub(crate) fn new(user: String, settings: SessionSettings) -> Self {
+    pub(crate) fn new(user: String, client: IpAddr, settings: SessionSettings) -> Self {
         Self {
             user,
+            client,
             settings,
             control: None,
             engines: BTreeMap::new(),

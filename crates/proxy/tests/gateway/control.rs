@@ -14,6 +14,10 @@ async fn a_session_without_an_engine_says_control_statements() {
     assert_eq!(column(&started, "state"), ["starting"]);
     let shown = run(&mut admin, "SHOW ENGINES t_1").await;
     assert_eq!(column(&shown, "engine"), column(&started, "engine"));
+    let audited = run(&mut admin, "SHOW AUDIT LIMIT 1").await;
+    assert_eq!(column(&audited, "statement"), ["START ENGINE t_1 rp_1 uc_1"]);
+    assert_eq!(column(&audited, "client"), ["127.0.0.1"]);
+    assert_eq!(column(&audited, "proxy"), [cluster.proxy.addr().to_string()]);
     let error = try_run(&mut admin, "SHOW RESOURCE POOL rp_1 FRO TENANT").await.unwrap_err();
     assert_eq!(error.sqlstate(), "42601");
     assert!(error.text().contains("FOR"), "{}", error.text());
