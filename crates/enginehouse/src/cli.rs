@@ -77,6 +77,7 @@ pub struct PasswdArguments {
     /// Delete the user.
     #[arg(long)]
     pub delete: bool,
+    /// The name that the user logs in with.
     #[arg(value_name = "USER")]
     pub user: String,
 }
