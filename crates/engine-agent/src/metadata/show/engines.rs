@@ -154,7 +154,7 @@ fn row(
     name: EngineName,
     current: bool,
     seen: Option<&ObservedRow>,
-    wished: Option<String>,
+    desired: Option<String>,
 ) -> EngineRow {
     let engine = seen.map(|row| &row.engine);
     let state = engine.map_or(EngineState::Pending, ObservedEngine::state);
@@ -163,7 +163,7 @@ fn row(
         slot: slot.clone(),
         name,
         state,
-        config: engine.and_then(|engine| engine.labels.get(labels::UNIT_CONFIGS).cloned()).or(wished),
+        config: engine.and_then(|engine| engine.labels.get(labels::UNIT_CONFIGS).cloned()).or(desired),
         current,
         sessions: engine.and_then(|engine| engine.sessions),
         running: engine.and_then(|engine| engine.running),
