@@ -19,7 +19,7 @@ const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 
-fn ask_whether_it_lives(stream: &TcpStream) -> rustix::io::Result<()> {
+fn enable_keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_AFTER)?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
@@ -35,7 +35,7 @@ impl Socket {
     pub(crate) fn new(stream: TcpStream) -> Self {
         // Small messages are sent at once; without the option they are only slower.
         let _ = stream.set_nodelay(true);
-        if let Err(error) = ask_whether_it_lives(&stream) {
+        if let Err(error) = enable_keep_alive(&stream) {
             tracing::debug!(%error, "could not enable TCP keep-alive; a peer that vanishes is not detected while idle");
         }
         Self { stream, tls: None }
