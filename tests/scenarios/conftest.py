@@ -20,6 +20,7 @@ from harness.api_relay import ApiRelay
 from harness.clients import pyhive_session, rows
 from harness.cluster import Cluster
 from harness.control import Control
+from harness.evidence import keep
 from harness.fixtures import FAILED, searched, started
 from harness.golden import GoldenFile
 from harness.pods import PodCluster, Pods, PodTenant
@@ -71,6 +72,8 @@ def pytest_runtest_makereport(item, call):
     report = yield
     if report.when == "call":
         item.stash[FAILED] = report.failed
+        if report.failed and "folder" in item.funcargs:
+            keep(item.funcargs["folder"], item.name)
         report.reported = item.stash.get(REPORTED, None)
     return report
 

@@ -190,6 +190,7 @@ class ClusterInstallation(Installation):
         wait_until(self.masters.term, 30, "there is a master")
         return self
 
+    folder = property(lambda self: self.cluster.folder)
     database = property(lambda self: self.cluster.database)
     engines = property(lambda self: self.cluster.engines)
     nodes = property(lambda self: self.cluster.nodes)

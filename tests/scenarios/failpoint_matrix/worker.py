@@ -14,6 +14,7 @@ from failpoint_matrix import triggers
 from failpoint_matrix.actions import ACTIONS
 from failpoint_matrix.statements import NOT_NOW, Statement, execute
 from harness.clients import impyla_session, pyhive_session
+from harness.evidence import keep
 from harness.logs import PANIC
 from harness.processes import is_alive
 from harness.waiting import wait_until
@@ -41,6 +42,7 @@ class Worker:
             return self._run(row)
         except BaseException:
             # Whatever state it is in, the next point begins with another one.
+            keep(self.installation.folder, f"{self.name} {row.name}")
             with contextlib.suppress(Exception):
                 self.close_installation()
             raise
@@ -151,12 +153,12 @@ class Worker:
         """The effect of an acknowledged statement is there, that of a refused one is not; a lost one can be repeated."""
         outcome = statement.outcome()
         if outcome.kind == "acknowledged":
-            assert there(), f"acknowledged and not there: {statement.statement}"
+            assert there(), f"acknowledged and not there: {statement.statement}: {outcome}"
         elif outcome.kind == "refused":
             assert not there(), f"refused and there: {statement.statement}: {outcome}"
         else:
-            statement.again(gone)
-            assert there(), f"repeated and without effect: {statement.statement}"
+            again = statement.again(gone)
+            assert there(), f"repeated and without effect: {statement.statement}: {outcome}, then {again}"
             self.installation.at_rest()
 
     def execute_bare(self, statement, via):
