@@ -17,6 +17,7 @@ use model::observation::{EndedEngine, EngineFacts, Publication};
 use model::slot::Renewal;
 use orchestrator::process::diagnose;
 use orchestrator::{ObservedInstance, Orchestrator};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Parts;
@@ -33,17 +34,22 @@ const REASON: &str = "standalone was stopped";
 
 /// Shuts everything down; the error names engines that may be left.
 pub async fn shut_down(parts: Parts) -> anyhow::Result<()> {
+    let began = Instant::now();
+    // An operator who waits for a shutdown finds in the log what it waited for.
+    let done = |part: &'static str| info!(part, after_ms = began.elapsed().as_millis(), "part has shut down");
     let acting = match *parts.master.state().borrow() {
         CandidateState::Acting { epoch, .. } => Some(epoch),
         _ => None,
     };
     parts.master.shutdown().await;
+    done("master");
     // Without an acting master this process still owns the folder, and the state directory requires its own epoch.
     let epoch = match acting {
         Some(epoch) => epoch,
         None => diagnose(parts.processes, roles::clock()).await.ok().and_then(|seen| seen.epoch).unwrap_or(Epoch(0)),
     };
     let (ended, left) = end_engines(&*parts.orchestrator, &parts.cluster, epoch).await;
+    done("engines");
     if acting.is_some()
         && !ended.is_empty()
         && let Err(error) = record_ends(&parts.store, epoch, &ended).await
@@ -51,8 +57,11 @@ pub async fn shut_down(parts: Parts) -> anyhow::Result<()> {
         info!(%error, "could not record engine shutdown; next start will report the engines as vanished");
     }
     parts.proxy.shutdown().await;
+    done("proxy");
     parts.agent.shutdown().await;
+    done("metadata agent");
     parts.zookeeper.shutdown().await;
+    done("ZooKeeper");
     left
 }
 
@@ -64,7 +73,7 @@ async fn end_engines(
     epoch: Epoch,
 ) -> (BTreeSet<EngineName>, anyhow::Result<()>) {
     let selector = labels::selector(cluster);
-    let until = tokio::time::Instant::now() + DRAIN + REAP;
+    let until = Instant::now() + DRAIN + REAP;
     let (mut requested, mut ended) = (BTreeSet::new(), BTreeSet::new());
     loop {
         let (left, failure) = match orchestrator.list(&selector).await {
@@ -76,7 +85,7 @@ async fn end_engines(
             // The requested engines may have ended or not.
             Err(error) => (ended.clone(), Some(format!("cannot list the engines: {error}"))),
         };
-        if tokio::time::Instant::now() >= until {
+        if Instant::now() >= until {
             let names = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let failure = failure.map(|failure| format!(": {failure}")).unwrap_or_default();
             warn!(engines = names, failure, "engines did not terminate");
