@@ -308,7 +308,11 @@ async fn lock_file(settings: &StoreSettings) -> Result<File, Error> {
     loop {
         match file.try_lock() {
             Ok(()) => {
-                open(database.as_path()).map_err(failed)?;
+                // An existing file is not opened here: `SQLite` locks it for the whole process, and to close any descriptor of
+                // it would drop those locks, if this process still has a connection of an earlier store.
+                if !database.exists() {
+                    open(database.as_path()).map_err(failed)?;
+                }
                 return Ok(file);
             }
             Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),

@@ -4,6 +4,9 @@
 
 mod contract;
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
 use metadata::{ROUND_TRIPS, SCHEMA_VERSION, Store, StoreSettings};
 use sqlx::{Connection as _, Executor as _};
 
@@ -31,6 +34,38 @@ async fn a_wait_for_the_file_lock_ends_with_the_lock_timeout() {
     assert!((250..5_000).contains(&took), "{took} ms");
     other.execute("ROLLBACK").await.unwrap();
     bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
+}
+
+/// Whether this process holds `SQLite`'s lock on the file, by which another process knows that it has it open.
+fn holds_its_lock(file: &Path) -> bool {
+    let (pid, inode) = (std::process::id().to_string(), std::fs::metadata(file).unwrap().ino().to_string());
+    // `5: POSIX  ADVISORY  READ 13926 fe:00:10190899 1073741826 1073742335`
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.contains(&pid.as_str()) && fields.iter().any(|field| field.rsplit(':').next() == Some(&inode))
+    })
+}
+
+/// The kernel drops all locks of a process on a file when the process closes any descriptor of it. Another program that
+/// reads the file then takes itself for the last one that has it open, and deletes the journal: what is committed after that
+/// is in no file, and is lost with the process. Python's module does so with `SQLite` 3.40.
+#[tokio::test]
+async fn a_store_that_opens_keeps_the_locks_of_its_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.db");
+    let settings = StoreSettings::sqlite(&file);
+    let bench = contract::Bench::open(settings.clone()).await;
+    // A connection whose call was given up is closed by its own thread, perhaps later than its store.
+    let mut given_up = sqlx::AnyConnection::connect(&settings.url).await.unwrap();
+    given_up.execute("SELECT version FROM schema_version").await.unwrap();
+    bench.store.close().await;
+    drop(bench);
+    let bench = contract::Bench::open(settings).await;
+    given_up.close().await.unwrap();
+    assert!(holds_its_lock(&file));
+    bench.store.close().await;
+    assert!(!holds_its_lock(&file));
 }
 
 /// A later connection finds no file and does not create an empty one, which would hide the loss.
