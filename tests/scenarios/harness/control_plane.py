@@ -250,14 +250,19 @@ class Kubernetes:
         return [it for it in events if it["user"].get("username") == user]
 
     def close(self):
-        for component in (self.scheduler, self.manager, self.apiserver, self.etcd):
-            if component is not None and component.process is not None:
-                component.kill()
+        components = [it for it in (self.scheduler, self.manager, self.apiserver, self.etcd) if it and it.process]
+        ended = [it.name for it in components if it.process.poll() not in (None, -signal.SIGKILL)]
+        for component in components:
+            component.kill()
+        assert not ended, f"ended by themselves: {ended}"
 
 
 def write_secret(path, text):
-    path.touch(mode=0o600)
-    path.write_text(text)
+    """Whole or not at all: a component that starts may read it at any moment."""
+    beside = path.with_name(f"{path.name}.new")
+    beside.touch(mode=0o600)
+    beside.write_text(text)
+    beside.rename(path)
 
 
 def serve(folder, scheduler):
