@@ -9,6 +9,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod fetch_reply;
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,17 +18,15 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use hs2::message::encode_call;
 use hs2::relay::{self, Decision};
 use hs2::tcli::{TFetchOrientation, TFetchResultsReq, TOperationType};
-use hs2::{
-    Auth, Authenticator, Client, ClientOptions, Connection, Credentials, Handle, Handler, Limits, Principal, Server,
-};
-use model::error::UserError;
+use hs2::{Auth, Client, ClientOptions, Connection, Handle, Handler, Limits, Server};
 use rustix::thread::{Pid, gettid};
 use tokio::net::TcpStream as AsyncStream;
 use tokio_util::sync::CancellationToken;
+
+use support::{LOGIN, Serving, WELCOME};
 
 /// Of the reply: about 9 MB, half of its columns text, over which the walk steps value by value.
 const ROWS: i64 = 200_000;
@@ -52,48 +52,28 @@ fn framed(message: &[u8]) -> Vec<u8> {
 }
 
 /// Answers every call with the same reply.
-struct Backend {
-    reply: Vec<u8>,
-}
-
-#[async_trait]
-impl Authenticator for Backend {
-    async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        Ok(Principal::user(credentials.user.as_str()))
-    }
-}
-
-#[async_trait]
-impl Handler for Backend {
-    async fn connection(self: Arc<Self>, mut connection: Connection, _: CancellationToken) {
-        while let Ok(Some(_)) = connection.next().await {
-            connection.send(&self.reply).await.unwrap();
+fn backend(reply: Vec<u8>) -> impl Handler {
+    let reply = Arc::new(reply);
+    Serving(move |mut connection: Connection, _| {
+        let reply = Arc::clone(&reply);
+        async move {
+            while let Ok(Some(_)) = connection.next().await {
+                connection.send(&reply).await.unwrap();
+            }
         }
-    }
+    })
 }
 
 /// Relays every connection to the backend as a proxy does.
-struct Relay {
-    backend: SocketAddr,
-}
-
-#[async_trait]
-impl Authenticator for Relay {
-    async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        Ok(Principal::user(credentials.user.as_str()))
-    }
-}
-
-#[async_trait]
-impl Handler for Relay {
-    async fn connection(self: Arc<Self>, mut connection: Connection, _: CancellationToken) {
-        let options = ClientOptions::new(self.backend.to_string(), Auth::user("alice", "x"));
+fn relay(backend: SocketAddr) -> impl Handler {
+    Serving(move |mut connection: Connection, _| async move {
+        let options = ClientOptions::new(backend.to_string(), Auth::user("alice", "x"));
         let mut to = Client::connect(&options).await.unwrap();
         while let Ok(Some(request)) = connection.next().await {
             let forward = |_: &hs2::scan::Reply, _: &[u8]| Decision::Forward;
             relay::exchange(&mut connection, &request, &mut to, DEADLINE, forward).await.unwrap();
         }
-    }
+    })
 }
 
 /// Copies the bytes of every connection, in both directions, and knows nothing about them.
@@ -149,10 +129,10 @@ impl Running {
 fn connect(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
-    stream.write_all(b"\x01\0\0\0\x05PLAIN\x05\0\0\0\x08\0alice\0x").unwrap();
+    stream.write_all(LOGIN).unwrap();
     let mut answer = [0; 5];
     stream.read_exact(&mut answer).unwrap();
-    assert_eq!(answer, [5, 0, 0, 0, 0]);
+    assert_eq!(answer, WELCOME);
     stream
 }
 
@@ -209,9 +189,9 @@ fn spread(values: impl Iterator<Item = f64>) -> String {
 fn main() {
     let (reply, request) = (fetch_reply::encode(SEQID, ROWS), request());
     let answer = reply.clone();
-    let backend = run(move |listener| serve(listener, Arc::new(Backend { reply: answer }))).address;
-    let walking = run(move |listener| serve(listener, Arc::new(Relay { backend })));
-    let copying = run(move |listener| copy(listener, backend));
+    let origin = run(move |listener| serve(listener, Arc::new(backend(answer)))).address;
+    let walking = run(move |listener| serve(listener, Arc::new(relay(origin))));
+    let copying = run(move |listener| copy(listener, origin));
     let mut walks = Measured::new(&walking, &request, &reply);
     let mut copies = Measured::new(&copying, &request, &reply);
     let mut received = Vec::new();

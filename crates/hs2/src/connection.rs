@@ -1,14 +1,16 @@
 //! A client's connection: whole messages in, whole replies out.
 //!
 //! The first byte determines the transport: `0x01` SASL, `0x80` plain Thrift, a letter HTTP, `0x16` TLS, inside which
-//! the first byte decides again. Without a TLS configuration the client gets an alert. Any other first byte is answered with a line of text. A caller with a stale connection
-//! gets an error from its next call; nothing is resent.
+//! the first byte decides again. Without a TLS configuration the client gets an alert. Any other first byte is answered
+//! with a line of text. A caller with a stale connection gets an error from its next call; nothing is resent.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
 use crate::auth::{Authenticator, Mechanism, Principal};
@@ -20,6 +22,7 @@ use crate::message::Message;
 use crate::rejection::{MAX_ANNOUNCED_BYTES, Refused};
 use crate::sasl;
 use crate::scan::MessageKind;
+use crate::tls::log::{Mismatch, TlsLog};
 use crate::tls::{LacksTls, ServerTls};
 use crate::wire::{LINGER, LINGER_BYTES, Wire};
 
@@ -35,6 +38,9 @@ const NOT_OURS: &[u8] = b"this port speaks HiveServer2: SASL PLAIN, plain Thrift
 /// The limit that a client exceeded that did not authenticate in time.
 pub(crate) const AUTHENTICATION: &str = "the limit for authentication";
 
+/// The limit that a client exceeded whose TLS handshake did not end in time.
+const TLS_HANDSHAKE_LIMIT: &str = "the limit for a TLS handshake";
+
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Why a handshake failed.
@@ -46,6 +52,9 @@ pub enum HandshakeError {
     /// The client received the reason in its own protocol.
     #[error("refused: {0}")]
     Refused(String),
+    /// The client received an alert, or sent one.
+    #[error("{0}")]
+    Tls(#[source] io::Error),
     /// The client closed the connection.
     #[error("the client went away")]
     GoneAway,
@@ -74,18 +83,25 @@ impl Connection {
         authenticator: Arc<dyn Authenticator>,
         limits: Arc<Limits>,
         tls: Option<&ServerTls>,
+        log: &Arc<TlsLog>,
     ) -> Result<Self, HandshakeError> {
         let peer = wire.peer().map_err(WireError::from)?;
         let unknown_until = Instant::now() + limits.auth_deadline;
         if let Some(tls) = tls {
             // In a box, which ends with the handshake.
-            match timeout_at(unknown_until, Box::pin(start_tls(&mut wire, tls))).await {
+            match timeout_at(unknown_until, Box::pin(start_tls(&mut wire, tls, peer, limits.handshake_deadline))).await
+            {
+                Ok(Err(error @ HandshakeError::Tls(_))) => {
+                    log.note(peer, Mismatch::Handshake, &error);
+                    return Err(error);
+                }
                 Ok(started) => started?,
                 Err(_) => return Err(WireError::Stalled(AUTHENTICATION).into()),
             }
         }
         let lacks_tls = tls.is_some_and(|tls| tls.required) && !wire.is_tls();
-        let authenticator = if lacks_tls { Arc::new(LacksTls::new(authenticator)) } else { authenticator };
+        let authenticator =
+            if lacks_tls { Arc::new(LacksTls::new(authenticator, Arc::clone(log))) } else { authenticator };
         match timeout_at(unknown_until, wire.fill()).await {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => return Err(HandshakeError::GoneAway),
@@ -105,6 +121,7 @@ impl Connection {
             Some(0x80) => (Framing::Walked(None), Mechanism::PlainThrift, None),
             Some(b'A'..=b'Z') => (Framing::Http(Box::new(Exchange::new(lacks_tls))), Mechanism::HttpBasic, None),
             Some(&TLS_HANDSHAKE) if !wire.is_tls() => {
+                log.note(peer, Mismatch::NoTls, &"");
                 wire.write(&TLS_ALERT, &[]).await?;
                 wire.part(LINGER_BYTES, LINGER).await;
                 return Err(HandshakeError::Refused("this listener does not speak TLS".to_owned()));
@@ -241,20 +258,28 @@ impl Connection {
     }
 }
 
-/// Performs the TLS handshake of a client whose first byte announces one.
-async fn start_tls(wire: &mut Wire, tls: &ServerTls) -> Result<(), HandshakeError> {
+/// Performs the TLS handshake of a client whose first byte announces one. It has `deadline` once it is its turn.
+async fn start_tls(
+    wire: &mut Wire,
+    tls: &ServerTls,
+    peer: SocketAddr,
+    deadline: Duration,
+) -> Result<(), HandshakeError> {
     match wire.first_byte().await? {
         Some(TLS_HANDSHAKE) => {}
         Some(_) => return Ok(()),
         None => return Err(HandshakeError::GoneAway),
     }
-    let failed = |error: &dyn std::error::Error| HandshakeError::Refused(format!("TLS handshake failed: {error}"));
-    let _permit = tls.handshakes.acquire().await.map_err(|error| failed(&error))?;
-    let session = tls.session().map_err(|error| failed(&error))?;
-    if let Err(error) = wire.start_tls(session).await {
-        // The client has received an alert.
-        wire.part(LINGER_BYTES, LINGER).await;
-        return Err(failed(&error));
+    let turn = tls.handshakes.turn(peer.ip()).await.map_err(|error| HandshakeError::Tls(io::Error::other(error)))?;
+    let session = tls.session().map_err(|error| HandshakeError::Tls(io::Error::other(error)))?;
+    let started = timeout(deadline, wire.start_tls(session)).await;
+    drop(turn);
+    match started {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            wire.part(LINGER_BYTES, LINGER).await;
+            Err(HandshakeError::Tls(error))
+        }
+        Err(_) => Err(WireError::Stalled(TLS_HANDSHAKE_LIMIT).into()),
     }
-    Ok(())
 }

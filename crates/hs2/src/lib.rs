@@ -72,7 +72,7 @@ pub use schema::Column;
 pub use server::{Handler, Server};
 pub use service::{Context, Service};
 pub use session::{Session, Statement};
-pub use tls::certificate::{CertificateError, Certified, ServerCertificate};
+pub use tls::certificate::{CertificateError, Certified, ServerCertificate, Validity};
 pub use tls::client::{ClientTls, RootsError};
 pub use tls::{ServerTls, TlsVersion};
 pub use value::{SqlType, Value};

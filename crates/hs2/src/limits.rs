@@ -39,6 +39,12 @@ pub const RECEIVED_REQUESTS_BYTES_PER_USER: usize = 32 << 20;
 /// Requests up to this length are not counted.
 pub const UNCOUNTED_REQUEST_BYTES: usize = 64 * 1024;
 
+/// The most TLS handshakes of one listener at the same time; further ones wait.
+pub const HANDSHAKES_AT_ONCE: usize = 256;
+
+/// The most of these from one address: a quarter, so that slow handshakes of one peer delay no other.
+pub const HANDSHAKES_PER_ADDRESS: usize = 64;
+
 /// The limits of a server, a client or a relay.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -57,6 +63,8 @@ pub struct Limits {
     pub buffered_reply_bytes: usize,
     /// From the first packet until the client is authenticated.
     pub auth_deadline: Duration,
+    /// From the turn of a TLS handshake until its end; the wait for the turn counts in [`Limits::auth_deadline`] only.
+    pub handshake_deadline: Duration,
     /// The most authenticated connections of a server; further ones are rejected.
     pub connections: usize,
     /// The most connections before authentication, which lasts [`Limits::auth_deadline`] at most; one address may
@@ -82,6 +90,7 @@ impl Default for Limits {
             reply_bytes: 256 << 20,
             buffered_reply_bytes: 64 << 20,
             auth_deadline: Duration::from_secs(10),
+            handshake_deadline: Duration::from_secs(5),
             connections: 2_000,
             unauthenticated_connections: 1_024,
             connections_per_user: usize::MAX,

@@ -23,6 +23,7 @@ use crate::auth::{Authenticator, Credentials, Principal};
 use crate::connection::{Connection, HandshakeError};
 use crate::limits::Limits;
 use crate::tls::ServerTls;
+use crate::tls::log::TlsLog;
 use crate::wire::Wire;
 
 /// The most connections above the limit that are rejected with a reason at the same time; others are closed at once.
@@ -58,8 +59,8 @@ impl Server {
 
     /// Serves clients that begin with a TLS handshake, on the same port.
     #[must_use]
-    pub fn with_tls(self, tls: ServerTls) -> Self {
-        Self { tls: Some(Arc::new(tls)), ..self }
+    pub fn with_tls(self, tls: impl Into<Arc<ServerTls>>) -> Self {
+        Self { tls: Some(tls.into()), ..self }
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -70,6 +71,7 @@ impl Server {
     pub async fn serve_connections<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
         let counts = Arc::new(ConnectionCounts::new(Arc::clone(&self.limits)));
         let refusals = Arc::new(Semaphore::new(REFUSALS_AT_ONCE));
+        let log = Arc::new(TlsLog::default());
         let mut tasks = JoinSet::new();
         let mut fails = false;
         loop {
@@ -97,12 +99,13 @@ impl Server {
                 }
             };
             let (limits, tls, stop) = (Arc::clone(&self.limits), self.tls.clone(), stop.clone());
+            let log = Arc::clone(&log);
             if let Some(admission) = counts.admit(peer, Arc::clone(&handler) as Arc<dyn Authenticator>) {
-                let opening = open(stream, admission, limits, tls);
+                let opening = open(stream, admission, limits, tls, log);
                 tasks.spawn(serve_one(opening, Arc::clone(&handler), stop));
             } else if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
                 let deadline = limits.auth_deadline;
-                let opening = open(stream, Arc::new(Full), limits, tls);
+                let opening = open(stream, Arc::new(Full), limits, tls, log);
                 tasks.spawn(refuse_one(opening, deadline, stop, permit));
             }
         }
@@ -147,10 +150,11 @@ async fn open(
     authenticator: Arc<dyn Authenticator>,
     limits: Arc<Limits>,
     tls: Option<Arc<ServerTls>>,
+    log: Arc<TlsLog>,
 ) -> Option<Connection> {
     let wire = Wire::new(stream, limits.stall);
     let peer = wire.peer().ok();
-    match Connection::accept(wire, authenticator, limits, tls.as_deref()).await {
+    match Connection::accept(wire, authenticator, limits, tls.as_deref(), &log).await {
         Ok(connection) => Some(connection),
         Err(HandshakeError::GoneAway) => None,
         Err(error) => {

@@ -5,8 +5,11 @@
 
 pub(crate) mod certificate;
 pub(crate) mod client;
+mod handshakes;
+pub(crate) mod log;
 pub(crate) mod session;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -15,12 +18,10 @@ use model::error::{ErrorKind, UserError};
 use rustls::crypto::ring;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
-use tokio::sync::Semaphore;
 
 use crate::auth::{Authenticator, Credentials, Principal};
-
-/// The most TLS handshakes of one listener at the same time; further ones wait.
-const HANDSHAKES_AT_ONCE: usize = 256;
+use handshakes::Handshakes;
+use log::{Mismatch, TlsLog};
 
 /// The protocol that a client may name before its first request; others are detected by their first byte.
 const HTTP: &[u8] = b"http/1.1";
@@ -48,11 +49,23 @@ pub struct ServerTls {
     config: Arc<ServerConfig>,
     /// Plain clients are rejected in their own protocol; only the probes are served.
     pub(crate) required: bool,
-    pub(crate) handshakes: Semaphore,
+    pub(crate) handshakes: Handshakes,
+}
+
+/// Makes *ring* the provider of the process, for libraries that take the default one. To be called once, before any TLS.
+pub fn install_provider() {
+    // An error means that a provider is installed already.
+    let _ = ring::default_provider().install_default();
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerTls").field("required", &self.required).finish_non_exhaustive()
+    }
 }
 
 impl ServerTls {
-    /// The certificate may change between two handshakes.
+    /// The certificate may change between two handshakes. If TLS is `required`, plain clients cannot log in.
     pub fn new(
         certificate: Arc<dyn ResolvesServerCert>,
         minimum: TlsVersion,
@@ -66,7 +79,12 @@ impl ServerTls {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = ring::Ticketer::new()?;
         config.send_tls13_tickets = 1;
-        Ok(Self { config: Arc::new(config), required, handshakes: Semaphore::new(HANDSHAKES_AT_ONCE) })
+        Ok(Self { config: Arc::new(config), required, handshakes: Handshakes::default() })
+    }
+
+    /// Whether plain clients cannot log in.
+    pub fn is_required(&self) -> bool {
+        self.required
     }
 
     pub(crate) fn session(&self) -> Result<rustls::Connection, rustls::Error> {
@@ -82,17 +100,19 @@ pub(crate) fn tls_required() -> UserError {
 /// The authenticator of a plain connection where TLS is required: it rejects every login in the client's own protocol.
 pub(crate) struct LacksTls {
     authenticator: Arc<dyn Authenticator>,
+    log: Arc<TlsLog>,
 }
 
 impl LacksTls {
-    pub(crate) fn new(authenticator: Arc<dyn Authenticator>) -> Self {
-        Self { authenticator }
+    pub(crate) fn new(authenticator: Arc<dyn Authenticator>, log: Arc<TlsLog>) -> Self {
+        Self { authenticator, log }
     }
 }
 
 #[async_trait]
 impl Authenticator for LacksTls {
-    async fn authenticate(&self, _: SocketAddr, _: &Credentials) -> Result<Principal, UserError> {
+    async fn authenticate(&self, peer: SocketAddr, _: &Credentials) -> Result<Principal, UserError> {
+        self.log.note(peer, Mismatch::LacksTls, &"");
         Err(tls_required())
     }
 

@@ -2,45 +2,27 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use std::net::SocketAddr;
+mod support;
+
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use hs2::{
-    Authenticator, Certified, Connection, Credentials, Handler, Limits, Principal, Server, ServerCertificate,
-    ServerTls, TlsVersion,
-};
-use model::error::UserError;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use hs2::{Connection, Limits, Server, TlsVersion};
 use tests::certificate::Certificate;
 use tests::resident_set::resident_bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
+
+use support::{Serving, connect_tls, connector, log_in, server_tls};
 
 const SESSIONS: usize = 500;
 const BYTES_PER_SESSION: usize = 24 * 1024;
 /// The longest message that each session has received, which must leave nothing behind.
 const MESSAGE_BYTES: usize = 40_000;
 
-struct Discards;
-
-#[async_trait]
-impl Authenticator for Discards {
-    async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        Ok(Principal::user(credentials.user.clone()))
-    }
-}
-
-#[async_trait]
-impl Handler for Discards {
-    async fn connection(self: Arc<Self>, mut connection: Connection, _: CancellationToken) {
-        while let Ok(Some(message)) = connection.next().await {
-            connection.send(message.bytes()).await.unwrap();
-        }
+/// Returns each message to its sender.
+async fn echo(mut connection: Connection, _: CancellationToken) {
+    while let Ok(Some(message)) = connection.next().await {
+        connection.send(message.bytes()).await.unwrap();
     }
 }
 
@@ -48,30 +30,19 @@ impl Handler for Discards {
 async fn an_idle_session_inside_tls_owns_at_most_24_kib() {
     let folder = tempfile::tempdir().unwrap();
     let files = Certificate::create(folder.path(), "server").unwrap();
-    let read = |path| std::fs::read(path).unwrap();
-    let certified = Certified::from_pem(&read(&files.certificate), &read(&files.key)).unwrap();
-    let tls = ServerTls::new(Arc::new(ServerCertificate::new(certified)), TlsVersion::Tls12, true).unwrap();
+    let (tls, _) = server_tls(&files, TlsVersion::Tls12, true);
     let server = Server::bind("127.0.0.1:0", Limits::default()).await.unwrap().with_tls(tls);
     let address = server.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(server.serve_connections(Arc::new(Discards), stop.clone()));
+    let serving = tokio::spawn(server.serve_connections(Arc::new(Serving(echo)), stop.clone()));
 
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(&files.certificate).unwrap()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connector = TlsConnector::from(Arc::new(config));
+    let connector = connector(&files.certificate, rustls::DEFAULT_VERSIONS, &[]);
     let message =
         hs2::message::encode_call("GetInfo", 1, &hs2::tcli::TStringValue { value: Some("x".repeat(MESSAGE_BYTES)) })
             .unwrap();
     let idle = async || {
-        let stream = TcpStream::connect(address).await.unwrap();
-        let mut stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
-        stream.write_all(b"\x01\0\0\0\x05PLAIN\x05\0\0\0\x04\0a\0b").await.unwrap();
-        stream.read_exact(&mut [0; 5]).await.unwrap();
+        let mut stream = connect_tls(&connector, address).await.unwrap();
+        log_in(&mut stream).await;
         stream.write_u32(message.len() as u32).await.unwrap();
         stream.write_all(&message).await.unwrap();
         stream.read_exact(&mut vec![0; 4 + message.len()]).await.unwrap();

@@ -176,3 +176,56 @@ impl TlsSession {
         let _ = send(&mut session, stream);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use ::tests::certificate::Certificate;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::tls::certificate::{Certified, ServerCertificate};
+    use crate::tls::client::ClientTls;
+    use crate::tls::{ServerTls, TlsVersion};
+
+    /// How long a socket without bytes is waited for.
+    const SILENCE: Duration = Duration::from_millis(300);
+
+    #[tokio::test]
+    async fn at_most_64_kib_wait_for_a_peer_that_stops_reading() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Certificate::create(folder.path(), "server").unwrap();
+        let read = |path| std::fs::read(path).unwrap();
+        let certified = Certified::from_pem(&read(&files.certificate), &read(&files.key)).unwrap();
+        let server = ServerTls::new(Arc::new(ServerCertificate::new(certified)), TlsVersion::Tls13, true).unwrap();
+        let server = TlsSession::new(server.session().unwrap());
+        let client = ClientTls::from_ca_file(&files.certificate).unwrap();
+        let client = TlsSession::new(client.session("localhost:1").unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (here, _) = listener.accept().await.unwrap();
+        let (served, connected) = tokio::join!(server.handshake(&here), client.handshake(&there));
+        served.unwrap();
+        connected.unwrap();
+
+        let (piece, mut accepted) = (vec![0; 1 << 20], 0);
+        let refused = loop {
+            match server.try_write(&here, &[IoSlice::new(&piece)]) {
+                Ok(length) => accepted += length,
+                Err(error) => break error,
+            }
+        };
+        assert!(would_block(&refused), "{refused}");
+        // What the kernel took is larger than its plain text.
+        let (mut received, mut buffer) = (0, vec![0; 1 << 16]);
+        while let Ok(length) = timeout(SILENCE, there.read(&mut buffer)).await {
+            received += length.unwrap();
+        }
+        assert!(accepted <= received + MAX_WAITING_BYTES, "{} bytes wait", accepted - received);
+    }
+}

@@ -13,5 +13,8 @@ mod relays;
 mod replies;
 mod rowsets;
 mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
 mod surplus;
 mod tls;
+mod tls_peers;

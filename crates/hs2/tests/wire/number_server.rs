@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use hs2::message::Call;
 use hs2::tcli::*;
 use hs2::{
-    Auth, Client, ClientOptions, Column, Context, Credentials, Handle, Limits, Principal, Server, Service, SqlType,
-    Value, protocol, rowset, schema, status,
+    Auth, Client, ClientOptions, Column, Context, Credentials, Handle, Limits, Principal, Server, Service, Session,
+    SqlType, Value, protocol, rowset, schema, status,
 };
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
@@ -227,6 +227,17 @@ impl Service for Numbers {
         let Ok(TI64Value { value }) = call.decode() else { return Some(call.unknown()) };
         assert!(!cx.principal.user.is_empty());
         Some(call.reply(&TI64Value { value: value.map(|value| value * 2) }))
+    }
+}
+
+/// A call that lasts until its client hangs up.
+pub fn wait(session: &Session) -> TExecuteStatementReq {
+    TExecuteStatementReq {
+        session_handle: session.handle().clone(),
+        statement: "wait".to_owned(),
+        conf_overlay: None,
+        run_async: Some(false),
+        query_timeout: None,
     }
 }
 

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::number_server::{Numbers, row, start};
-use async_trait::async_trait;
+use crate::number_server::{Numbers, row, start, wait};
+use crate::support::{LOGIN, Serving};
 use hs2::answer::encode_refusal;
 use hs2::message::{Message, encode_call, encode_reply};
 use hs2::relay::{self, Decision, Outcome, RelayError};
@@ -17,8 +17,8 @@ use hs2::tcli::{
     TOperationType,
 };
 use hs2::{
-    Auth, Authenticator, Client, ClientError, ClientOptions, Connection, Credentials, Handle, Handler, Limits, Method,
-    Principal, Server, Session, status,
+    Auth, Client, ClientError, ClientOptions, Connection, Handle, Handler, Limits, Method, Principal, Server, Session,
+    status,
 };
 use model::error::{ErrorKind, UserError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,25 +32,6 @@ const DEADLINE: Duration = Duration::from_secs(10);
 struct Front {
     backend: ClientOptions,
     deadline: Duration,
-    ended: mpsc::UnboundedSender<Result<(), RelayError>>,
-}
-
-#[async_trait]
-impl Authenticator for Front {
-    async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        Ok(Principal::user(credentials.user.as_str()))
-    }
-}
-
-#[async_trait]
-impl Handler for Front {
-    async fn connection(self: Arc<Self>, mut connection: Connection, stop: CancellationToken) {
-        let ended = tokio::select! {
-            () = stop.cancelled() => return,
-            ended = self.relay(&mut connection) => ended,
-        };
-        let _ = self.ended.send(ended);
-    }
 }
 
 impl Front {
@@ -105,8 +86,17 @@ async fn front(backend: ClientOptions, deadline: Duration) -> Relaying {
     let server = Server::bind("127.0.0.1:0", Limits::default()).await.unwrap();
     let address = server.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let handler = Arc::new(Front { backend, deadline, ended: sender });
-    let task = tokio::spawn(server.serve_connections(handler, stop.clone()));
+    let front = Arc::new(Front { backend, deadline });
+    let serve = move |mut connection: Connection, stop: CancellationToken| {
+        let (front, sender) = (Arc::clone(&front), sender.clone());
+        async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                ended = front.relay(&mut connection) => drop(sender.send(ended)),
+            }
+        }
+    };
+    let task = tokio::spawn(server.serve_connections(Arc::new(Serving(serve)), stop.clone()));
     Relaying { address, ended, stop, task }
 }
 
@@ -188,13 +178,7 @@ async fn a_client_that_hangs_up_ends_the_exchange_and_the_backends_call() {
     let service: Arc<Numbers> = Arc::clone(&backend.service);
     let mut events = service.events();
     let mut session = front.session(Auth::user("alice", "x")).await;
-    let request = hs2::tcli::TExecuteStatementReq {
-        session_handle: session.handle().clone(),
-        statement: "wait".to_owned(),
-        conf_overlay: None,
-        run_async: Some(false),
-        query_timeout: None,
-    };
+    let request = wait(&session);
     let call = tokio::spawn(async move { session.client().execute_statement(&request).await.map(drop) });
     service.waiting.notified().await;
     call.abort();
@@ -229,33 +213,28 @@ pub fn framed(total: usize, bytes: &[u8]) -> Vec<u8> {
 
 /// A connection of a client, accepted by a server of ours, and the client's end.
 pub async fn client_connection() -> (Connection, TcpStream) {
-    let (connection, mut stream) = connection_that_begins_with(b"\x01\0\0\0\x05PLAIN\x05\0\0\0\x04\0a\0b").await;
+    let (connection, mut stream) = connection_that_begins_with(LOGIN).await;
     stream.read_exact(&mut [0; 5]).await.unwrap();
     (connection, stream)
 }
 
 /// The same, with these first bytes of the client.
 pub async fn connection_that_begins_with(bytes: &[u8]) -> (Connection, TcpStream) {
-    struct Take(mpsc::UnboundedSender<Connection>);
-    #[async_trait]
-    impl Authenticator for Take {
-        async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-            Ok(Principal::user(credentials.user.as_str()))
-        }
-    }
-    #[async_trait]
-    impl Handler for Take {
-        async fn connection(self: Arc<Self>, connection: Connection, _: CancellationToken) {
-            self.0.send(connection).unwrap_or_else(|_| panic!("no handler takes it"));
-        }
-    }
     let (sender, mut connections) = mpsc::unbounded_channel();
     let server = Server::bind("127.0.0.1:0", Limits::default()).await.unwrap();
     let address = server.local_addr().unwrap();
-    tokio::spawn(server.serve_connections(Arc::new(Take(sender)), CancellationToken::new()));
+    tokio::spawn(server.serve_connections(Arc::new(handing_over(sender)), CancellationToken::new()));
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     (connections.recv().await.unwrap(), stream)
+}
+
+/// A handler that hands its connections over.
+pub fn handing_over(sender: mpsc::UnboundedSender<Connection>) -> impl Handler {
+    Serving(move |connection, _| {
+        let sender = sender.clone();
+        async move { sender.send(connection).unwrap_or_else(|_| panic!("the connection is expected")) }
+    })
 }
 
 pub fn fetch_request() -> Message {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::number_server::{Running, columns, row, start};
+use crate::number_server::{Running, columns, row, start, wait};
 use hs2::session::StatementProgress;
 use hs2::tcli::{TI64Value, TOpenSessionReq, TProtocolVersion};
 use hs2::{Auth, Client, ClientError, Limits, Session, Value, WireError};
@@ -166,13 +166,7 @@ async fn a_role_speaks_for_a_user() {
 async fn a_call_that_got_no_answer_in_time_breaks_the_connection() {
     let server = start(Limits::default()).await;
     let mut session = session(&server).await;
-    let request = hs2::tcli::TExecuteStatementReq {
-        session_handle: session.handle().clone(),
-        statement: "wait".to_owned(),
-        conf_overlay: None,
-        run_async: Some(false),
-        query_timeout: None,
-    };
+    let request = wait(&session);
     session.client().set_call_deadline(Duration::from_millis(50));
     let late = session.client().execute_statement(&request).await;
     assert!(matches!(late, Err(ClientError::Timeout { .. })), "{late:?}");
@@ -189,13 +183,7 @@ async fn a_client_that_hangs_up_during_a_call_is_noticed_by_the_call() {
     let mut events = server.service.events();
     let mut session = session(&server).await;
     assert_eq!(events.recv().await.unwrap(), "open alice");
-    let request = hs2::tcli::TExecuteStatementReq {
-        session_handle: session.handle().clone(),
-        statement: "wait".to_owned(),
-        conf_overlay: None,
-        run_async: Some(false),
-        query_timeout: None,
-    };
+    let request = wait(&session);
     let call = tokio::spawn(async move { session.client().execute_statement(&request).await.map(drop) });
     server.service.waiting.notified().await;
     call.abort();

@@ -4,23 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hs2::tcli::TExecuteStatementReq;
 use hs2::{
-    Auth, Certified, Client, ClientError, ClientOptions, ClientTls, Limits, Server, ServerCertificate, ServerTls,
+    Auth, Client, ClientError, ClientOptions, ClientTls, Limits, Server, ServerCertificate, Session, TlsVersion,
 };
-use hs2::{Session, TlsVersion};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, version};
+use rustls::{SupportedProtocolVersion, version};
 use tempfile::TempDir;
 use tests::certificate::Certificate;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::number_server::{Running, row, start, start_on};
+use crate::number_server::{Running, row, start, start_on, wait};
+use crate::support::{certified, connect_tls, connector, server_tls};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const BASIC: &str = "Authorization: Basic YWxpY2U6eA==\r\n";
@@ -32,16 +28,10 @@ struct Listener {
     folder: TempDir,
 }
 
-fn certified(files: &Certificate) -> Certified {
-    let read = |path| std::fs::read(path).unwrap();
-    Certified::from_pem(&read(&files.certificate), &read(&files.key)).unwrap()
-}
-
 async fn listen(limits: Limits, minimum: TlsVersion, required: bool) -> Listener {
     let folder = tempfile::tempdir().unwrap();
     let files = Certificate::create(folder.path(), "first").unwrap();
-    let certificate = Arc::new(ServerCertificate::new(certified(&files)));
-    let tls = ServerTls::new(Arc::clone(&certificate) as _, minimum, required).unwrap();
+    let (tls, certificate) = server_tls(&files, minimum, required);
     let server = start_on(Server::bind("127.0.0.1:0", limits).await.unwrap().with_tls(tls));
     Listener { server, certificate, files, folder }
 }
@@ -58,16 +48,7 @@ impl Listener {
 
     /// A client that shows what a driver would see.
     async fn raw(&self, versions: &[&'static SupportedProtocolVersion], alpn: &[&[u8]]) -> std::io::Result<Raw> {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(&self.files.certificate).unwrap()).unwrap();
-        let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-        let stream = TcpStream::connect(self.server.address).await?;
-        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
+        connect_tls(&connector(&self.files.certificate, versions, alpn), self.server.address).await
     }
 }
 
@@ -230,13 +211,7 @@ async fn a_client_that_leaves_during_a_call_is_noticed() {
     let mut events = listener.server.service.events();
     let client = Client::connect(&listener.options(Auth::user("alice", "x"))).await.unwrap();
     let mut session = Session::open(client, &[]).await.unwrap();
-    let request = TExecuteStatementReq {
-        session_handle: session.handle().clone(),
-        statement: "wait".to_owned(),
-        conf_overlay: None,
-        run_async: Some(false),
-        query_timeout: None,
-    };
+    let request = wait(&session);
     let call = tokio::spawn(async move { session.client().execute_statement(&request).await.map(drop) });
     listener.server.service.waiting.notified().await;
     call.abort();
