@@ -10,13 +10,14 @@ use crate::session::Session;
 use crate::transaction::Transaction;
 
 /// Registers a proxy under an address that clients can reach, in binary transport, and returns the path of its node.
-/// Idempotent within a session.
-pub async fn register(session: &Session, host: &str, port: u16, version: &str) -> Result<String, Error> {
+/// With `use_tls` drivers connect as if their URL had `ssl=true`. Idempotent within a session.
+pub async fn register(session: &Session, host: &str, port: u16, version: &str, use_tls: bool) -> Result<String, Error> {
     if let Some(path) = own(session, host, port, version).await? {
         return Ok(path);
     }
+    let tls = if use_tls { ";hive.server2.use.SSL=true" } else { "" };
     let data = format!(
-        "hive.server2.thrift.bind.host={host};hive.server2.thrift.port={port};hive.server2.transport.mode=binary"
+        "hive.server2.thrift.bind.host={host};hive.server2.thrift.port={port};hive.server2.transport.mode=binary{tls}"
     );
     let path = format!("{}/{}", session.layout().namespace(), name(host, port, version));
     session.create(&path, data.as_bytes(), CreateMode::EphemeralSequential, &session.access().namespace()).await

@@ -89,13 +89,17 @@ impl Proxy {
     /// Listens and serves. Needs neither ZooKeeper nor a metadata agent yet.
     pub async fn start(settings: Settings, clock: SharedClock) -> Result<Self, StartError> {
         let failed = |source| StartError::Listen { address: settings.listen, source };
-        let server = Server::bind(settings.listen, settings.limits.wire.clone()).await.map_err(failed)?;
+        let mut server = Server::bind(settings.listen, settings.limits.wire.clone()).await.map_err(failed)?;
+        if let Some(tls) = &settings.tls {
+            server = server.with_tls(Arc::clone(tls));
+        }
         let address = server.local_addr().map_err(failed)?;
         let advertised = settings.discovery.as_ref().map(|text| Advertised::new(ADVERTISE, text, address));
         let advertised = advertised.transpose().map_err(StartError::Advertise)?;
         let name = advertised.as_ref().map_or_else(|| address.to_string(), ToString::to_string);
         let draining = CancellationToken::new();
-        let discovery = Arc::new(Discovery { advertised, draining: draining.clone() });
+        let use_tls = settings.tls.as_ref().is_some_and(|tls| tls.is_required());
+        let discovery = Arc::new(Discovery { advertised, use_tls, draining: draining.clone() });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::clone(&discovery) as _);
         let view = View::start(supervisor.sessions(), settings.zookeeper.reread, clock.clone());
         let agents = Agents::new(&settings, view.changes());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authentication::Chain;
+use hs2::ServerTls;
 use model::UserError;
 use model::credential::ClusterSecret;
 
@@ -17,6 +18,8 @@ pub struct Settings {
     pub discovery: Option<String>,
     /// The names under which clients may reach this proxy over HTTP (`Host`), the advertised one included; `*` for any.
     pub hosts: Vec<String>,
+    /// TLS for clients on the same port; `None`: a TLS client is refused.
+    pub tls: Option<Arc<ServerTls>>,
     /// The session with ZooKeeper, as a proxy.
     pub zookeeper: coordination::SessionSettings,
     /// Authenticates the proxy to the agents.

@@ -209,8 +209,12 @@ pub async fn an_engine_is_woken_by_its_permit_and_its_drain_order(installation: 
 
 pub async fn jdbc_clients_find_a_proxy_without_a_password(installation: Installation) {
     let proxy = installation.session(installation.proxy()).await;
-    let path = discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0").await.unwrap();
-    assert_eq!(discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0").await.unwrap(), path, "once per session");
+    let path = discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", false).await.unwrap();
+    assert_eq!(
+        discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", false).await.unwrap(),
+        path,
+        "once per session"
+    );
     let client = installation.stranger(None).await;
     let namespace = format!("/{}", installation.layout.discovery_namespace());
     let names = client.list_children(&namespace).await.unwrap();
@@ -222,13 +226,18 @@ pub async fn jdbc_clients_find_a_proxy_without_a_password(installation: Installa
         "hive.server2.thrift.bind.host=127.0.0.1;hive.server2.thrift.port=10009;hive.server2.transport.mode=binary"
     );
     proxy.close().await;
+    let over_tls = installation.session(installation.proxy()).await;
+    let path = discovery::register(&over_tls, "127.0.0.1", 10_010, "0.1.0", true).await.unwrap();
+    let (data, _) = client.get_data(&path).await.unwrap();
+    assert!(String::from_utf8(data).unwrap().ends_with(";hive.server2.use.SSL=true"));
+    over_tls.close().await;
     eventually("the node goes", || async { client.list_children(&namespace).await.unwrap().is_empty() }).await;
 }
 
 pub async fn withdrawing_a_proxy_leaves_the_others_registered(installation: Installation) {
     let (leaves, stays) =
         (installation.session(installation.proxy()).await, installation.session(installation.proxy()).await);
-    let of = async |session| discovery::register(session, "127.0.0.1", 10_009, "0.1.0").await.unwrap();
+    let of = async |session| discovery::register(session, "127.0.0.1", 10_009, "0.1.0", false).await.unwrap();
     let (gone, there) = (of(&leaves).await, of(&stays).await);
     let client = installation.stranger(None).await;
     assert!(discovery::withdraw(&leaves, "127.0.0.1", 10_009, "0.1.0").await.unwrap());

@@ -39,6 +39,7 @@ impl Cluster {
             listen: "127.0.0.1:0".parse().unwrap(),
             discovery: None,
             hosts: Vec::new(),
+            tls: None,
             zookeeper: fixture.coordination(Identity::Proxy(fixture.secret.clone())),
             secret: fixture.secret.clone(),
             authentication: None,
