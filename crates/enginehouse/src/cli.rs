@@ -167,6 +167,12 @@ pub struct SqlArguments {
     /// The password. Prefer the environment variable: other users of this machine can read the command line.
     #[arg(short = 'p', long, value_name = "PASSWORD", env = "ENGINEHOUSE_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
+    /// Connect with TLS and verify the certificate of the server; the same as ;ssl=true in the URL.
+    #[arg(long)]
+    pub tls: bool,
+    /// The trusted certificates in PEM, instead of those of this machine; implies --tls.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
     /// A statement to run; repeatable.
     // A statement may begin with a comment, `--`.
     #[arg(short = 'e', long = "execute", value_name = "STATEMENT", allow_hyphen_values = true)]

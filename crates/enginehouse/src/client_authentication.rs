@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use authentication::{Chain, FileMethod, HashQueue, LoginCache, Method, Throttle, UsersFile};
 use model::clock::SharedClock;
 
-use crate::configuration::{Access, Authentication};
+use crate::configuration::{Access, Authentication, Configuration};
 
 /// The methods that authenticate clients; `None` if their names are trusted. The users file is read here, and again by a
 /// task of the runtime.
@@ -29,10 +29,10 @@ pub fn chain(access: &Access, clock: &SharedClock) -> anyhow::Result<Option<Arc<
 }
 
 /// Warns at each start of what `access.insecure` permits on that address.
-pub fn warn_off_loopback(access: &Access, listen: SocketAddr) {
-    if access.uses(Authentication::None) {
+pub fn warn_off_loopback(configuration: &Configuration, listen: SocketAddr) {
+    if configuration.access.uses(Authentication::None) {
         tracing::warn!(%listen, "authentication \"none\" on a non-loopback address: every client there can claim to be an admin");
-    } else {
+    } else if !configuration.logins_require_tls() {
         tracing::warn!(%listen, "passwords are sent unencrypted on a non-loopback address");
     }
 }

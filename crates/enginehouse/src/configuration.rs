@@ -14,6 +14,7 @@ mod locations;
 mod sections;
 mod span;
 mod spark;
+mod tls;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -29,13 +30,14 @@ pub use access::{Access, Authentication};
 pub use conceal::without_password;
 pub use engines::Catalogs;
 pub use kubernetes::KubernetesSection;
-pub use locations::resolved;
+pub use locations::{relative_hint, resolved};
 pub use sections::{
     ClusterSection, DatabaseSection, EnginesSection, MasterSection, MetadataAgentSection, OrchestratorKind,
     OrchestratorSection, ProxySection, ZookeeperSection,
 };
 pub use span::Span;
 pub use spark::SparkSection;
+pub use tls::TlsSection;
 
 /// The prefix of environment variables that override a key.
 pub const ENVIRONMENT_PREFIX: &str = "ENGINEHOUSE_";
@@ -48,6 +50,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub struct Configuration {
     pub cluster: ClusterSection,
     pub access: Access,
+    pub tls: TlsSection,
     pub zookeeper: ZookeeperSection,
     /// Read by metadata agents and `migrate` only.
     pub database: DatabaseSection,
@@ -161,8 +164,11 @@ fn override_key(table: &mut toml::Table, known: &toml::Table, variable: &str, va
     let Some(entry) = entry.as_table_mut() else { bail!("section {section} is not a table") };
     // A value in TOML syntax (a number, a list, a boolean) is parsed, everything else is text.
     let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut table| table.remove("v"));
+    // A number for a key of text is text, such as the version 1.2.
+    let is_text = keys.and_then(|keys| keys.get(key)).is_some_and(toml::Value::is_str);
     let value = match (parsed, entry.get(key)) {
         (Some(_), Some(toml::Value::String(_))) | (None, _) => toml::Value::String(value.to_owned()),
+        (Some(parsed), _) if is_text && !parsed.is_str() => toml::Value::String(value.to_owned()),
         (Some(parsed), _) => parsed,
     };
     entry.insert(key.to_owned(), value);

@@ -8,6 +8,7 @@ mod client_authentication;
 mod command;
 mod configuration;
 mod launch;
+mod listener_tls;
 mod machine;
 mod open_files;
 mod orchestrators;
@@ -24,6 +25,7 @@ use clap::Parser as _;
 
 fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
+    hs2::tls::install_provider();
     match command::run(arguments) {
         Ok(code) => code,
         Err(error) => {

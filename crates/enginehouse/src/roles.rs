@@ -1,6 +1,7 @@
 //! The composition of the roles from the configuration, in one process or in several.
 
 use std::io::Read as _;
+use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use model::fingerprint::FingerprintKey;
 use orchestrator::Orchestrator;
 use proxy::Proxy;
 
-use crate::configuration::{Configuration, ProxySection};
-use crate::{client_authentication, open_files, orchestrators};
+use crate::configuration::{Configuration, ProxySection, relative_hint};
+use crate::{client_authentication, listener_tls, open_files, orchestrators};
 
 /// The largest secret file that is read, in bytes.
 const MAX_SECRET_BYTES: u64 = 4_096;
@@ -38,16 +39,6 @@ pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {
     let mut text = String::new();
     file.take(MAX_SECRET_BYTES).read_to_string(&mut text)?;
     ClusterSecret::new(text.trim()).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
-}
-
-/// A hint with the working directory, for a relative path.
-fn relative_hint(path: &Path) -> String {
-    match std::env::current_dir() {
-        Ok(folder) if path.is_relative() => {
-            format!("\nHint: Relative paths start at the working directory, {}.", folder.display())
-        }
-        _ => String::new(),
-    }
 }
 
 fn is_open_to_others(mode: u32, owner: u32, ourselves: u32) -> bool {
@@ -189,6 +180,7 @@ pub async fn proxy(
         listen: section.listen,
         discovery: section.registers().then(|| section.advertise.clone()),
         hosts,
+        tls: listener_tls::start(configuration, clock)?,
         zookeeper: zookeeper(configuration, Identity::Proxy(secret.clone()))?,
         secret: secret.clone(),
         authentication: client_authentication::chain(&configuration.access, clock)?,
@@ -207,7 +199,7 @@ pub async fn proxy(
         },
     };
     if configuration.access.insecure && !section.listens_on_loopback() {
-        client_authentication::warn_off_loopback(&configuration.access, section.listen);
+        client_authentication::warn_off_loopback(configuration, section.listen);
     }
     Proxy::start(settings, clock.clone()).await.map_err(|error| {
         let in_use = matches!(error, proxy::StartError::Listen { .. });
@@ -215,6 +207,11 @@ pub async fn proxy(
             "\nHint: Choose another address with proxy.listen (standalone: --listen HOST:PORT); port 0 selects a free port.";
         anyhow::anyhow!("{error}{}", if in_use { hint } else { "" })
     })
+}
+
+/// The URL with which JDBC clients connect to the proxy.
+pub fn client_url(configuration: &Configuration, address: SocketAddr) -> String {
+    format!("jdbc:hive2://{address}/{}", if configuration.logins_require_tls() { ";ssl=true" } else { "" })
 }
 
 /// The product name and version that clients receive.

@@ -7,6 +7,7 @@ use authentication::UsersFile;
 
 use crate::cli::ConfigurationArgument;
 use crate::configuration::{Authentication, Configuration};
+use crate::listener_tls::CertificateFiles;
 use crate::output::print_line;
 use crate::roles;
 
@@ -18,6 +19,9 @@ pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     // Every proxy would.
     if configuration.access.uses(Authentication::File) {
         UsersFile::open(&configuration.access.users_file).context("access.users_file")?;
+    }
+    if configuration.tls.is_on() {
+        CertificateFiles::new(&configuration.tls).read(roles::clock().wall_ms())?;
     }
     print_line(&format!("# {} is good; with all defaults it says:", arguments.config.display()));
     print_line(toml::to_string(&hidden(configuration))?.trim_end());

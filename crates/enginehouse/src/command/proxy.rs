@@ -24,7 +24,7 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     };
     tokio::select! {
         () = proxy.ready() => {
-            print_line(&format!("ready: jdbc:hive2://{}/", proxy.addr()));
+            print_line(&format!("ready: {}", roles::client_url(&configuration, proxy.addr())));
             stop.cancelled().await;
         }
         () = stop.cancelled() => {}

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use hs2::ClientTls;
 
 use crate::cli::SqlArguments;
-use crate::sql::connection::Connection;
+use crate::sql::connection::{Connection, Login};
 use crate::sql::interrupt::Interrupts;
 use crate::sql::url::ServerUrl;
 use crate::sql::{repl, runner, script};
@@ -24,12 +25,13 @@ pub async fn run(arguments: SqlArguments) -> anyhow::Result<ExitCode> {
     let scripted = !arguments.execute.is_empty() || arguments.file.is_some() || !std::io::stdin().is_terminal();
     // Read before connecting, so that an unreadable script opens no session.
     let statements = if scripted { statements(&arguments)? } else { Vec::new() };
-    let mut connection = Connection::open(&target, user, password).await?;
+    let login = Login { target: &target, tls: tls(&arguments, &target)?, user, password };
+    let mut connection = Connection::open(&login).await?;
     connection.interrupts = Interrupts::listen()?;
     let outcome = if scripted {
         runner::run_all(&mut connection, &statements, arguments.format).await
     } else {
-        let parameters = repl::ReplParameters { target: &target, user, password, format: arguments.format };
+        let parameters = repl::ReplParameters { login: &login, format: arguments.format };
         repl::run_interactively(&mut connection, &parameters).await
     };
     connection.close().await;
@@ -37,6 +39,17 @@ pub async fn run(arguments: SqlArguments) -> anyhow::Result<ExitCode> {
         // The reader of the result has closed the pipe (`… | head`).
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::FAILURE),
         outcome => outcome,
+    }
+}
+
+/// The trusted certificates, if the server is to be reached with TLS: of a file, or of this machine.
+fn tls(arguments: &SqlArguments, target: &ServerUrl) -> anyhow::Result<Option<ClientTls>> {
+    match &arguments.ca {
+        Some(file) => ClientTls::from_ca_file(file).map(Some).with_context(|| format!("--ca {}", file.display())),
+        None if arguments.tls || target.tls => {
+            ClientTls::from_machine().map(Some).context("the trusted certificates of this machine")
+        }
+        None => Ok(None),
     }
 }
 

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::cli::StandaloneArguments;
-use crate::configuration::Configuration;
+use crate::configuration::{Authentication, Configuration};
 use crate::output::{print_error, print_line};
 use crate::{orchestrators, roles, telemetry};
 use data_dir::DataDir;
@@ -50,16 +50,11 @@ struct Parts {
 
 pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     let requested = settings::read(&arguments)?;
-    if !requested.proxy.listen.ip().is_loopback() {
-        bail!(
-            "standalone trusts every user name and therefore listens on loopback addresses only, not on {}\n\
-             Hint: If the network is trusted, run the roles as separate processes with access.insecure = true.",
-            requested.proxy.listen
-        );
-    }
+    settings::check_exposure(&requested, &arguments)?;
     let data = DataDir::open(&arguments.data_dir)?;
     telemetry::start_in_file(&data.log_file())?;
     let clock = roles::clock();
+    let configuration = requested.clone();
     let parts = start(&data, requested, &clock).await?;
     let acting = tokio::select! {
         acting = wait_until_acting(&parts.master) => acting,
@@ -76,7 +71,7 @@ pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> any
     if !stop.is_cancelled() {
         info!("all roles are running");
         data.keep_address(address);
-        print_line(&format!("ready: jdbc:hive2://{address}/"));
+        print_line(&format!("ready: {}", roles::client_url(&configuration, address)));
         print_line(&format!("data and logs: {}", data.root().display()));
     }
     let mut code = ExitCode::SUCCESS;
@@ -95,7 +90,7 @@ pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> any
         }
     }
     if !arguments.exit && !stop.is_cancelled() {
-        print_line(&how_to_connect(address));
+        print_line(&how_to_connect(&configuration, address));
         stop.cancelled().await;
     }
     print_line(&format!("shutting down: running statements have up to {} s to finish", DRAIN.as_secs()));
@@ -136,14 +131,24 @@ async fn wait_until_acting(master: &Master) -> anyhow::Result<()> {
     }
 }
 
-fn how_to_connect(address: SocketAddr) -> String {
-    let (host, port) = (address.ip(), address.port());
+fn how_to_connect(configuration: &Configuration, address: SocketAddr) -> String {
+    let (host, port, url) = (address.ip(), address.port(), roles::client_url(configuration, address));
+    let login = if configuration.access.uses(Authentication::None) {
+        "as user admin, without a password".to_owned()
+    } else {
+        format!("as a user of {}, with the password", configuration.access.users_file.display())
+    };
+    let (option, trust, pyhive) = if configuration.logins_require_tls() {
+        (" --tls --ca FILE", ";sslTrustStore=FILE", "see docs/security.md".to_owned())
+    } else {
+        ("", "", format!("hive.connect(host='{host}', port={port}, username='admin')"))
+    };
     format!(
-        "\nconnect as user admin, without a password:\n\
-         \x20 enginehouse  enginehouse sql --url {address}\n\
-         \x20 BeeLine      beeline -u jdbc:hive2://{address}/ -n admin\n\
-         \x20 DBeaver      Apache Hive 2+, JDBC URL jdbc:hive2://{address}/, user admin\n\
-         \x20 PyHive       hive.connect(host='{host}', port={port}, username='admin')\n\
+        "\nconnect {login}:\n\
+         \x20 enginehouse  enginehouse sql --url {address}{option}\n\
+         \x20 BeeLine      beeline -u '{url}{trust}' -n admin\n\
+         \x20 DBeaver      Apache Hive 2+, JDBC URL {url}{trust}, user admin\n\
+         \x20 PyHive       {pyhive}\n\
          Press Ctrl-C to stop."
     )
 }

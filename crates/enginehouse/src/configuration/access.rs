@@ -74,16 +74,17 @@ impl Configuration {
             bail!("access.authentication has a method twice");
         }
         if !access.insecure && !self.proxy.listens_on_loopback() {
-            let reason = if access.uses(Authentication::None) {
-                "authentication = \"none\" trusts every user name"
-            } else {
-                "clients send their passwords unencrypted, which"
-            };
-            let and = if access.uses(Authentication::None) { " and" } else { "" };
-            bail!(
-                "{reason}{and} requires a loopback address, but proxy.listen is {}\nHint: Listen on 127.0.0.1, or set access.insecure = true if this network is trusted.",
-                self.proxy.listen
-            );
+            let listen = self.proxy.listen;
+            if access.uses(Authentication::None) {
+                bail!(
+                    "authentication = \"none\" trusts every user name and requires a loopback address, but proxy.listen is {listen}\nHint: Listen on 127.0.0.1, or set access.insecure = true if this network is trusted."
+                );
+            }
+            if !self.logins_require_tls() {
+                bail!(
+                    "clients send their passwords unencrypted, which requires a loopback address, but proxy.listen is {listen}\nHint: Set tls.mode = \"required\", tls.certificate_file and tls.key_file; or listen on 127.0.0.1, or set access.insecure = true if this network is trusted."
+                );
+            }
         }
         if access.lockout.0.is_zero() {
             bail!("access.lockout must be greater than 0s");
@@ -160,7 +161,10 @@ mod tests {
     fn passwords_off_loopback_need_insecure() {
         let text = "[proxy]\nlisten = \"0.0.0.0:10009\"\n[access]\nauthentication = \"file\"\n";
         let error = checked(text).unwrap_err().to_string();
-        assert!(error.contains("passwords unencrypted") && error.contains("insecure = true"), "{error}");
+        assert!(
+            error.contains("passwords unencrypted") && error.contains("tls.mode") && error.contains("insecure = true"),
+            "{error}"
+        );
         checked(&format!("{text}insecure = true\n")).unwrap();
     }
 }

@@ -16,6 +16,7 @@ impl Configuration {
     /// Validates the configuration.
     pub fn check(&self) -> anyhow::Result<()> {
         self.check_access()?;
+        self.check_tls()?;
         self.check_spans()?;
         self.check_numbers()?;
         self.check_zookeeper()?;

@@ -20,6 +20,10 @@ impl Configuration {
         if self.access.uses(Authentication::File) {
             paths.push(("access.users_file", self.access.users_file.clone()));
         }
+        if self.tls.is_on() {
+            paths.push(("tls.certificate_file", self.tls.certificate_file.clone()));
+            paths.push(("tls.key_file", self.tls.key_file.clone()));
+        }
         if let Ok(Catalogs::Folder(folder)) = self.engines.catalog() {
             paths.push(("engines.catalog_url", folder));
         }
@@ -63,6 +67,16 @@ pub fn resolved(path: &Path) -> PathBuf {
         let (Some(name), Some(parent)) = (existing.file_name(), existing.parent()) else { return absolute };
         missing.push(name.to_owned());
         existing = parent;
+    }
+}
+
+/// A hint with the working directory, for a relative path.
+pub fn relative_hint(path: &Path) -> String {
+    match std::env::current_dir() {
+        Ok(folder) if path.is_relative() => {
+            format!("\nHint: Relative paths start at the working directory, {}.", folder.display())
+        }
+        _ => String::new(),
     }
 }
 

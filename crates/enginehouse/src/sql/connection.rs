@@ -3,13 +3,22 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use hs2::{Auth, Client, ClientError, ClientOptions, Session};
+use hs2::{Auth, Client, ClientError, ClientOptions, ClientTls, Session};
 
 use super::interrupt::Interrupts;
 use super::url::ServerUrl;
 
 /// The deadline of closing.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Where and as whom to connect.
+pub struct Login<'a> {
+    pub target: &'a ServerUrl,
+    /// TLS with the trusted certificates; `None`: without TLS.
+    pub tls: Option<ClientTls>,
+    pub user: &'a str,
+    pub password: &'a str,
+}
 
 /// An open session.
 pub struct Connection {
@@ -22,9 +31,9 @@ pub struct Connection {
 
 impl Connection {
     /// Connects and opens a session, at first without interrupts.
-    pub async fn open(target: &ServerUrl, user: &str, password: &str) -> anyhow::Result<Self> {
-        let session = open_session(target, user, password).await?;
-        Ok(Self { session, interrupts: Interrupts::none(), address: target.address.clone() })
+    pub async fn open(login: &Login<'_>) -> anyhow::Result<Self> {
+        let session = open_session(login).await?;
+        Ok(Self { session, interrupts: Interrupts::none(), address: login.target.address.clone() })
     }
 
     /// Whether the connection is unusable.
@@ -33,8 +42,8 @@ impl Connection {
     }
 
     /// Reconnects; settings of the old session are lost.
-    pub async fn reopen(&mut self, target: &ServerUrl, user: &str, password: &str) -> anyhow::Result<()> {
-        self.session = open_session(target, user, password).await?;
+    pub async fn reopen(&mut self, login: &Login<'_>) -> anyhow::Result<()> {
+        self.session = open_session(login).await?;
         Ok(())
     }
 
@@ -44,20 +53,31 @@ impl Connection {
     }
 }
 
-async fn open_session(target: &ServerUrl, user: &str, password: &str) -> anyhow::Result<Session> {
+async fn open_session(login: &Login<'_>) -> anyhow::Result<Session> {
+    let Login { target, tls, user, password } = login;
+    let (user, password) = (*user, *password);
     if user.is_empty() {
         bail!("the user name is empty\nHint: Specify the user with -u USER.");
     }
     let auth = if target.plain_thrift { Auth::None } else { Auth::user(user, password) };
-    let options = ClientOptions::new(target.address.clone(), auth);
+    let options = ClientOptions { tls: tls.clone(), ..ClientOptions::new(target.address.clone(), auth) };
     let client = match Client::connect(&options).await {
         Ok(client) => client,
         Err(ClientError::Unauthenticated(text)) => bail!("{} refused user \"{user}\": {text}", target.address),
-        Err(error @ ClientError::Connect { .. }) => bail!("{error}"),
+        Err(error @ ClientError::Connect { .. }) => bail!("{error}{}", trust_hint(&error)),
         Err(error) => bail!("{} is not a usable HiveServer2: {error}", target.address),
     };
     Session::open_as(client, Some((user, password)), &target.configuration)
         .await
         .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
         .context("the server refused the session")
+}
+
+/// A hint for a certificate that the trusted ones do not verify.
+fn trust_hint(error: &ClientError) -> &'static str {
+    if error.to_string().contains("invalid peer certificate") {
+        "\nHint: Specify the file with the certificate authority of the server with --ca FILE, and its name in the certificate as host."
+    } else {
+        ""
+    }
 }

@@ -8,9 +8,8 @@ use model::secret::SecretKeys;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use super::connection::Connection;
+use super::connection::{Connection, Login};
 use super::print::Format;
-use super::url::ServerUrl;
 use super::{runner, script};
 use crate::output::{print_error, print_line};
 
@@ -21,10 +20,8 @@ const HISTORY_ENTRIES: usize = 1_000;
 
 /// The parameters of an interactive session.
 pub struct ReplParameters<'a> {
-    /// The server, for a reconnect.
-    pub target: &'a ServerUrl,
-    pub user: &'a str,
-    pub password: &'a str,
+    /// For a reconnect.
+    pub login: &'a Login<'a>,
     pub format: Format,
 }
 
@@ -35,7 +32,7 @@ pub async fn run_interactively(
 ) -> anyhow::Result<ExitCode> {
     print_line(&format!(
         "connected to {} as {}; end statements with ; and leave with exit",
-        connection.address, parameters.user
+        connection.address, parameters.login.user
     ));
     let configuration = rustyline::Config::builder().max_history_size(HISTORY_ENTRIES)?.build();
     let mut editor = DefaultEditor::with_config(configuration).context("cannot open the terminal")?;
@@ -83,7 +80,7 @@ async fn run(connection: &mut Connection, text: &str, parameters: &ReplParameter
     connection.interrupts.clear();
     let outcome = runner::run_captured(connection, text, parameters.format).await?;
     if connection.is_broken() {
-        match connection.reopen(parameters.target, parameters.user, parameters.password).await {
+        match connection.reopen(parameters.login).await {
             Ok(()) => print_error("the connection was lost; reconnected with a new session"),
             Err(error) => print_error(&format!("the connection was lost; the next statement reconnects: {error:#}")),
         }

@@ -12,6 +12,8 @@ pub struct ServerUrl {
     pub address: String,
     /// Without SASL (`;auth=noSasl`).
     pub plain_thrift: bool,
+    /// With TLS (`;ssl=true`).
+    pub tls: bool,
     /// The user, if the URL names one.
     pub user: Option<String>,
     /// The password, if the URL has one.
@@ -40,6 +42,13 @@ impl ServerUrl {
             let (key, value) = pair(option)?;
             match key.to_ascii_lowercase().as_str() {
                 "auth" if value.eq_ignore_ascii_case("noSasl") => target.plain_thrift = true,
+                "ssl" if value.eq_ignore_ascii_case("true") => target.tls = true,
+                "ssl" if value.eq_ignore_ascii_case("false") => target.tls = false,
+                "ssltruststore" | "truststorepassword" => {
+                    bail!(
+                        "option \"{key}\" of the URL is not supported\nHint: Use --ca FILE, with certificates in PEM."
+                    )
+                }
                 "user" => target.user = Some(value.to_owned()),
                 "password" => target.password = Some(value.to_owned()),
                 "auth" | "transportmode" | "ssl" | "servicediscoverymode" | "zookeepernamespace" => {
@@ -101,6 +110,10 @@ mod tests {
             [("use:database", "db"), ("set:hiveconf:a", "1"), ("set:hiveconf:b", "2"), ("set:hivevar:c", "3")];
         assert_eq!(target.configuration, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
         assert!(ServerUrl::parse("jdbc:hive2://h:1/;transportMode=http").is_err());
+        assert!(ServerUrl::parse("jdbc:hive2://h:1/;ssl=true").unwrap().tls);
+        assert!(!ServerUrl::parse("jdbc:hive2://h:1/;ssl=false").unwrap().tls);
+        let error = ServerUrl::parse("jdbc:hive2://h:1/;ssl=true;sslTrustStore=x.jks").err().unwrap().to_string();
+        assert!(error.contains("--ca FILE"), "{error}");
         let target = ServerUrl::parse("jdbc:hive2://h:1/;user=ann;password=a=b").unwrap();
         assert_eq!((target.user.as_deref(), target.password.as_deref()), (Some("ann"), Some("a=b")));
     }

@@ -10,6 +10,7 @@ use std::process::Output;
 use crate::installation::{Installation, run, text};
 use serde_json::Value;
 use sqlx::{Connection as _, Executor as _};
+use tests::certificate::Certificate;
 
 /// Runs the doctor on a standalone; returns its JSON.
 fn diagnose(data: &Path) -> (Option<i32>, Value) {
@@ -136,9 +137,8 @@ async fn a_damaged_database_file_is_reported() {
 
 #[test]
 fn the_page_of_operations_has_every_check_and_no_other() {
-    let installation = Installation::start();
-    let (_, of_processes) = diagnose(installation.data());
     let folder = tempfile::tempdir().unwrap();
+    let (_, of_processes) = diagnose(with_tls(folder.path()).data());
     let of_pods = of_pods(folder.path());
     let reported: BTreeSet<String> = [of_processes, of_pods]
         .iter()
@@ -157,6 +157,31 @@ fn the_page_of_operations_has_every_check_and_no_other() {
         }
     }
     assert_eq!(on_page, reported, "the page (left) is not what the doctor reports (right)");
+}
+
+/// A standalone with a certificate, without which there is no check of it.
+fn with_tls(folder: &Path) -> Installation {
+    let files = Certificate::create(folder, "server").unwrap();
+    let mut installation = Installation::not_started();
+    installation.set("ENGINEHOUSE_TLS_MODE", "optional");
+    installation.set("ENGINEHOUSE_TLS_CERTIFICATE_FILE", files.certificate.to_str().unwrap());
+    installation.set("ENGINEHOUSE_TLS_KEY_FILE", files.key.to_str().unwrap());
+    installation.start_again();
+    installation
+}
+
+#[test]
+fn a_certificate_that_expires_soon_or_cannot_be_used_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let installation = with_tls(folder.path());
+    // It was made for two days.
+    let (code, report) = diagnose(installation.data());
+    let what = finding(&report, "certificates")["what"].as_str().unwrap().to_owned();
+    assert!(code == Some(0) && what.contains("it expires at 2") && what.ends_with("less than 7 days"), "{what}");
+    std::fs::write(folder.path().join("server.key"), "nothing").unwrap();
+    let (code, report) = diagnose(installation.data());
+    let what = finding(&report, "certificates")["what"].as_str().unwrap().to_owned();
+    assert!(code == Some(1) && what.contains("the private key cannot be read"), "{what}");
 }
 
 /// The report on an installation with pods of which nothing runs.

@@ -136,6 +136,8 @@ pub struct Installation {
     arguments: Vec<String>,
     /// `host:port` of the proxy.
     pub address: String,
+    /// What its URL has behind the address: `;ssl=true`.
+    pub url_options: String,
 }
 
 impl Installation {
@@ -163,6 +165,7 @@ impl Installation {
             environment: Vec::new(),
             arguments: Vec::new(),
             address: String::new(),
+            url_options: String::new(),
         }
     }
 
@@ -247,8 +250,9 @@ impl Installation {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let ready = lines.next().map(Result::unwrap).unwrap_or_default();
         self.child = Some(child);
-        let address = ready.strip_prefix("ready: jdbc:hive2://").and_then(|rest| rest.strip_suffix('/'));
-        self.address = address.unwrap_or_else(|| panic!("it printed {ready:?}; {}", self.standard_error())).to_owned();
+        let address = ready.strip_prefix("ready: jdbc:hive2://").and_then(|rest| rest.split_once('/'));
+        let (address, options) = address.unwrap_or_else(|| panic!("it printed {ready:?}; {}", self.standard_error()));
+        (self.address, self.url_options) = (address.to_owned(), options.to_owned());
         std::thread::spawn(move || lines.for_each(drop));
     }
 

@@ -17,3 +17,4 @@ mod role_starts;
 mod sql_client;
 mod standalone_life;
 mod standalone_settings;
+mod tls;

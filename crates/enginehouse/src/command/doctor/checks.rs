@@ -39,6 +39,7 @@ pub const VERSIONS: Check = check(AGENTS, "versions");
 pub const LOCK: Check = check(MASTER, "lock");
 pub const TICK: Check = check(MASTER, "last tick");
 pub const PROXIES: Check = check(MASTER, "proxies");
+pub const CERTIFICATES: Check = check(MASTER, "certificates");
 
 pub const STATE_DIRECTORY: Check = check(ORCHESTRATOR, "state directory");
 pub const DISK: Check = check(ORCHESTRATOR, "disk");
@@ -62,7 +63,7 @@ pub const STALLED: Check = check(INVARIANTS, "stalled");
 pub const OBSERVATIONS: Check = check(INVARIANTS, "observations");
 
 /// Every check, in the order of the report.
-pub const ALL: [Check; 36] = [
+pub const ALL: [Check; 37] = [
     SERVERS,
     SESSION_TIMEOUT,
     ROOT,
@@ -80,6 +81,7 @@ pub const ALL: [Check; 36] = [
     LOCK,
     TICK,
     PROXIES,
+    CERTIFICATES,
     STATE_DIRECTORY,
     DISK,
     CAPACITY,

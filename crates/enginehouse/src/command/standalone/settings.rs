@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 
 use super::data_dir::DataDir;
 use crate::cli::StandaloneArguments;
-use crate::configuration::{Configuration, Span, resolved};
+use crate::configuration::{Authentication, Configuration, Span, resolved};
 
 /// The name of the installation.
 const CLUSTER: &str = "standalone";
@@ -57,6 +57,25 @@ pub fn read(arguments: &StandaloneArguments) -> anyhow::Result<Configuration> {
     Ok(configuration)
 }
 
+/// Refuses an address that others can reach, unless clients prove who they are inside TLS; and a tour that cannot connect.
+pub fn check_exposure(configuration: &Configuration, arguments: &StandaloneArguments) -> anyhow::Result<()> {
+    let trusts_names = configuration.access.uses(Authentication::None);
+    let listen = configuration.proxy.listen;
+    if !listen.ip().is_loopback() && (trusts_names || !configuration.logins_require_tls()) {
+        let why = if trusts_names { "trusts every user name" } else { "receives passwords unencrypted" };
+        bail!(
+            "standalone {why} and therefore listens on loopback addresses only, not on {listen}\n\
+             Hint: Set access.authentication = \"file\" with a users file (enginehouse passwd USER), and tls.mode = \"required\" with tls.certificate_file and tls.key_file (openssl req -x509; see docs/security.md)."
+        );
+    }
+    if arguments.tour && (!trusts_names || configuration.logins_require_tls()) {
+        bail!(
+            "the tour connects as admin without a password and without TLS\nHint: Leave out --tour, or access.authentication and tls.mode."
+        );
+    }
+    Ok(())
+}
+
 /// The complete configuration of the standalone in that folder, validated.
 pub fn complete(mut asked: Configuration, data: &DataDir, zookeeper: SocketAddr) -> anyhow::Result<Configuration> {
     for location in &asked.engines.allowed_locations {
@@ -70,6 +89,14 @@ pub fn complete(mut asked: Configuration, data: &DataDir, zookeeper: SocketAddr)
         }
     }
     asked.engines.allowed_locations.push(data.samples());
+    if asked.tls.is_on() {
+        // For the doctor, whose working directory may be another one.
+        for file in [&mut asked.tls.certificate_file, &mut asked.tls.key_file] {
+            if !file.as_os_str().is_empty() {
+                *file = std::path::absolute(&*file)?;
+            }
+        }
+    }
     set_own_keys(&mut asked, data, zookeeper);
     asked.check()?;
     Ok(asked)

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 
 use super::data_dir::DataDir;
 use crate::output::print_line;
-use crate::sql::connection::Connection;
+use crate::sql::connection::{Connection, Login};
 use crate::sql::print::Format;
 use crate::sql::url::ServerUrl;
 use crate::sql::{runner, script};
@@ -26,7 +26,8 @@ pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> any
     make_sample(data, seed).await?;
     print_line(&format!("\nA tour of Enginehouse. All statements below are sent to {address}, as by any client."));
     let target = ServerUrl::parse(&format!("{address}"))?;
-    let mut connection = Connection::open(&target, USER, "").await?;
+    let login = Login { target: &target, tls: None, user: USER, password: "" };
+    let mut connection = Connection::open(&login).await?;
     let mut engine = String::new();
     let samples = data.samples().display().to_string();
     let mut all_well = true;
