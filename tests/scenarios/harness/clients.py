@@ -3,12 +3,15 @@ keep the server's whole response with the SQLSTATE; impyla's keep the message on
 
 import contextlib
 import dataclasses
+import ssl
 
 import pyhive.exc
+import pytest
 import thrift_sasl
 from impala import dbapi as impyla
 from pyhive import hive
-from thrift.transport import TSocket
+from thrift.transport import TSocket, TSSLSocket
+from thrift.transport.TTransport import TTransportException
 
 # For one answer: longer than any statement of a scenario takes, those that WAIT on a busy machine included.
 ANSWER_WITHIN_S = 300
@@ -30,9 +33,14 @@ def pyhive_session(address, user="admin", **settings):
             connection.close()
 
 
-def open_pyhive(address, user="admin", database="default", **settings):
+def open_pyhive(address, user="admin", database="default", ca=None, **settings):
+    """With `ca`, a file of trusted certificates, over TLS: PyHive has no option for it, but takes a transport."""
     host, port = split(address)
-    socket = TSocket.TSocket(host, port)
+    if ca is None:
+        socket = TSocket.TSocket(host, port)
+    else:
+        context = ssl.create_default_context(cafile=ca)
+        socket = TSSLSocket.TSSLSocket(host, port, ssl_context=context, server_hostname=host)
     socket.setTimeout(ANSWER_WITHIN_S * 1000)
     # The transport that PyHive makes by itself, but for the deadline.
     transport = thrift_sasl.TSaslClientTransport(
@@ -47,10 +55,14 @@ def session_keys(settings):
 
 
 @contextlib.contextmanager
-def impyla_session(address, user="admin", **settings):
-    """A session of impyla in binary mode: a cursor, because a session is a cursor's there."""
+def impyla_session(address, user="admin", ca=None, http=False, **settings):
+    """A session of impyla: a cursor, because a session is a cursor's there. With `ca` over TLS."""
     host, port = split(address)
-    connection = impyla.connect(host=host, port=port, auth_mechanism="PLAIN", user=user, password="x", timeout=120)
+    tls = {"use_ssl": True, "ca_cert": str(ca), "verify_cert": True} if ca else {}
+    transport = {"use_http_transport": True, "http_path": "cliservice"} if http else {}
+    connection = impyla.connect(
+        host=host, port=port, auth_mechanism="PLAIN", user=user, password="x", timeout=120, **tls, **transport
+    )
     cursor = None
     try:
         cursor = connection.cursor(configuration=session_keys(settings))
@@ -86,6 +98,13 @@ def rows_and_log(connection, statement, with_log=True):
     finally:
         with contextlib.suppress(Exception):
             cursor.close()
+
+
+def refused_login(address, user="admin"):
+    """The reason with which a login of PyHive is refused."""
+    with pytest.raises(TTransportException) as refusal:
+        open_pyhive(address, user)
+    return refusal.value.message
 
 
 @dataclasses.dataclass

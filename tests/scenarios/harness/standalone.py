@@ -22,7 +22,7 @@ class Standalone:
             str(self.data / "enginehouse.log"), str(self.folder / "*.log"), str(self.data / "engines/engines/*/log")
         )
         self.program = None
-        self.address = None
+        self.address = self.url_options = None
 
     def start(self, *arguments, listen="127.0.0.1:0", wait=True):
         self.program = Program(
@@ -31,7 +31,8 @@ class Standalone:
         if wait:
             url = self.program.wait_ready()
             assert url.startswith("jdbc:hive2://"), url
-            self.address = url.removeprefix("jdbc:hive2://").rstrip("/")
+            # Behind the address: `;ssl=true`, if logins require TLS.
+            self.address, self.url_options = url.removeprefix("jdbc:hive2://").split("/", 1)
         return self
 
     def stop(self, number=signal.SIGINT):

@@ -1,0 +1,29 @@
+"""Certificates of tests, made by openssl when a test runs: a committed one would expire."""
+
+import subprocess
+
+STORE_PASSWORD = "changeit"
+
+
+class Certificate:
+    """A certificate that signs itself, for `localhost` and 127.0.0.1: its clients trust it itself."""
+
+    def __init__(self, folder, name):
+        self.certificate, self.key = folder / f"{name}.crt", folder / f"{name}.key"
+        run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+            "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-addext", "basicConstraints=critical,CA:FALSE", "-out", self.certificate, "-keyout", self.key)  # fmt: skip
+
+    def java_store(self):
+        """A trust store of Java with this certificate alone."""
+        store = self.certificate.with_suffix(".p12")
+        if store.exists():
+            return store
+        run("keytool", "-importcert", "-noprompt", "-alias", "gateway", "-file", self.certificate, "-keystore", store,
+            "-storetype", "PKCS12", "-storepass", STORE_PASSWORD)  # fmt: skip
+        return store
+
+
+def run(*command):
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, f"{command[0]}: {done.stdout}\n{done.stderr}"
