@@ -242,6 +242,24 @@ fn a_certificate_that_cannot_be_used_is_refused_at_start() {
 }
 
 #[test]
+fn the_certificate_of_the_page_is_served_and_trusted() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md")).unwrap();
+    let commands = page.split("```\n").find(|block| block.starts_with("openssl req")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new("sh").args(["-ec", commands]).current_dir(&folder).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let files = ["crt", "key"].map(|suffix| folder.path().join("server").with_extension(suffix));
+    let mut installation = Installation::not_started();
+    installation.set("ENGINEHOUSE_TLS_MODE", "required");
+    installation.set("ENGINEHOUSE_TLS_CERTIFICATE_FILE", files[0].to_str().unwrap());
+    installation.set("ENGINEHOUSE_TLS_KEY_FILE", files[1].to_str().unwrap());
+    installation.start_again();
+    let [certificate, key] = files.clone();
+    let served = Served { installation, folder, files: Certificate { certificate, key } };
+    served.sql(&files[0], "SHOW TENANTS").unwrap();
+}
+
+#[test]
 fn standalone_listens_elsewhere_only_with_passwords_inside_tls() {
     let folder = tempfile::tempdir().unwrap();
     let files = Certificate::create(folder.path(), "server").unwrap();
