@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use hs2::{Credentials, Principal};
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
-use model::log_throttle::KeyedLogThrottle;
 use parking_lot::Mutex;
 
-use crate::throttle::Throttle;
+use crate::failure_log::{FailureLog, Suppressed, WINDOW};
+use crate::throttle::{Admission, Throttle};
 use crate::user_name::is_user_name;
 
 /// The part of a delay that is random, so that responses reveal no more than their order of magnitude.
@@ -46,7 +46,7 @@ pub struct Chain {
     methods: Vec<Arc<dyn Method>>,
     throttle: Throttle,
     clock: SharedClock,
-    log: Mutex<KeyedLogThrottle<IpAddr>>,
+    log: Mutex<FailureLog>,
 }
 
 impl fmt::Debug for Chain {
@@ -68,6 +68,23 @@ impl Chain {
         Self { methods, throttle, clock, log: Mutex::default() }
     }
 
+    /// Starts a task that logs the failures without a line of their own, until the chain is dropped.
+    pub fn start_reporting(self: &Arc<Self>) {
+        let chain = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(WINDOW).await;
+                let Some(chain) = chain.upgrade() else { return };
+                chain.report_suppressed();
+            }
+        });
+    }
+
+    fn report_suppressed(&self) {
+        let ended = self.log.lock().ended(self.clock.boottime());
+        ended.into_iter().for_each(log_suppressed);
+    }
+
     /// The principal of these credentials, or the error for the client, after the delay of a failed login.
     pub async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
         match self.attempt(peer.ip(), credentials).await {
@@ -83,32 +100,50 @@ impl Chain {
         let Credentials { user, password, .. } = credentials;
         if !is_user_name(user) || password.is_empty() {
             // Such a login matches no user, whom it could lock out.
-            return Err(self.failed("", address, "no user name or password"));
+            return Err(self.failed("", address, "no user name or password", self.throttle.fail("", address)));
         }
-        if self.throttle.is_locked_out(user, address) {
-            return Err(self.failed(user, address, "locked out"));
-        }
+        let attempt = match self.throttle.admit(user, address).await {
+            Admission::Admitted(attempt) => attempt,
+            Admission::LockedOut => {
+                return Err(self.failed(user, address, "locked out", self.throttle.fail(user, address)));
+            }
+            Admission::Busy => return Err(Failure { error: too_many(), delay: Duration::ZERO }),
+        };
         for method in &self.methods {
             match method.login(user, password).await {
-                Verdict::Accepted(groups) => return Ok(Principal::authenticated(user, groups, method.name())),
-                Verdict::Refused => return Err(self.failed(user, address, "wrong password")),
-                Verdict::Unavailable(error) => return Err(Failure { error, delay: Duration::ZERO }),
+                Verdict::Accepted(groups) => {
+                    attempt.succeed();
+                    return Ok(Principal::authenticated(user, groups, method.name()));
+                }
+                Verdict::Refused => return Err(self.failed(user, address, "wrong password", attempt.fail())),
+                Verdict::Unavailable(error) => {
+                    attempt.withdraw();
+                    return Err(Failure { error, delay: Duration::ZERO });
+                }
                 Verdict::Unknown => {}
             }
         }
-        Err(self.failed(user, address, "unknown user"))
+        Err(self.failed(user, address, "unknown user", attempt.fail()))
     }
 
-    /// Counts and logs a failure. Its error is the same for every reason.
-    fn failed(&self, user: &str, address: IpAddr, reason: &'static str) -> Failure {
-        if let Some(count) = self.log.lock().hit(address, self.clock.boottime()) {
-            tracing::info!(target: "audit", event = "login_failed", user, %address, reason, count, "login failed");
+    /// Logs a failure. Its error is the same for every reason.
+    fn failed(&self, user: &str, address: IpAddr, reason: &'static str, delay: Duration) -> Failure {
+        let (has_line, ended) = self.log.lock().hit(address, self.clock.boottime());
+        ended.into_iter().for_each(log_suppressed);
+        if has_line {
+            tracing::info!(target: "audit", event = "login_failed", user, %address, reason, "login failed");
         }
-        Failure {
-            error: UserError::new(ErrorKind::InvalidAuthorization, "authentication failed"),
-            delay: self.throttle.fail(user, address),
-        }
+        Failure { error: UserError::new(ErrorKind::InvalidAuthorization, "authentication failed"), delay }
     }
+}
+
+fn log_suppressed(Suppressed { address, count }: Suppressed) {
+    tracing::info!(target: "audit", event = "login_failed", %address, count, "further logins failed");
+}
+
+/// The error of a login that waited too long for the others of its user and address.
+fn too_many() -> UserError {
+    UserError::new(ErrorKind::Unavailable, "too many logins of the user at the same time").hint("Retry the login.")
 }
 
 #[cfg(test)]
@@ -195,5 +230,39 @@ mod tests {
         }
         assert_eq!(methods[0].2.load(Ordering::Relaxed), 40);
         assert_eq!(attempt(&chain, "ann", "right").await.unwrap_err().error.sqlstate(), "28000");
+    }
+
+    /// Refuses every login as soon as it may, and counts those that run and those that ran.
+    struct Slow(tokio::sync::Semaphore, AtomicUsize);
+
+    #[async_trait]
+    impl Method for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+
+        async fn login(&self, _: &str, _: &str) -> Verdict {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.acquire().await.unwrap().forget();
+            Verdict::Refused
+        }
+    }
+
+    #[tokio::test]
+    async fn parallel_attempts_are_no_more_than_the_failures_that_lock_out() {
+        let clock = ManualClock::at(0);
+        let slow = Arc::new(Slow(tokio::sync::Semaphore::new(0), AtomicUsize::new(0)));
+        let throttle = Throttle::new(Duration::from_mins(5), clock.clone());
+        let chain = Chain::new(vec![Arc::clone(&slow) as _], throttle, clock);
+        let attempts = (0..200).map(|_| attempt(&chain, "ann", "wrong"));
+        let release = async {
+            while slow.1.load(Ordering::Relaxed) < 40 {
+                tokio::task::yield_now().await;
+            }
+            slow.0.add_permits(200);
+        };
+        let (failures, ()) = tokio::join!(futures::future::join_all(attempts), release);
+        assert!(failures.iter().all(|failure| failure.as_ref().unwrap_err().error.sqlstate() == "28000"));
+        assert_eq!(slow.1.load(Ordering::Relaxed), 40);
     }
 }

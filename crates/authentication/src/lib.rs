@@ -9,6 +9,7 @@
 //! | `password` | password hashes, and their limits |
 //! | `hash_queue` | how many hashes are computed at once |
 //! | `cache` | logins that succeeded a short time ago |
+//! | `failure_log` | how many failed logins have a line in the log |
 //! | `throttle` | delays and lock-outs after failed logins |
 //! | `user_name` | what a user or a group may be called |
 //!
@@ -16,6 +17,7 @@
 
 mod cache;
 mod chain;
+mod failure_log;
 mod file;
 mod hash_queue;
 mod password;

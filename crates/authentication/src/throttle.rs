@@ -4,15 +4,20 @@
 //! counts are halved each minute. After 40 failures of one user from one address in 10 minutes, that pair is locked out.
 //! No user is locked out by name alone: an attacker could lock out any user from everywhere.
 //!
+//! Attempts that run count like failures until they end, so that parallel attempts are no way around the limit. An attempt
+//! beyond it waits for the others: if they succeed, it may begin. One that is cancelled has failed.
+//!
 //! The three tables are bounded. A full one evicts the entry whose last failure is the oldest, a locked pair last.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
+use std::pin::pin;
 use std::time::Duration;
 
 use model::clock::SharedClock;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// The delay of the first failure.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
@@ -26,6 +31,8 @@ const HALVING_INTERVAL: Duration = Duration::from_mins(1);
 const LOCKOUT_FAILURES: usize = 40;
 /// How long a failure counts for a lock-out.
 const LOCKOUT_WINDOW: Duration = Duration::from_mins(10);
+/// How long an attempt waits for others of its pair.
+const ADMISSION_DEADLINE: Duration = Duration::from_secs(10);
 /// The most entries of each table.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -35,6 +42,27 @@ pub struct Throttle {
     lockout: Duration,
     clock: SharedClock,
     tables: Mutex<Tables>,
+    /// Notified when an attempt ends.
+    ended: Notify,
+}
+
+/// Whether a login may be attempted.
+#[derive(Debug)]
+pub(crate) enum Admission<'a> {
+    Admitted(Attempt<'a>),
+    /// The pair of user and address is locked out.
+    LockedOut,
+    /// Others of the pair did not end in time.
+    Busy,
+}
+
+/// A login that runs. It has failed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a> {
+    throttle: &'a Throttle,
+    user: &'a str,
+    address: IpAddr,
+    has_ended: bool,
 }
 
 #[derive(Debug, Default)]
@@ -56,20 +84,61 @@ struct Failures {
 #[derive(Debug, Default)]
 struct Pair {
     recent: VecDeque<Duration>,
+    /// The attempts that have not ended.
+    running: usize,
     locked_until: Duration,
 }
 
 impl Throttle {
     /// `lockout` is how long a pair of user and address is locked out.
     pub fn new(lockout: Duration, clock: SharedClock) -> Self {
-        Self { lockout, clock, tables: Mutex::default() }
+        Self { lockout, clock, tables: Mutex::default(), ended: Notify::new() }
     }
 
-    /// Whether logins of the user from the address are refused unread.
-    pub fn is_locked_out(&self, user: &str, address: IpAddr) -> bool {
-        let now = self.clock.boottime();
-        let pair = (user.to_owned(), network(address));
-        self.tables.lock().pairs.get(&pair).is_some_and(|pair| pair.locked_until > now)
+    /// Admits a login, after those that run if they may be the last ones before a lock-out.
+    pub(crate) async fn admit<'a>(&'a self, user: &'a str, address: IpAddr) -> Admission<'a> {
+        let admitting = async {
+            loop {
+                let mut ended = pin!(self.ended.notified());
+                // From here on no end is missed.
+                ended.as_mut().enable();
+                if let Some(admission) = self.try_admit(user, address) {
+                    return admission;
+                }
+                ended.await;
+            }
+        };
+        tokio::time::timeout(ADMISSION_DEADLINE, admitting).await.unwrap_or(Admission::Busy)
+    }
+
+    /// `None`: not before another one of the pair has ended.
+    fn try_admit<'a>(&'a self, user: &'a str, address: IpAddr) -> Option<Admission<'a>> {
+        let (now, network) = (self.clock.boottime(), network(address));
+        let mut tables = self.tables.lock();
+        let pair = entry(&mut tables.pairs, (user.to_owned(), network), Pair::last);
+        if pair.locked_until > now {
+            return Some(Admission::LockedOut);
+        }
+        pair.expire(now);
+        if pair.recent.len() + pair.running >= LOCKOUT_FAILURES {
+            return None;
+        }
+        pair.running += 1;
+        Some(Admission::Admitted(Attempt { throttle: self, user, address, has_ended: false }))
+    }
+
+    /// The attempt is over.
+    fn end(&self, user: &str, address: IpAddr) {
+        let key = (user.to_owned(), network(address));
+        let mut tables = self.tables.lock();
+        if let Some(pair) = tables.pairs.get_mut(&key) {
+            pair.running = pair.running.saturating_sub(1);
+            if pair.is_idle() {
+                tables.pairs.remove(&key);
+            }
+        }
+        drop(tables);
+        self.ended.notify_waiters();
     }
 
     /// Counts a failed login. Returns how long its response is delayed, without jitter.
@@ -78,10 +147,7 @@ impl Throttle {
         let mut tables = self.tables.lock();
         let of_address = entry(&mut tables.addresses, address, |failures| failures.last).increment(now);
         let of_user = entry(&mut tables.users, user.to_owned(), |failures| failures.last).increment(now);
-        let pair = entry(&mut tables.pairs, (user.to_owned(), address), |pair| {
-            pair.locked_until.max(pair.recent.back().copied().unwrap_or_default())
-        });
-        pair.increment(now, self.lockout);
+        entry(&mut tables.pairs, (user.to_owned(), address), Pair::last).increment(now, self.lockout);
         FIRST_DELAY.saturating_mul(1 << of_address.max(of_user).min(6)).min(MAX_DELAY)
     }
 }
@@ -101,14 +167,61 @@ impl Failures {
     }
 }
 
+impl Attempt<'_> {
+    /// The login succeeded.
+    pub(crate) fn succeed(mut self) {
+        self.has_ended = true;
+        self.throttle.end(self.user, self.address);
+    }
+
+    /// The login could not be checked.
+    pub(crate) fn withdraw(self) {
+        self.succeed();
+    }
+
+    /// The login failed. Returns how long its response is delayed, without jitter.
+    pub(crate) fn fail(mut self) -> Duration {
+        self.has_ended = true;
+        // The failure counts before the attempt no longer does.
+        let delay = self.throttle.fail(self.user, self.address);
+        self.throttle.end(self.user, self.address);
+        delay
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.throttle.fail(self.user, self.address);
+            self.throttle.end(self.user, self.address);
+        }
+    }
+}
+
 impl Pair {
+    /// The time that decides which pair a full table evicts: one with a running attempt is the last.
+    fn last(&self) -> Duration {
+        let last = self.locked_until.max(self.recent.back().copied().unwrap_or_default());
+        if self.running > 0 { Duration::MAX } else { last }
+    }
+
+    /// Whether the pair has nothing to remember.
+    fn is_idle(&self) -> bool {
+        self.running == 0 && self.recent.is_empty() && self.locked_until.is_zero()
+    }
+
+    /// Forgets failures that no longer count.
+    fn expire(&mut self, now: Duration) {
+        while self.recent.front().is_some_and(|at| now.saturating_sub(*at) >= LOCKOUT_WINDOW) {
+            self.recent.pop_front();
+        }
+    }
+
     fn increment(&mut self, now: Duration, lockout: Duration) {
         if self.locked_until > now {
             return;
         }
-        while self.recent.front().is_some_and(|at| now.saturating_sub(*at) >= LOCKOUT_WINDOW) {
-            self.recent.pop_front();
-        }
+        self.expire(now);
         self.recent.push_back(now);
         if self.recent.len() >= LOCKOUT_FAILURES {
             self.recent.clear();
@@ -127,7 +240,7 @@ fn entry<K: Hash + Eq + Clone, V: Default>(table: &mut HashMap<K, V>, key: K, la
 }
 
 /// The address that is counted: an IPv6 host can have any address of its /64.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         v4 @ IpAddr::V4(_) => v4,
@@ -136,7 +249,7 @@ fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
     use model::clock::ManualClock;
     use std::sync::Arc;
@@ -150,6 +263,18 @@ mod tests {
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
+    }
+
+    /// Whether a login of the pair would be refused unread.
+    fn is_locked_out(throttle: &Throttle, user: &str, address: &str) -> bool {
+        match throttle.try_admit(user, ip(address)) {
+            Some(Admission::Admitted(attempt)) => {
+                attempt.withdraw();
+                false
+            }
+            Some(Admission::LockedOut) => true,
+            Some(Admission::Busy) | None => panic!("an attempt runs"),
+        }
     }
 
     fn millis(throttle: &Throttle, user: &str, address: &str) -> u128 {
@@ -176,16 +301,16 @@ mod tests {
     fn forty_failures_lock_the_user_out_from_that_address_only() {
         let (throttle, clock) = throttle();
         for _ in 0..LOCKOUT_FAILURES {
-            assert!(!throttle.is_locked_out("ann", ip("10.0.0.1")));
+            assert!(!is_locked_out(&throttle, "ann", "10.0.0.1"));
             throttle.fail("ann", ip("10.0.0.1"));
         }
-        assert!(throttle.is_locked_out("ann", ip("10.0.0.1")));
-        assert!(!throttle.is_locked_out("ann", ip("10.0.0.2")) && !throttle.is_locked_out("bob", ip("10.0.0.1")));
+        assert!(is_locked_out(&throttle, "ann", "10.0.0.1"));
+        assert!(!is_locked_out(&throttle, "ann", "10.0.0.2") && !is_locked_out(&throttle, "bob", "10.0.0.1"));
         // Failures during the lock-out do not extend it.
         clock.advance(LOCKOUT / 2);
         throttle.fail("ann", ip("10.0.0.1"));
         clock.advance(LOCKOUT / 2);
-        assert!(!throttle.is_locked_out("ann", ip("10.0.0.1")));
+        assert!(!is_locked_out(&throttle, "ann", "10.0.0.1"));
     }
 
     #[test]
@@ -194,7 +319,7 @@ mod tests {
         for _ in 0..200 {
             clock.advance(LOCKOUT_WINDOW / 38);
             throttle.fail("ann", ip("10.0.0.1"));
-            assert!(!throttle.is_locked_out("ann", ip("10.0.0.1")));
+            assert!(!is_locked_out(&throttle, "ann", "10.0.0.1"));
         }
     }
 
@@ -218,6 +343,31 @@ mod tests {
         let tables = throttle.tables.lock();
         assert_eq!((tables.users.len(), tables.pairs.len()), (MAX_ENTRIES, MAX_ENTRIES));
         drop(tables);
-        assert!(throttle.is_locked_out("ann", ip("10.0.0.1")));
+        assert!(is_locked_out(&throttle, "ann", "10.0.0.1"));
+    }
+
+    #[test]
+    fn a_running_attempt_counts_until_it_has_succeeded() {
+        let (throttle, _) = throttle();
+        let address = ip("10.0.0.1");
+        for _ in 1..LOCKOUT_FAILURES {
+            throttle.fail("ann", address);
+        }
+        let Some(Admission::Admitted(last)) = throttle.try_admit("ann", address) else { panic!("locked out") };
+        assert!(throttle.try_admit("ann", address).is_none(), "it may be the last one before the lock-out");
+        last.succeed();
+        let Some(Admission::Admitted(cancelled)) = throttle.try_admit("ann", address) else { panic!("locked out") };
+        drop(cancelled);
+        assert!(is_locked_out(&throttle, "ann", "10.0.0.1"), "a cancelled attempt has failed");
+    }
+
+    #[test]
+    fn logins_that_succeed_leave_no_entry() {
+        let (throttle, _) = throttle();
+        let Some(Admission::Admitted(attempt)) = throttle.try_admit("ann", ip("10.0.0.1")) else {
+            panic!("locked out")
+        };
+        attempt.succeed();
+        assert!(throttle.tables.lock().pairs.is_empty());
     }
 }

@@ -25,7 +25,9 @@ pub fn chain(access: &Access, clock: &SharedClock) -> anyhow::Result<Option<Arc<
         }
     }
     let throttle = Throttle::new(access.lockout.0, clock.clone());
-    Ok(Some(Arc::new(Chain::new(methods, throttle, clock.clone()))))
+    let chain = Arc::new(Chain::new(methods, throttle, clock.clone()));
+    chain.start_reporting();
+    Ok(Some(chain))
 }
 
 /// Warns at each start of what `access.insecure` permits on that address.
