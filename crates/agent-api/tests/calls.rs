@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent::{Agent, UNKNOWN_KEY, commit, id, unit};
 use agent_api::{AgentApi as _, AgentClient, ApiError, ApiErrorKind, EngineStatus, Role, engine_status};
 use hs2::{Auth, Client, ClientOptions};
-use model::alteration::{Abort, AlterationProgress, Outcome};
+use model::alteration::{Abort, AlterationProgress, Outcome, Source};
 use model::engine_state::Phase;
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts, ObservedEngine, Publication};
@@ -23,6 +23,7 @@ fn abort_of(text: &str) -> Abort {
         base_generation: Generation(3),
         statement: "ALTER …".to_owned(),
         requested_by: "ann".to_owned(),
+        source: Source { via: Some("superset".to_owned()), ..Source::default() },
         requested_at_ms: 7,
         decided_by: "master 1".to_owned(),
         reason: "its agent is gone".to_owned(),

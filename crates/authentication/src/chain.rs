@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use hs2::{Credentials, Principal};
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
+use model::user_name::is_user_name;
 use parking_lot::Mutex;
 
 use crate::failure_log::{FailureLog, Suppressed, WINDOW};
 use crate::throttle::{Admission, Throttle};
-use crate::user_name::is_user_name;
 
 /// The part of a delay that is random, so that responses reveal no more than their order of magnitude.
 const JITTER: f64 = 0.2;
@@ -39,6 +39,9 @@ pub trait Method: Send + Sync {
 
     /// Checks a password, which is not empty.
     async fn login(&self, user: &str, password: &str) -> Verdict;
+
+    /// The groups that the user has now; `None` if the method does not know the user.
+    async fn groups(&self, user: &str) -> Option<Vec<String>>;
 }
 
 /// The methods of a listener.
@@ -83,6 +86,17 @@ impl Chain {
     fn report_suppressed(&self) {
         let ended = self.log.lock().ended(self.clock.boottime());
         ended.into_iter().for_each(log_suppressed);
+    }
+
+    /// The groups that the user has now, by the first method that knows the user; `None` if there is none.
+    pub async fn groups(&self, user: &str) -> Option<Vec<String>> {
+        for method in &self.methods {
+            let groups = method.groups(user).await;
+            if groups.is_some() {
+                return groups;
+            }
+        }
+        None
     }
 
     /// The principal of these credentials, or the error for the client, after the delay of a failed login.
@@ -174,6 +188,10 @@ mod tests {
                 _ => Verdict::Refused,
             }
         }
+
+        async fn groups(&self, user: &str) -> Option<Vec<String>> {
+            (user == self.0).then(|| vec![self.1.to_owned()])
+        }
     }
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -232,6 +250,14 @@ mod tests {
         assert_eq!(attempt(&chain, "ann", "right").await.unwrap_err().error.sqlstate(), "28000");
     }
 
+    #[tokio::test]
+    async fn groups_are_those_of_the_first_method_that_knows_the_user() {
+        let (chain, _) = chain(&[("ann", "file"), ("ann", "ldap"), ("bob", "jwt")]);
+        assert_eq!(chain.groups("ann").await, Some(vec!["file".to_owned()]));
+        assert_eq!(chain.groups("bob").await, Some(vec!["jwt".to_owned()]));
+        assert_eq!(chain.groups("eve").await, None);
+    }
+
     /// Refuses every login as soon as it may, and counts those that run and those that ran.
     struct Slow(tokio::sync::Semaphore, AtomicUsize);
 
@@ -245,6 +271,10 @@ mod tests {
             self.1.fetch_add(1, Ordering::Relaxed);
             self.0.acquire().await.unwrap().forget();
             Verdict::Refused
+        }
+
+        async fn groups(&self, _: &str) -> Option<Vec<String>> {
+            None
         }
     }
 

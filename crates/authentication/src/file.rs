@@ -59,4 +59,8 @@ impl Method for FileMethod {
             Err(error) => Verdict::Unavailable(error),
         }
     }
+
+    async fn groups(&self, user: &str) -> Option<Vec<String>> {
+        self.file.users().get(user).map(|entry| entry.groups.clone())
+    }
 }

@@ -11,7 +11,7 @@
 //! | `cache` | logins that succeeded a short time ago |
 //! | `failure_log` | how many failed logins have a line in the log |
 //! | `throttle` | delays and lock-outs after failed logins |
-//! | `user_name` | what a user or a group may be called |
+//! | `impersonation` | the rules who may act for whom |
 //!
 //! A failed login has one text, whatever failed: an unknown user costs as much time as a wrong password.
 
@@ -20,9 +20,9 @@ mod chain;
 mod failure_log;
 mod file;
 mod hash_queue;
+mod impersonation;
 mod password;
 mod throttle;
-mod user_name;
 mod users;
 mod users_file;
 
@@ -30,8 +30,8 @@ pub use cache::LoginCache;
 pub use chain::{Chain, Method, Verdict};
 pub use file::FileMethod;
 pub use hash_queue::HashQueue;
+pub use impersonation::{ImpersonationRules, RuleError, RuleErrorReason};
 pub use password::{HashError, PasswordHash};
 pub use throttle::Throttle;
-pub use user_name::{MAX_NAME_BYTES, is_group_name, is_user_name};
 pub use users::{LineError, Users};
 pub use users_file::{UsersFile, UsersFileError, is_open_to_others};

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use model::user_name::{MAX_GROUPS, is_group_name, is_user_name};
+
 use crate::password::{HashError, PasswordHash};
-use crate::user_name::{is_group_name, is_user_name};
 
 /// A user of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub enum LineErrorReason {
     UserName,
     #[error("invalid group name")]
     GroupName,
+    #[error("the user has more than {MAX_GROUPS} groups")]
+    TooManyGroups,
     #[error("the user is already on line {0}")]
     Duplicate(usize),
     #[error(transparent)]
@@ -123,6 +126,9 @@ fn parse_line(line: &str) -> Result<(String, User), LineErrorReason> {
         if groups.is_empty() { Vec::new() } else { groups.split(',').map(str::to_owned).collect() };
     if !groups.iter().all(|group| is_group_name(group)) {
         return Err(LineErrorReason::GroupName);
+    }
+    if groups.len() > MAX_GROUPS {
+        return Err(LineErrorReason::TooManyGroups);
     }
     Ok((name.to_owned(), User { hash, groups }))
 }

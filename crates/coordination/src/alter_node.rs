@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use model::Generation;
-use model::alteration::{ObjectRef, RequestId};
+use model::alteration::{ObjectRef, RequestId, Source};
 use model::change::Object;
 use model::secret::SecretKeys;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,9 @@ pub struct Alteration {
     pub statement: String,
     /// The user who issued it.
     pub by: String,
+    /// How the statement came, for the audit of an abort. Empty if an earlier version wrote the node.
+    #[serde(default, skip_serializing_if = "Source::is_empty")]
+    pub source: Source,
     /// The metadata agent that executes it.
     pub agent: String,
     /// When it was issued, in milliseconds since 1970.
@@ -71,9 +74,16 @@ impl Alteration {
             old: old.map(|object| object.masked(keys)),
             statement: masked_statement.into(),
             by: by.into(),
+            source: Source::default(),
             agent: agent.into(),
             requested_at_ms,
         }
+    }
+
+    /// Adds how the statement came.
+    #[must_use]
+    pub fn with_source(self, source: Source) -> Self {
+        Self { source, ..self }
     }
 }
 

@@ -36,10 +36,11 @@ fn patch_of(object: Object) -> ObjectPatch {
 }
 
 fn tenant(spec: TenantSpec) -> TenantPatch {
-    let TenantSpec { pools, users, default_unit, comment } = spec;
+    let TenantSpec { pools, users, admins, default_unit, comment } = spec;
     TenantPatch {
         pools: Some(pools),
         users: Some(users),
+        admins: setting(admins),
         default_unit: setting(default_unit),
         comment: setting(comment),
     }

@@ -1,7 +1,7 @@
 //! Quotes names and strings so that they parse back unchanged.
 
 /// Keywords; a name that is one of them is printed in quotes.
-const KEYWORDS: [&str; 47] = [
+const KEYWORDS: [&str; 48] = [
     "all",
     "alter",
     "alterations",
@@ -41,6 +41,7 @@ const KEYWORDS: [&str; 47] = [
     "units",
     "wait",
     "within",
+    "admin_list",
     "cpu_overcommit",
     "default_unit",
     "node_list",

@@ -23,6 +23,7 @@ use model::alteration::{ObjectKind, ObjectRef};
 use model::change::{Change, ObjectPatch};
 use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
+use model::rights::StatementKind;
 use model::secret::{MASK, SecretKeys};
 use model::span;
 
@@ -193,6 +194,28 @@ impl Statement {
             | Self::StopEngine { wait, .. }
             | Self::Change { wait, .. } => *wait,
             _ => None,
+        }
+    }
+
+    /// Its kind in the rights table.
+    pub const fn kind(&self) -> StatementKind {
+        match self {
+            Self::ShowEngines(_) => StatementKind::ShowEngines,
+            Self::StartEngine { .. } => StatementKind::StartEngine,
+            Self::RestartEngine { .. } => StatementKind::RestartEngine,
+            Self::StopEngine { .. } => StatementKind::StopEngine,
+            Self::DescribeEngine { .. } => StatementKind::DescribeEngine,
+            Self::ShowObjects { .. } => StatementKind::ShowObjects,
+            Self::ShowPoolsOfUnit { .. } | Self::ShowTenantsOfPool { .. } => StatementKind::ShowObjectFor,
+            Self::Describe(_) => StatementKind::Describe,
+            Self::ShowCreate(_) => StatementKind::ShowCreate,
+            Self::Change { change: Change::Create { .. }, .. } => StatementKind::Create,
+            Self::Change { change: Change::Alter { .. }, .. } => StatementKind::Alter,
+            Self::Change { change: Change::Drop { .. }, .. } => StatementKind::Drop,
+            Self::Explain { .. } => StatementKind::Explain,
+            Self::ShowAlterations { .. } => StatementKind::ShowAlterations,
+            Self::ShowAudit { .. } => StatementKind::ShowAudit,
+            Self::ShowMaster => StatementKind::ShowMaster,
         }
     }
 }

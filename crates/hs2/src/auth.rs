@@ -49,6 +49,8 @@ pub struct Principal {
     pub method: &'static str,
     /// The component of Enginehouse that authenticated and acts for the user; `None` if the user connected directly.
     pub service: Option<String>,
+    /// The user who authenticated and impersonates `user`; `None` if that is the same.
+    pub via: Option<String>,
 }
 
 impl Principal {
@@ -59,12 +61,23 @@ impl Principal {
 
     /// A user who connected directly and was authenticated by a method.
     pub fn authenticated(user: impl Into<String>, groups: Vec<String>, method: &'static str) -> Self {
-        Self { user: user.into(), groups, method, service: None }
+        Self { user: user.into(), groups, method, service: None, via: None }
+    }
+
+    /// The user who authenticated.
+    pub fn login(&self) -> &str {
+        self.via.as_deref().unwrap_or(&self.user)
+    }
+
+    /// The same login on behalf of another user, with the groups of that one.
+    #[must_use]
+    pub fn impersonating(self, user: impl Into<String>, groups: Vec<String>) -> Self {
+        Self { user: user.into(), groups, via: Some(self.user), ..self }
     }
 
     /// A component of Enginehouse that acts for a user.
     pub fn service(service: impl Into<String>, user: impl Into<String>) -> Self {
-        Self { user: user.into(), groups: Vec::new(), method: "key", service: Some(service.into()) }
+        Self { user: user.into(), groups: Vec::new(), method: "key", service: Some(service.into()), via: None }
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coordination::{AlterChild, AlterNode, Observation as Coordination};
-use model::alteration::{Abort, AlterationProgress, AlterationRecord, Outcome, RequestId};
+use model::alteration::{Abort, AlterationProgress, AlterationRecord, Outcome, RequestId, Source};
 use model::log_throttle::LogThrottle;
 use model::number::{Epoch, Generation};
 use model::snapshot::Snapshot;
@@ -183,6 +183,7 @@ impl Settling<'_> {
             base_generation: content.map_or(Generation(0), |content| content.base_generation),
             statement: content.map(|content| content.statement.clone()).unwrap_or_default(),
             requested_by: content.map(|content| content.by.clone()).unwrap_or_default(),
+            source: content.map(|content| content.source.clone()).unwrap_or_default(),
             requested_at_ms: content.map_or(0, |content| content.requested_at_ms),
             decided_by: format!("master {}", self.epoch),
             reason: reason.clone(),
@@ -191,7 +192,13 @@ impl Settling<'_> {
             // The content cannot be stored. The node must be deleted all the same, or every later alteration waits for it.
             Err(Failure::Refused(refusal)) => {
                 tracing::warn!(alteration = %child.id, refusal, "abort refused; repeated without statement and object");
-                let bare = Abort { object: None, statement: String::new(), requested_by: String::new(), ..abort };
+                let bare = Abort {
+                    object: None,
+                    statement: String::new(),
+                    requested_by: String::new(),
+                    source: Source::default(),
+                    ..abort
+                };
                 self.ctx.settle(&child.id, Some(&bare)).await?
             }
             other => other?,

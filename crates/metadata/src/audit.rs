@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use model::alteration::RequestId;
+use model::alteration::{RequestId, Source};
 use model::millis;
 use model::name::TenantName;
 use model::number::Generation;
@@ -17,7 +17,7 @@ use sqlx::any::AnyRow;
 
 use crate::audit_row::{AuditOutcome, AuditRow, MAX_AUDIT_STATEMENT_BYTES};
 use crate::backend::Mode;
-use crate::caller::{Caller, Source};
+use crate::caller::Caller;
 use crate::commit::MAX_WORD_BYTES;
 use crate::error::Error;
 use crate::failpoints;
@@ -99,7 +99,7 @@ async fn refuse(tx: &mut Transaction, refusal: &Refusal) -> Result<Done<()>, Err
     let row = AuditRow {
         request: refusal.id.clone(),
         at_ms: tx.now_ms().await?,
-        user: refusal.caller.user.clone(),
+        user: refusal.caller.subject.user.clone(),
         source: refusal.caller.source.clone(),
         statement: refusal.statement.clone(),
         object: refusal.object.clone(),

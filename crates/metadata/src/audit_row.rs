@@ -1,10 +1,8 @@
 //! A row of the audit: one control statement with its caller and outcome.
 
-use model::alteration::{AlterationRecord, ObjectKind, Outcome, RequestId};
+use model::alteration::{AlterationRecord, ObjectKind, Outcome, RequestId, Source};
 use model::number::Generation;
 use model::text::cut;
-
-use crate::caller::Source;
 
 /// The maximum length of a stored statement, in bytes; longer ones are truncated.
 pub const MAX_AUDIT_STATEMENT_BYTES: usize = 16 << 10;

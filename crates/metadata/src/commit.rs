@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
+use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId, Source};
 use model::change::{Applied, Change, Object};
 use model::desired;
 use model::error::{ErrorKind, UserError};
@@ -17,7 +17,6 @@ use model::text::cut;
 
 use crate::audit_row::AuditRow;
 use crate::backend::Mode;
-use crate::caller::Source;
 use crate::error::Error;
 use crate::failpoints;
 use crate::read;

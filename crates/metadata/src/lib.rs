@@ -53,7 +53,7 @@ pub use audit_row::{AuditOutcome, AuditRow, MAX_AUDIT_STATEMENT_BYTES};
 pub use backend::{
     Backend, CALL_DEADLINE, CONNECT_DEADLINE, CONNECTIONS, IDLE_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT, StoreSettings,
 };
-pub use caller::{Caller, Source};
+pub use caller::Caller;
 pub use commit::{CommitRequest, Committed};
 pub use diagnose::{Diagnosis, ROUND_TRIPS, TimeoutSetting};
 pub use durability::Durability;

@@ -13,6 +13,7 @@ use model::error::UserError;
 use model::failpoint;
 use model::name::{PoolName, TenantName};
 use model::number::{Generation, Incarnation};
+use model::rights::StatementKind;
 use model::slot::{Link, Origin, Slot, SlotKey};
 use model::text::cut;
 use serde::{Deserialize, Serialize};
@@ -137,7 +138,7 @@ impl Store {
             return Ok(Done::Same(answer));
         }
         let catalog = read::catalog(tx).await?;
-        user_error::unless_allowed(&catalog, &start.request.caller, &start.link.tenant)?;
+        user_error::unless_allowed(&catalog, &start.request.caller, StatementKind::StartEngine, &start.link.tenant)?;
         let unit = linked(&catalog, &start.link, &start.request.caller)?;
         self.unless_nodes(&catalog, &start.link.pool)?;
         let rows = read::slots_of(tx, &start.link).await?;
@@ -168,7 +169,8 @@ impl Store {
             return Ok(Done::Same(answer));
         }
         let catalog = read::catalog(tx).await?;
-        let slot = match named(tx, &catalog, &stop.request.caller, &stop.pool, &stop.engine).await? {
+        let target = (&stop.pool, &stop.engine);
+        let slot = match named(tx, &catalog, &stop.request.caller, StatementKind::StopEngine, target).await? {
             Named::Gone(answer) => return finish_request(tx, &stop.request, answer, drawn).await,
             Named::Restarted(slot) => {
                 return Err(user_error::stop_of_restarted(&stop.pool, &stop.engine, &slot.engine()).into());
@@ -181,7 +183,7 @@ impl Store {
             return Err(user_error::below_min(&link, &stop.engine, unit.min_engines).into());
         }
         failpoint!(failpoints::REQUEST_VALIDATED);
-        let reason = format!("stopped by \"{}\"", stop.request.caller.user);
+        let reason = format!("stopped by \"{}\"", stop.request.caller.subject.user);
         slots::delete(tx, &slot.key, stop.grace, &reason).await?;
         failpoint!(failpoints::REQUEST_WRITTEN);
         let Slot { key, incarnation, .. } = slot;
@@ -196,7 +198,8 @@ impl Store {
             return Ok(Done::Same(answer));
         }
         let catalog = read::catalog(tx).await?;
-        let slot = match named(tx, &catalog, &restart.request.caller, &restart.pool, &restart.engine).await? {
+        let target = (&restart.pool, &restart.engine);
+        let slot = match named(tx, &catalog, &restart.request.caller, StatementKind::RestartEngine, target).await? {
             Named::Gone(answer) => return finish_request(tx, &restart.request, answer, drawn).await,
             Named::Restarted(Slot { key: slot, incarnation, .. }) => {
                 let engine = slot.engine(incarnation);
@@ -209,7 +212,7 @@ impl Store {
         self.unless_nodes(&catalog, &slot.key.pool)?;
         failpoint!(failpoints::REQUEST_VALIDATED);
         let incarnation = Incarnation(drawn.get());
-        let reason = format!("restarted with FORCE by \"{}\"", restart.request.caller.user);
+        let reason = format!("restarted with FORCE by \"{}\"", restart.request.caller.subject.user);
         let older =
             if restart.force { Older::Condemned { reason: &reason } } else { Older::StandIn { grace: restart.grace } };
         let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: tx.now_ms().await? };
@@ -262,7 +265,7 @@ async fn finish_request(
         request.id.as_str(),
         request.statement.as_str(),
         answer.engine.as_str(),
-        cut(&request.caller.user, MAX_WORD_BYTES),
+        cut(&request.caller.subject.user, MAX_WORD_BYTES),
         to_json(&answer)?,
         now_ms,
     ];
@@ -270,7 +273,7 @@ async fn finish_request(
     let row = AuditRow {
         request: request.id.clone(),
         at_ms: now_ms,
-        user: request.caller.user.clone(),
+        user: request.caller.subject.user.clone(),
         source: request.caller.source.clone(),
         statement: request.statement.clone(),
         object: Some(format!("engine \"{}\"", answer.engine)),
@@ -288,13 +291,13 @@ async fn finish_request(
     Ok(Done::Write(answer))
 }
 
-/// The unit, if tenant, pool and unit are linked; otherwise an error that names the missing link. Users who are no administrators
-/// see only the pools of their tenants and the units of those pools, so for them the error does not reveal whether the other
-/// object exists.
+/// The unit, if tenant, pool and unit are linked; otherwise an error that names the missing link. A user who may not
+/// see the objects of all tenants sees only the pools of its own and the units of those pools, so for such a user the error
+/// does not reveal whether the other object exists.
 fn linked<'a>(catalog: &'a Catalog, link: &Link, caller: &Caller) -> Result<&'a UnitSpec, UserError> {
     let Link { tenant, pool, unit } = link;
     let tenant_spec = catalog.tenant(tenant).ok_or_else(|| user_error::no_tenant(tenant))?;
-    if !caller.admin {
+    if !caller.subject.may_in_any(StatementKind::ShowObjects) {
         if !tenant_spec.pools.contains(pool) {
             return Err(user_error::tenant_lacks_pool(tenant, pool, &tenant_spec.pools));
         }
@@ -328,12 +331,12 @@ async fn named(
     tx: &mut Transaction,
     catalog: &Catalog,
     caller: &Caller,
-    pool: &PoolName,
-    name: &EngineName,
+    statement: StatementKind,
+    (pool, name): (&PoolName, &EngineName),
 ) -> Result<Named, Error> {
     let engine = read::engine(tx, name).await?;
     let tenant: Option<&TenantName> = engine.as_ref().map(|engine| &engine.slot.tenant);
-    user_error::unless_allowed_engine(catalog, caller, tenant, name)?;
+    user_error::unless_allowed_engine(catalog, caller, statement, (tenant, name))?;
     let Some(engine) = engine else { return Err(user_error::no_engine(name).into()) };
     if engine.slot.pool != *pool {
         return Err(user_error::engine_of_other_pool(name, pool, &engine.slot.pool).into());

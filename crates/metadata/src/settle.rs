@@ -3,13 +3,12 @@
 //! `outcome` only reads. `abort` is an insert that races with the commit for the primary key. It waits for an open commit for at
 //! most [`StoreSettings::lock_timeout`](crate::StoreSettings).
 
-use model::alteration::{Abort, AlterationRecord, Outcome, RequestId};
+use model::alteration::{Abort, AlterationRecord, Outcome, RequestId, Source};
 use model::failpoint;
 use model::number::Generation;
 
 use crate::audit_row::{AuditOutcome, AuditRow};
 use crate::backend::Mode;
-use crate::caller::Source;
 use crate::commit;
 use crate::error::Error;
 use crate::failpoints;
@@ -36,42 +35,32 @@ impl Store {
     /// If the database rejects the content of the row, the insert is repeated without statement, object and names: the alteration
     /// must have an outcome whatever its alter node contains, or the node would never be deleted.
     pub async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Error> {
-        self.abort_failed(abort, &Source::default(), None).await
+        self.abort_failed(abort, None).await
     }
 
-    /// Like [`Store::abort`], for the agent whose statement failed: the audit names the statement's source and the SQLSTATE of
-    /// its error.
-    pub async fn abort_failed(
-        &self,
-        abort: &Abort,
-        source: &Source,
-        sqlstate: Option<&str>,
-    ) -> Result<AlterationRecord, Error> {
-        match self.abort_as(abort, source, sqlstate).await {
+    /// Like [`Store::abort`], for the agent whose statement failed: the audit names the SQLSTATE of its error.
+    pub async fn abort_failed(&self, abort: &Abort, sqlstate: Option<&str>) -> Result<AlterationRecord, Error> {
+        match self.abort_as(abort, sqlstate).await {
             Err(error @ (Error::Refused(_) | Error::Broken(_))) => {
                 tracing::warn!(alteration = %abort.id, %error, "abort refused for its content; repeating it without");
                 let bare = Abort {
                     object: None,
                     statement: String::new(),
                     requested_by: String::new(),
+                    source: Source::default(),
                     reason: "the content of the alteration could not be stored".to_owned(),
                     ..abort.clone()
                 };
-                self.abort_as(&bare, source, sqlstate).await
+                self.abort_as(&bare, sqlstate).await
             }
             other => other,
         }
     }
 
-    async fn abort_as(
-        &self,
-        abort: &Abort,
-        source: &Source,
-        sqlstate: Option<&str>,
-    ) -> Result<AlterationRecord, Error> {
+    async fn abort_as(&self, abort: &Abort, sqlstate: Option<&str>) -> Result<AlterationRecord, Error> {
         for _ in 0..ATTEMPTS {
             let mut tx = self.begin(Mode::Write).await?;
-            let result = abort_in(&mut tx, abort, source, sqlstate).await;
+            let result = abort_in(&mut tx, abort, sqlstate).await;
             let inserted = match tx.end(POINTS, result).await {
                 // The row that is read below shows whether this insert was committed.
                 Err(Error::OutcomeUnknown(_)) => None,
@@ -91,7 +80,6 @@ impl Store {
 async fn abort_in(
     tx: &mut Transaction,
     abort: &Abort,
-    source: &Source,
     sqlstate: Option<&str>,
 ) -> Result<Done<Option<AlterationRecord>>, Error> {
     let record = commit::fitted(AlterationRecord {
@@ -116,7 +104,7 @@ async fn abort_in(
     // The abort of an id is audited once, also if housekeeping has deleted its alteration in between: no duplicate
     // key may fail the abort.
     if !tx.is_audited(&abort.id, &[AuditOutcome::Aborted]).await? {
-        tx.audit(AuditRow::of_alteration(&record, source, sqlstate)).await?;
+        tx.audit(AuditRow::of_alteration(&record, &abort.source, sqlstate)).await?;
     }
     Ok(Done::Write(Some(record)))
 }

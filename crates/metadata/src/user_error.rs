@@ -1,9 +1,10 @@
 //! The user errors of control statements. Metadata agents also use them before anything is written.
 
-use model::catalog::Catalog;
+use model::catalog::{Catalog, TenantSpec};
 use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
+use model::rights::StatementKind;
 use model::slot::Link;
 
 use crate::caller::Caller;
@@ -119,32 +120,40 @@ pub fn stop_of_restarted(pool: &PoolName, engine: &EngineName, successor: &Engin
         .hint(format!("Use STOP ENGINE {pool} '{successor}'."))
 }
 
-/// Denies access to users who are neither administrators nor listed in the tenant, without revealing whether the tenant exists.
-pub fn unless_allowed(catalog: &Catalog, caller: &Caller, tenant: &TenantName) -> Result<(), UserError> {
-    if caller.admin || is_listed(catalog, caller, tenant) {
+/// Denies a statement on a tenant to a user without the right, without revealing to others than the tenant's own users whether
+/// it exists.
+pub fn unless_allowed(
+    catalog: &Catalog,
+    caller: &Caller,
+    statement: StatementKind,
+    tenant: &TenantName,
+) -> Result<(), UserError> {
+    let spec = catalog.tenant(tenant);
+    if caller.subject.may_in(statement, spec) {
         return Ok(());
     }
-    Err(denied(format!("permission denied for tenant \"{tenant}\"")))
+    Err(denied(format!("permission denied for tenant \"{tenant}\""), caller, statement, spec))
 }
 
 /// Like [`unless_allowed`] for an engine of the tenant; `None` if there is no such engine.
 pub fn unless_allowed_engine(
     catalog: &Catalog,
     caller: &Caller,
-    tenant: Option<&TenantName>,
-    engine: &EngineName,
+    statement: StatementKind,
+    (tenant, engine): (Option<&TenantName>, &EngineName),
 ) -> Result<(), UserError> {
-    if caller.admin || tenant.is_some_and(|tenant| is_listed(catalog, caller, tenant)) {
+    let spec = tenant.and_then(|tenant| catalog.tenant(tenant));
+    if caller.subject.may_in(statement, spec) {
         return Ok(());
     }
-    Err(denied(format!("permission denied for engine \"{engine}\"")))
+    Err(denied(format!("permission denied for engine \"{engine}\""), caller, statement, spec))
 }
 
-fn is_listed(catalog: &Catalog, caller: &Caller, tenant: &TenantName) -> bool {
-    catalog.tenant(tenant).is_some_and(|spec| spec.users.contains(&caller.user))
-}
-
-fn denied(message: String) -> UserError {
-    UserError::new(ErrorKind::InsufficientPrivilege, message)
-        .detail("Only administrators and users in USER_LIST of the tenant may run this statement.")
+fn denied(message: String, caller: &Caller, statement: StatementKind, tenant: Option<&TenantSpec>) -> UserError {
+    let error = UserError::new(ErrorKind::InsufficientPrivilege, message).detail(statement.permitted_to());
+    if tenant.is_some_and(|tenant| caller.subject.is_of(tenant) && tenant.admins.is_some()) {
+        error.hint("The tenant has an ADMIN_LIST: ask one of its members, or an admin to add you.")
+    } else {
+        error
+    }
 }

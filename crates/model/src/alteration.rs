@@ -217,6 +217,28 @@ impl AlterationRecord {
     }
 }
 
+/// How a statement reached the metadata agent, as its proxy reports it, for the audit. A proxy of an earlier version reports
+/// nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Source {
+    /// The user who impersonates the caller.
+    pub via: Option<String>,
+    /// The method that authenticated the user.
+    pub method: Option<String>,
+    /// The address of the proxy.
+    pub proxy: Option<String>,
+    /// The address of the client.
+    pub client: Option<String>,
+}
+
+impl Source {
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// An alteration that is to be aborted. It becomes the alteration's row unless a commit came first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Abort {
@@ -229,6 +251,9 @@ pub struct Abort {
     pub statement: String,
     /// The user who ran the statement; empty when unknown.
     pub requested_by: String,
+    /// How the statement came; empty when unknown.
+    #[serde(default, skip_serializing_if = "Source::is_empty")]
+    pub source: Source,
     /// When the statement was run, in milliseconds since 1970; 0 when unknown.
     pub requested_at_ms: i64,
     /// The process that aborts it: an agent's id, or `master <epoch>`.

@@ -97,7 +97,11 @@ pub struct PoolSpec {
 pub struct TenantSpec {
     /// The pools that the tenant may use, in the order of the statement.
     pub pools: Vec<PoolName>,
+    /// Users, and groups after `@`.
     pub users: Vec<String>,
+    /// Who may start, stop and restart engines: users, and groups after `@`. `None` is `users`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admins: Option<Vec<String>>,
     /// The unit for sessions that name none; `None` is any unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_unit: Option<UnitName>,
@@ -204,15 +208,6 @@ impl Catalog {
     /// The tenants that use the pool.
     pub fn tenants_of_pool(&self, pool: &PoolName) -> Vec<&TenantName> {
         self.tenants.iter().filter(|(_, tenant)| tenant.spec.pools.contains(pool)).map(|(name, _)| name).collect()
-    }
-
-    /// The tenants that the user is listed in.
-    pub fn tenants_of_user(&self, user: &str) -> Vec<&TenantName> {
-        self.tenants
-            .iter()
-            .filter(|(_, tenant)| tenant.spec.users.iter().any(|listed| listed == user))
-            .map(|(name, _)| name)
-            .collect()
     }
 }
 

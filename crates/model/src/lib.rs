@@ -14,6 +14,7 @@
 //! | [`engine_state`], [`observation`] | the observed state of engines and nodes |
 //! | [`table_catalog`] | whether an engine's tables are its own or shared |
 //! | [`capacity`] | what the nodes of a pool offer and have left |
+//! | [`user_name`], [`rights`] | names of users and groups; which role may run which statement |
 //! | [`alteration`], [`snapshot`] | an alteration and its outcome; the whole database, read at once |
 //! | [`advertised`] | the address that clients and other processes connect to |
 //! | [`error`], [`secret`], [`fingerprint`], [`credential`] | errors for users, secret values and their fingerprint, keys |
@@ -51,6 +52,7 @@ pub mod number;
 pub mod observation;
 pub mod quantity;
 pub mod resource_requests;
+pub mod rights;
 pub mod secret;
 pub mod slot;
 pub mod snapshot;
@@ -59,6 +61,7 @@ pub mod stack_trace;
 pub mod statement_timeout;
 pub mod table_catalog;
 pub mod text;
+pub mod user_name;
 
 pub use engine_name::EngineName;
 pub use error::{ErrorKind, UserError};

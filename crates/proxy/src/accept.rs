@@ -82,8 +82,8 @@ async fn open_session(
     message: &Message,
 ) -> Result<Reply, CallError> {
     let handshake = handshake::negotiate(message)?;
-    let user = authenticate::user_of(connection, &handshake).await?;
-    Ok(session::open(gateway, connection, user, handshake).await?.into())
+    let principal = authenticate::principal_of(connection, &handshake).await?;
+    Ok(session::open(gateway, connection, principal, handshake).await?.into())
 }
 
 impl Gateway {

@@ -1,18 +1,19 @@
 //! Authentication: the user of a connection.
 //!
-//! The methods are those of the settings. Without one, the user name that the client sends is trusted. Impersonation is
-//! rejected, because no configuration says who may impersonate whom.
+//! The methods are those of the settings. Without one, the user name that the client sends is trusted. An authorization id
+//! of SASL names a user to impersonate.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use authentication::{MAX_NAME_BYTES, is_user_name};
 use hs2::{Authenticator, Connection, Credentials, Mechanism, Principal};
 use model::error::{ErrorKind, UserError};
+use model::user_name::{MAX_USER_NAME_BYTES, is_user_name};
 
 use crate::gateway::Gateway;
 use crate::handshake::Handshake;
+use crate::impersonate;
 
 /// The user of a client that sends no name to a proxy that trusts names; Hive's own clients use the same.
 const ANONYMOUS: &str = "anonymous";
@@ -24,13 +25,10 @@ impl Authenticator for Gateway {
             Some(chain) => chain.authenticate(peer, credentials).await?,
             None => trusted(&credentials.user)?,
         };
-        if !credentials.authzid.is_empty() && credentials.authzid != principal.user {
-            return Err(UserError::new(
-                ErrorKind::InvalidAuthorization,
-                format!("user \"{}\" may not impersonate another user", principal.user),
-            ));
+        match credentials.authzid.as_str() {
+            "" => Ok(principal),
+            user => impersonate::on_behalf_of(self, principal, user).await,
         }
-        Ok(principal)
     }
 
     fn serves_host(&self, name: &str) -> bool {
@@ -49,15 +47,15 @@ fn trusted(user: &str) -> Result<Principal, UserError> {
         return Ok(Principal::user(user));
     }
     Err(UserError::new(ErrorKind::InvalidAuthorization, "invalid user name").detail(format!(
-        "User names have at most {MAX_NAME_BYTES} bytes, contain no control characters and do not begin with @."
+        "User names have at most {MAX_USER_NAME_BYTES} bytes, contain no control characters and do not begin with @."
     )))
 }
 
-/// The user of a session that is being opened.
+/// The principal of a session that is being opened.
 ///
 /// SASL and HTTP authenticate before the first call. Plain Thrift has no such step: there the credentials of the first
 /// `OpenSession` count, and later ones must name the same user.
-pub(crate) async fn user_of(connection: &mut Connection, handshake: &Handshake) -> Result<String, UserError> {
+pub(crate) async fn principal_of(connection: &mut Connection, handshake: &Handshake) -> Result<Principal, UserError> {
     if connection.mechanism() == Mechanism::PlainThrift {
         let credentials = Credentials {
             mechanism: Mechanism::PlainThrift,
@@ -76,7 +74,7 @@ pub(crate) async fn user_of(connection: &mut Connection, handshake: &Handshake) 
         connection.set_principal(principal);
     }
     match connection.principal() {
-        Some(principal) => Ok(principal.user.clone()),
+        Some(principal) => Ok(principal.clone()),
         None => Err(UserError::new(ErrorKind::InvalidAuthorization, "connection is not authenticated")),
     }
 }

@@ -14,6 +14,7 @@ use futures::FutureExt as _;
 use hs2::tcli::{TCloseSessionReq, TOpenSessionReq};
 use hs2::{ClientError, Handle, protocol};
 use model::error::{ErrorKind, UserError};
+use model::rights::Subject;
 use model::snapshot::ProxySnapshot;
 use tracing::debug;
 
@@ -42,7 +43,8 @@ pub(crate) async fn bind_if_ready(gateway: &Arc<Gateway>, session: &mut Session)
     if gateway.catalog.age().is_none() {
         return Ok(());
     }
-    let selector = selector_in(gateway, session, &gateway.catalog.reading().snapshot);
+    let subject = gateway.subject(&session.principal).await;
+    let selector = selector_in(session, &subject, &gateway.catalog.reading().snapshot);
     if !selector.is_ok_and(|selector| gateway.routes.has_ready(&selector)) {
         return Ok(());
     }
@@ -80,7 +82,7 @@ pub(crate) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
         match open(gateway, session, route.clone(), seat).await {
             Ok(engine) => {
                 gateway.activity.bound.add();
-                debug!(engine = %route.engine, user = session.user, "session bound");
+                debug!(engine = %route.engine, user = session.principal.user, "session bound");
                 session.bind(engine);
                 return Ok(());
             }
@@ -108,11 +110,11 @@ pub(crate) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
 }
 
 /// Which engines the session may use, by this reading of the catalog.
-fn selector_in(gateway: &Gateway, session: &Session, snapshot: &ProxySnapshot) -> Result<EngineSelector, UserError> {
+fn selector_in(session: &Session, subject: &Subject, snapshot: &ProxySnapshot) -> Result<EngineSelector, UserError> {
     let settings = &session.settings;
     let catalog = &snapshot.catalog;
-    let tenant = authorize::tenant_of(catalog, &session.user, &gateway.settings.admins, settings.tenant.as_ref())?;
-    let pool = PoolRequest::new(&gateway.settings.admins, &session.user, settings).pool_in(catalog)?;
+    let tenant = authorize::tenant_of(catalog, subject, settings.tenant.as_ref())?;
+    let pool = PoolRequest::new(subject, settings).pool_in(catalog)?;
     let unit = settings.unit.clone().or_else(|| catalog.default_unit(&tenant, pool.as_ref()).cloned());
     let selector = EngineSelector { tenant, pool, unit };
     engine_type::check(snapshot, &selector)?;
@@ -124,27 +126,28 @@ async fn selector(gateway: &Gateway, session: &Session) -> Result<EngineSelector
     if !gateway.catalog.first(AGENT_DEADLINE).await {
         return Err(gateway.agents.none_reachable());
     }
-    match selector_in(gateway, session, &gateway.catalog.reading().snapshot) {
+    let subject = gateway.subject(&session.principal).await;
+    match selector_in(session, &subject, &gateway.catalog.reading().snapshot) {
         Ok(selector) => Ok(selector),
         // A session is refused only by the newest catalog.
         Err(error) => {
             if !gateway.catalog.refresh().await {
                 return Err(error);
             }
-            selector_in(gateway, session, &gateway.catalog.reading().snapshot)
+            selector_in(session, &subject, &gateway.catalog.reading().snapshot)
         }
     }
 }
 
 /// Opens the engine's session and replays the replay log.
 async fn open(gateway: &Gateway, session: &mut Session, route: Route, seat: Seat) -> Result<BoundEngine, ClientError> {
-    let mut client = gateway.routes.connect(&route, &session.user).await?;
+    let mut client = gateway.routes.connect(&route, &session.principal.user).await?;
     let mut configuration = session.settings.forwarded.clone();
     configuration.insert(LONG_POLL.0.to_owned(), LONG_POLL.1.to_owned());
     let opened = client
         .open_session(&TOpenSessionReq {
             client_protocol: protocol::NEWEST,
-            username: Some(session.user.clone()),
+            username: Some(session.principal.user.clone()),
             password: None,
             configuration: Some(configuration),
         })

@@ -53,6 +53,6 @@ pub(crate) fn close_entry(gateway: &Arc<Gateway>, entry: Arc<Entry>) {
         let mut session = entry.state.lock().await;
         session.close().await;
         gateway.activity.closed.add();
-        debug!(user = session.user, session = %entry.handle, connection = entry.connection, "session closed");
+        debug!(user = session.principal.user, session = %entry.handle, connection = entry.connection, "session closed");
     });
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use hs2::Principal;
 use model::clock::SharedClock;
+use model::rights::Subject;
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::Activity;
@@ -30,4 +32,19 @@ pub(crate) struct Gateway {
     pub(crate) activity: Arc<Activity>,
     /// Cancelled when the proxy begins to drain: no session is opened after that.
     pub(crate) draining: CancellationToken,
+}
+
+impl Gateway {
+    /// The user with the groups and roles of now: a session may last longer than a user is in a group.
+    pub(crate) async fn subject(&self, principal: &Principal) -> Subject {
+        Subject::new(principal.user.clone(), self.groups(principal).await, &self.settings.roles)
+    }
+
+    /// The groups of now. Those at the login count only if no method can be asked for others.
+    pub(crate) async fn groups(&self, principal: &Principal) -> Vec<String> {
+        match &self.settings.authentication {
+            Some(chain) => chain.groups(&principal.user).await.unwrap_or_default(),
+            None => principal.groups.clone(),
+        }
+    }
 }

@@ -8,6 +8,7 @@
 //! | `accept` | reads the calls of a connection, and sends the replies that are not relayed |
 //! | `handshake` | negotiates the protocol version of an `OpenSession` |
 //! | `authenticate` | determines the user |
+//! | `impersonate` | replaces the user by the one on whose behalf it acts |
 //! | `session` | opens a session, or finds the session that the call names |
 //! | `classify` | decides which component executes a statement |
 //! | `bind` | gives the session an engine and replays its settings there |
@@ -37,6 +38,7 @@ mod drain;
 pub mod failpoints;
 mod gateway;
 mod handshake;
+mod impersonate;
 mod relay;
 mod routes;
 mod session;

@@ -19,14 +19,14 @@ use std::sync::Arc;
 
 use hs2::scan::Request;
 use hs2::tcli::TOpenSessionResp;
-use hs2::{Connection, Handle, Mechanism, Message, Method, Scope, protocol, status};
+use hs2::{Connection, Handle, Mechanism, Message, Method, Principal, Scope, protocol, status};
 use model::error::{ErrorKind, UserError};
 use tracing::debug;
 
 use crate::bind::{self, pool};
 use crate::gateway::Gateway;
 use crate::handshake::Handshake;
-use crate::{close, failpoints};
+use crate::{close, failpoints, impersonate};
 use operation::OperationCall;
 use reply::{CallError, Disconnect, Reply, not_supported};
 use settings::SessionSettings;
@@ -40,14 +40,16 @@ const FETCH_SIZE: &str = "10000";
 pub(crate) async fn open(
     gateway: &Arc<Gateway>,
     connection: &mut Connection,
-    user: String,
+    principal: Principal,
     handshake: Handshake,
 ) -> Result<TOpenSessionResp, UserError> {
     gateway.check_accepts_sessions()?;
     let settings = SessionSettings::read(&handshake.configuration, &gateway.settings.limits, &gateway.budget)?;
     drop(handshake.configuration);
-    pool::check(gateway, &user, &settings).await?;
-    let mut session = Session::new(user.clone(), connection.peer().ip().to_canonical(), settings);
+    let principal = impersonate::named_by(gateway, principal, &settings).await?;
+    pool::check(gateway, &principal, &settings).await?;
+    let user = principal.user.clone();
+    let mut session = Session::new(principal, connection.peer().ip().to_canonical(), settings);
     if session.settings.may_be_refused() {
         tokio::select! {
             checked = bind::bind_if_ready(gateway, &mut session) => checked?,
@@ -89,7 +91,7 @@ pub(crate) async fn serve(
     })?;
     let named = request.handle.as_ref().and_then(|at| at.read(message.bytes()).ok());
     let entry = connection.principal().and_then(|principal| {
-        let caller = Caller { user: &principal.user, connection: connection.id() };
+        let caller = Caller { login: principal.login(), connection: connection.id() };
         gateway.sessions.find(method.scope(), named.as_ref()?, &caller)
     });
     let (Some(entry), Some(named)) = (entry, named) else {

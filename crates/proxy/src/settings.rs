@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use authentication::Chain;
+use authentication::{Chain, ImpersonationRules};
 use hs2::ServerTls;
 use model::UserError;
 use model::credential::ClusterSecret;
+use model::rights::RoleLists;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -26,8 +27,10 @@ pub struct Settings {
     pub secret: ClusterSecret,
     /// The methods that authenticate clients; `None`: their user names are trusted.
     pub authentication: Option<Arc<Chain>>,
-    /// Users who count as users of every tenant.
-    pub admins: Vec<String>,
+    /// Who has a role of the installation.
+    pub roles: RoleLists,
+    /// Who may impersonate whom.
+    pub impersonation: ImpersonationRules,
     /// How often the catalog is read again.
     pub snapshot_poll: Duration,
     /// How long a statement waits for an engine that is starting.

@@ -33,7 +33,7 @@ def pyhive_session(address, user="admin", **settings):
             connection.close()
 
 
-def open_pyhive(address, user="admin", database="default", ca=None, **settings):
+def open_pyhive(address, user="admin", database="default", password="x", ca=None, **settings):
     """With `ca`, a file of trusted certificates, over TLS: PyHive has no option for it, but takes a transport."""
     host, port = split(address)
     if ca is None:
@@ -44,7 +44,7 @@ def open_pyhive(address, user="admin", database="default", ca=None, **settings):
     socket.setTimeout(ANSWER_WITHIN_S * 1000)
     # The transport that PyHive makes by itself, but for the deadline.
     transport = thrift_sasl.TSaslClientTransport(
-        lambda: hive.get_installed_sasl(host=host, sasl_auth="PLAIN", username=user, password="x"), "PLAIN", socket
+        lambda: hive.get_installed_sasl(host=host, sasl_auth="PLAIN", username=user, password=password), "PLAIN", socket
     )
     return hive.connect(thrift_transport=transport, username=user, database=database, configuration=session_keys(settings))
 

@@ -81,11 +81,11 @@ class JdbcError(Exception):
 class Jdbc:
     """One connection of the Hive JDBC driver. Its calls are made in a thread of its own, so that each has a deadline."""
 
-    def __init__(self, address, user="admin", query=""):
+    def __init__(self, address, user="admin", query="", password=""):
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
         self.statement = self.execution = None
         connect = java_sql().DriverManager.getConnection
-        self.connection = answer(self.thread.submit(connect, f"jdbc:hive2://{address}/{query}", user, ""))
+        self.connection = answer(self.thread.submit(connect, f"jdbc:hive2://{address}/{query}", user, password))
 
     def rows(self, statement):
         """Executes a statement; answers its rows as dictionaries of text, none if it has no result set."""

@@ -221,7 +221,7 @@ pub async fn commit(store: &Store, text: &str, change: Change) -> AlterationReco
         statement: format!("{} {}", change.verb(), change.object()),
         change,
         requested_by: "ann".to_owned(),
-        source: metadata::Source::default(),
+        source: model::alteration::Source::default(),
         requested_at_ms: 5,
         agent: "agent-1".to_owned(),
         grace: Duration::from_mins(1),

@@ -132,8 +132,14 @@ fn pool_patch() -> BoxedStrategy<PoolPatch> {
 }
 
 fn tenant_patch() -> impl Strategy<Value = TenantPatch> {
-    (option::of(vec(pool(), 0..4)), option::of(vec(text(), 0..4)), setting(unit()), setting(text()))
-        .prop_map(|(pools, users, default_unit, comment)| TenantPatch { pools, users, default_unit, comment })
+    let lists = (option::of(vec(pool(), 0..4)), option::of(vec(text(), 0..4)), setting(vec(text(), 0..4)));
+    (lists, setting(unit()), setting(text())).prop_map(|((pools, users, admins), default_unit, comment)| TenantPatch {
+        pools,
+        users,
+        admins,
+        default_unit,
+        comment,
+    })
 }
 
 fn patch() -> impl Strategy<Value = ObjectPatch> {
@@ -305,13 +311,18 @@ fn pool_spec() -> impl Strategy<Value = PoolSpec> {
 }
 
 fn tenant_spec() -> impl Strategy<Value = TenantSpec> {
-    let users = proptest::sample::subsequence(vec!["alice", "Bob", "o'neil", "größe"], 0..=4);
+    let users = || proptest::sample::subsequence(vec!["alice", "Bob", "o'neil", "größe", "@analysts"], 0..=5);
+    let lists = (known(), users(), option::of(users()));
+    let names = |list: Vec<&str>| list.into_iter().map(str::to_owned).collect();
     let default_unit = option::of(select(vec!["known-0", "known-3"]));
-    (known(), users, default_unit, option::of(text())).prop_map(|(pools, users, default_unit, comment)| TenantSpec {
-        pools: pools.into_iter().map(|pool| PoolName::new(pool).unwrap()).collect(),
-        users: users.into_iter().map(str::to_owned).collect(),
-        default_unit: default_unit.map(|unit| UnitName::new(unit).unwrap()),
-        comment,
+    (lists, default_unit, option::of(text())).prop_map(move |((pools, users, admins), default_unit, comment)| {
+        TenantSpec {
+            pools: pools.into_iter().map(|pool| PoolName::new(pool).unwrap()).collect(),
+            users: names(users),
+            admins: admins.map(names),
+            default_unit: default_unit.map(|unit| UnitName::new(unit).unwrap()),
+            comment,
+        }
     })
 }
 

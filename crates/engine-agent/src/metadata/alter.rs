@@ -77,9 +77,9 @@ fn progress(record: &AlterationRecord) -> String {
 }
 
 async fn commit(context: &Context, statement: &Statement, change: &Change) -> Result<Committed, UserError> {
-    // The only refusal without an abort: an admin's statement is never sent under another user's id, and other users must
-    // not write rows.
-    context.require_admin()?;
+    // The only refusal without an abort: a permitted statement is never sent under another user's id, and other users
+    // must not write rows.
+    context.require_right()?;
     let masked = ddl::masked_text(statement, &context.agent.settings.rules.secret_keys);
     let mut draft =
         Draft { object: change.object(), base: Generation(0), statement: masked, at: context.agent.clock.wall_ms() };
@@ -133,7 +133,7 @@ async fn transact(
         change: change.clone(),
         base,
         statement: draft.statement.clone(),
-        requested_by: context.user.clone(),
+        requested_by: context.subject.user.clone(),
         source: context.source.clone(),
         requested_at_ms: draft.at,
         agent: context.agent.id.clone(),
@@ -173,10 +173,11 @@ async fn create_node(
             before.as_ref(),
             &agent.settings.rules.secret_keys,
             draft.statement.clone(),
-            context.user.clone(),
+            context.subject.user.clone(),
             agent.id.clone(),
             draft.at,
-        );
+        )
+        .with_source(context.source.clone());
         let taken = match alter_node::create(&session, &node).await {
             Ok(CreateOutcome::Created | CreateOutcome::AlreadyOwn) => return Ok(Some(base)),
             Ok(CreateOutcome::Taken(other)) => other,
@@ -246,7 +247,8 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
         object: Some(draft.object.clone()),
         base_generation: draft.base,
         statement: draft.statement.clone(),
-        requested_by: context.user.clone(),
+        requested_by: context.subject.user.clone(),
+        source: context.source.clone(),
         requested_at_ms: draft.at,
         decided_by: context.agent.id.clone(),
         reason: abort_reason(&error),
@@ -255,7 +257,7 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
     let until = clock.boottime() + SETTLE_DEADLINE;
     let mut throttle = LogThrottle::default();
     let unknown = loop {
-        let answer = context.store().abort_failed(&abort, &context.source, Some(error.sqlstate())).await;
+        let answer = context.store().abort_failed(&abort, Some(error.sqlstate())).await;
         if answer.is_ok()
             && let Some(times) = throttle.clear()
         {

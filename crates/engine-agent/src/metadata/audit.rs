@@ -20,10 +20,10 @@ pub(super) async fn record_refusal(context: &Context, statement: &Statement, err
     if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown) {
         return;
     }
-    match context.agent.refusals.admit(&context.user, context.agent.clock.boottime()) {
+    match context.agent.refusals.admit(&context.subject.user, context.agent.clock.boottime()) {
         Admission::Admitted => {}
         Admission::First => {
-            info!(target: "audit", user = context.user, "refused statements are not audited until the minute ends");
+            info!(target: "audit", user = context.subject.user, "refused statements are not audited until the minute ends");
             return;
         }
         Admission::Repeated => return,

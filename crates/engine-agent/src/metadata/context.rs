@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::{Session, Supervisor};
-use metadata::{Caller, Source, Store, user_error};
-use model::alteration::RequestId;
+use metadata::{Caller, Store, user_error};
+use model::alteration::{RequestId, Source};
 use model::catalog::Catalog;
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
 use model::name::TenantName;
+use model::rights::{StatementKind, Subject};
 use tokio_util::sync::CancellationToken;
 
 use super::database::Database;
@@ -36,10 +37,6 @@ impl Agent {
         self.supervisor.session().map_err(|error| error.user(object))
     }
 
-    pub(super) fn is_admin(&self, user: &str) -> bool {
-        self.settings.admins.iter().any(|admin| admin == user)
-    }
-
     /// A grace that a statement names, within its limit.
     pub(super) fn grace(&self, grace: ddl::Grace) -> Result<Duration, UserError> {
         let most = self.settings.drain_grace_max;
@@ -60,7 +57,9 @@ impl Agent {
 
 pub(super) struct Context {
     pub(super) agent: Arc<Agent>,
-    pub(super) user: String,
+    pub(super) subject: Subject,
+    /// The kind of the statement, which the rights depend on.
+    pub(super) kind: StatementKind,
     /// How the statement came here, for the audit.
     pub(super) source: Source,
     /// Created by the proxy, the same with every retry.
@@ -78,26 +77,30 @@ pub(super) struct Context {
 
 impl Context {
     pub(super) fn caller(&self) -> Caller {
-        Caller { user: self.user.clone(), admin: self.agent.is_admin(&self.user), source: self.source.clone() }
+        Caller { subject: self.subject.clone(), source: self.source.clone() }
     }
 
     pub(super) fn store(&self) -> &Store {
         &self.agent.store
     }
 
-    /// Refuses a user who is not an admin.
-    pub(super) fn require_admin(&self) -> Result<(), UserError> {
-        if self.agent.is_admin(&self.user) {
-            return Ok(());
-        }
-        Err(UserError::new(ErrorKind::InsufficientPrivilege, "permission denied")
-            .detail(format!("User \"{}\" is not an admin.", self.user))
-            .hint("Users of a tenant may use SHOW ENGINES, DESCRIBE, START, RESTART and STOP ENGINE."))
+    /// Refuses a user who may not run the statement on an object of the installation.
+    pub(super) fn require_right(&self) -> Result<(), UserError> {
+        if self.subject.may(self.kind) { Ok(()) } else { Err(self.denied()) }
     }
 
-    /// Refuses a user who may not use the tenant; the refusal does not reveal whether it exists.
-    pub(super) fn require_tenant(&self, catalog: &Catalog, tenant: &TenantName) -> Result<(), UserError> {
-        user_error::unless_allowed(catalog, &self.caller(), tenant)
+    /// Refuses a user who may not run the statement on the objects of every tenant.
+    pub(super) fn require_right_in_any(&self) -> Result<(), UserError> {
+        if self.subject.may_in_any(self.kind) { Ok(()) } else { Err(self.denied()) }
+    }
+
+    /// Refuses a user who may not run the statement on the tenant; the refusal does not reveal whether it exists.
+    pub(super) fn require_right_in(&self, catalog: &Catalog, tenant: &TenantName) -> Result<(), UserError> {
+        user_error::unless_allowed(catalog, &self.caller(), self.kind, tenant)
+    }
+
+    fn denied(&self) -> UserError {
+        UserError::new(ErrorKind::InsufficientPrivilege, "permission denied").detail(self.kind.permitted_to())
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::overlay::{
-    REQUEST_CLIENT, REQUEST_DEADLINE_MS, REQUEST_ID, REQUEST_METHOD, REQUEST_PROXY, REQUEST_PROXY_LACKS, REQUEST_VIA,
+    REQUEST_CLIENT, REQUEST_DEADLINE_MS, REQUEST_GROUPS, REQUEST_ID, REQUEST_METHOD, REQUEST_PROXY,
+    REQUEST_PROXY_LACKS, REQUEST_VIA, groups_of,
 };
 use async_trait::async_trait;
 use hs2::tcli::{
@@ -17,9 +18,9 @@ use hs2::tcli::{
     TOperationHandle, TOperationType,
 };
 use hs2::{Call, Context as CallContext, Credentials, Handle, Principal, Service, protocol, schema, status};
-use metadata::Source;
-use model::alteration::RequestId;
+use model::alteration::{RequestId, Source};
 use model::error::{ErrorKind, UserError};
+use model::rights::Subject;
 use model::text::cut;
 use tokio::sync::Semaphore;
 
@@ -151,6 +152,8 @@ impl Service for ControlService {
         let parsed = ddl::parse(&request.statement)?;
         let overlay = request.conf_overlay.unwrap_or_default();
         let (id, left) = request_of(&overlay)?;
+        // An earlier version sends none: its users have no groups.
+        let groups = overlay.get(REQUEST_GROUPS).map(|text| groups_of(text)).transpose()?.unwrap_or_default();
         let proxy_lacks = overlay.get(REQUEST_PROXY_LACKS).map(|lacks| lacks.chars().take(MAX_PROXY_LACKS).collect());
         let permit = Arc::clone(&self.running).try_acquire_owned().map_err(|_| {
             UserError::new(ErrorKind::ProgramLimit, "too many control statements are running")
@@ -165,7 +168,8 @@ impl Service for ControlService {
         let timeout = seconds.map(|seconds| Duration::from_secs(seconds).min(MAX_DEADLINE));
         let context = Context {
             agent: Arc::clone(&self.agent),
-            user: cx.principal.user.clone(),
+            subject: Subject::new(cx.principal.user.clone(), groups, &self.agent.settings.roles),
+            kind: parsed.kind(),
             source: source_of(&overlay),
             id,
             deadline: now + timeout.map_or(left, |timeout| timeout.min(left)),

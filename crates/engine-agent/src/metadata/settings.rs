@@ -7,6 +7,7 @@ use std::time::Duration;
 use model::UserError;
 use model::change::Rules;
 use model::credential::ClusterSecret;
+use model::rights::RoleLists;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -19,8 +20,8 @@ pub struct Settings {
     /// Authenticates proxies and masters.
     pub secret: ClusterSecret,
     pub cluster: String,
-    /// Users who may run every statement.
-    pub admins: Vec<String>,
+    /// Who has a role of the installation.
+    pub roles: RoleLists,
     /// Defaults and secret keys.
     pub rules: Rules,
     /// The limits of plans, for EXPLAIN.

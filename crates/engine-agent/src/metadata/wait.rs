@@ -94,7 +94,7 @@ async fn until<T>(
     let clock = &context.agent.clock;
     let end = clock.boottime() + patience;
     let poller = &context.agent.overviews;
-    let _waiter = poller.waiter(&context.user)?;
+    let _waiter = poller.waiter(&context.subject.user)?;
     loop {
         let reading = tokio::select! {
             reading = poller.next() => reading,

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use coordination::alter_node;
 use engine_agent::metadata::failpoints;
-use model::alteration::{Abort, AlterationProgress, ObjectKind, ObjectRef, Outcome};
+use model::alteration::{Abort, AlterationProgress, ObjectKind, ObjectRef, Outcome, Source};
 use model::change::Object;
 use model::number::Generation;
 
-use crate::agents::{column, id, run, try_run, try_run_as};
+use crate::agents::{column, id, run, try_run, try_run_as, try_run_with};
 use crate::bench::{Bench, Stop, alone, among_others};
 use crate::fixture::{eventually, within};
 
@@ -68,15 +68,20 @@ async fn a_commit_after_another_abort_is_refused() {
     let before = bench.store.catalog().await.unwrap().units;
     let stop = Stop::at(failpoints::ALTER_NODE_MADE);
     let saying = tokio::spawn(async move {
-        try_run_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", "alter-1", SOON_MS).await
+        let entries = [("enginehouse.request.id", "alter-1"), ("enginehouse.request.client", "192.0.2.7")];
+        let overlay = entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        try_run_with(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", overlay).await
     });
-    eventually("the node", async || alter_node::read(bench.master.lock.session()).await.unwrap()).await;
+    let node = eventually("the node", async || alter_node::read(bench.master.lock.session()).await.unwrap()).await;
+    let source = node.content.unwrap().source;
+    assert_eq!(source.client.as_deref(), Some("192.0.2.7"), "for a master that aborts it");
     let abort = Abort {
         id: id("alter-1"),
         object: Some(ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() }),
         base_generation: Generation(0),
         statement: String::new(),
         requested_by: "admin".to_owned(),
+        source: Source::default(),
         requested_at_ms: 0,
         decided_by: "master 1".to_owned(),
         reason: "its agent is silent".to_owned(),

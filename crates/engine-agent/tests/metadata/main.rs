@@ -6,6 +6,8 @@
 mod agents;
 #[path = "../fixture/mod.rs"]
 mod fixture;
+#[path = "../fixture/rights_matrix.rs"]
+mod rights_matrix;
 
 mod alterations;
 mod auditing;

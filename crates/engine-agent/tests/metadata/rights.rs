@@ -1,7 +1,12 @@
 //! Who may say what, and that refusals do not tell what exists.
 
-use crate::agents::{column, run, try_run};
+use std::collections::BTreeMap;
+
+use model::rights::{Role, RoleLists, StatementKind};
+
+use crate::agents::{column, run, try_run, try_run_with};
 use crate::bench::{Bench, among_others};
+use crate::rights_matrix::{self, Engines};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stranger_learns_nothing() {
@@ -87,4 +92,78 @@ async fn a_user_of_the_tenant_may_manage_its_engines_and_nothing_else() {
     run(&mut ann, &format!("STOP ENGINE rp_1 '{engine}'")).await;
     let mut admin = bench.session("admin").await;
     assert_eq!(column(&run(&mut admin, "SHOW TENANTS").await, "tenant"), ["t_1", "t_2"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_decides_every_cell_of_the_rights_table() {
+    let _gate = among_others().await;
+    let bench = Bench::with(|settings| settings.roles = rights_matrix::role_lists()).await;
+    let mut admin = bench.session("admin").await;
+    let settling = bench.master.keep_settling();
+    for statement in rights_matrix::OBJECTS {
+        run(&mut admin, statement).await;
+    }
+    bench.settled().await;
+    drop(settling);
+    let engines = Engines::start(&mut admin).await;
+    for role in Role::ALL {
+        let mut session = bench.session(rights_matrix::user_of(role)).await;
+        // Queries are no control statements: the proxy decides about them.
+        let cases = rights_matrix::cases().into_iter().filter(|case| case.kind != StatementKind::Query);
+        for case in cases.filter(|case| case.role == role) {
+            case.check(&mut session, &engines).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_of_the_caller_count_and_a_proxy_may_send_none() {
+    let _gate = among_others().await;
+    let operators = vec!["@ops".to_owned()];
+    let bench = Bench::with(|settings| {
+        settings.roles = RoleLists { operators, ..RoleLists::of_admins(&["admin"]) };
+    })
+    .await;
+    let mut admin = bench.objects().await;
+    {
+        let _settling = bench.master.keep_settling();
+        run(&mut admin, "ALTER TENANT t_1 USER_LIST ('ann', '@analysts'), ADMIN_LIST ('@leads')").await;
+        bench.settled().await;
+    }
+    let start = "START ENGINE t_1 rp_1 uc_1";
+    let mut zoe = bench.session("zoe").await;
+    for (groups, sql, sqlstate) in [
+        (None, "SHOW ENGINES t_1", Some("42501")),
+        (Some(r#"["analysts"]"#), "SHOW ENGINES t_1", None),
+        (Some(r#"["analysts"]"#), start, Some("42501")),
+        (Some(r#"["analysts","leads"]"#), start, None),
+        (Some(r#"["ops"]"#), "SHOW MASTER", None),
+        (Some(r#"["ops"]"#), "DROP TENANT t_1", Some("42501")),
+        (Some(r#"["@ops"]"#), "SHOW MASTER", Some("22023")),
+        (Some("ops"), "SHOW MASTER", Some("22023")),
+    ] {
+        let groups = groups.map(|groups| ("enginehouse.request.groups".to_owned(), groups.to_owned()));
+        let outcome = try_run_with(&mut zoe, sql, groups.clone().into_iter().collect::<BTreeMap<_, _>>()).await;
+        assert_eq!(outcome.err().map(|error| error.sqlstate().to_owned()).as_deref(), sqlstate, "{groups:?} {sql}");
+    }
+    let described = run(&mut admin, "DESCRIBE TENANT t_1").await;
+    assert_eq!(crate::agents::property(&described, "users"), "ann, @analysts");
+    assert_eq!(crate::agents::property(&described, "admins"), "@leads");
+    assert_eq!(column(&run(&mut admin, "SHOW TENANTS").await, "users"), ["ann, @analysts"]);
+    let ann = try_run(&mut bench.session("ann").await, start).await.unwrap_err();
+    assert!(ann.hint.is_some_and(|hint| hint.contains("ADMIN_LIST")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_invalid_name_in_a_list_of_users_is_refused() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    for (list, shown) in [("'@'", "group"), ("'@a,b'", "group"), ("'@ b'", "group"), ("' '", "user"), ("''", "user")] {
+        for option in ["USER_LIST", "ADMIN_LIST"] {
+            let error = try_run(&mut admin, &format!("ALTER TENANT t_1 {option} ({list})")).await.unwrap_err();
+            assert_eq!(error.sqlstate(), "22023", "{list}");
+            assert!(error.message.contains(option) && error.message.ends_with(shown), "{}", error.message);
+        }
+    }
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use authentication::{PasswordHash, Users, is_group_name};
+use authentication::{PasswordHash, Users};
+use model::user_name::is_group_name;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::cli::PasswdArguments;

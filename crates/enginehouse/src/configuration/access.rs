@@ -4,6 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use authentication::ImpersonationRules;
+use model::rights::RoleLists;
+use model::user_name::check_entries;
 use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
 use serde::de::{self, IntoDeserializer as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -29,8 +32,14 @@ pub struct Access {
     pub authentication: Vec<Authentication>,
     /// Accepts method `none`, and passwords without encryption, on an address that is not loopback.
     pub insecure: bool,
-    /// Users who may run every statement.
+    /// Users and `@groups` who may run every statement.
     pub admins: Vec<String>,
+    /// Users and `@groups` who may start, stop and restart the engines of every tenant.
+    pub operators: Vec<String>,
+    /// Users and `@groups` who may see everything.
+    pub auditors: Vec<String>,
+    /// Rules who may impersonate whom.
+    pub impersonation: Vec<String>,
     /// The users file of method `file`, mode 0600.
     pub users_file: PathBuf,
     /// The time for which a successful login is cached; 0 caches none.
@@ -45,6 +54,9 @@ impl Default for Access {
             authentication: vec![Authentication::None],
             insecure: false,
             admins: vec!["admin".to_owned()],
+            operators: Vec::new(),
+            auditors: Vec::new(),
+            impersonation: Vec::new(),
             users_file: PathBuf::from("users"),
             login_cache: Span::seconds(60),
             lockout: Span::seconds(300),
@@ -56,6 +68,28 @@ impl Access {
     /// Whether clients are authenticated by that method.
     pub fn uses(&self, method: Authentication) -> bool {
         self.authentication.contains(&method)
+    }
+
+    /// Who has a role of the installation.
+    pub fn roles(&self) -> RoleLists {
+        RoleLists { admins: self.admins.clone(), operators: self.operators.clone(), auditors: self.auditors.clone() }
+    }
+
+    /// The rules who may impersonate whom; the error names the position of an invalid rule.
+    pub fn impersonation_rules(&self) -> anyhow::Result<ImpersonationRules> {
+        ImpersonationRules::parse(&self.impersonation).map_err(|error| {
+            anyhow::anyhow!(
+                "access.impersonation, {error}\nHint: Write rules as in [\"superset: @analysts\", \"etl: etl_a, etl_b\"]."
+            )
+        })
+    }
+
+    /// A key with a group, which no user is in without a method that has groups.
+    fn key_with_groups(&self) -> Option<&'static str> {
+        let lists = [("admins", &self.admins), ("operators", &self.operators), ("auditors", &self.auditors)];
+        let named = lists.into_iter().find(|(_, list)| list.iter().any(|entry| entry.starts_with('@')));
+        let rules = || self.impersonation_rules().is_ok_and(|rules| rules.name_groups()).then_some("impersonation");
+        named.map(|(key, _)| key).or_else(rules)
     }
 }
 
@@ -89,8 +123,18 @@ impl Configuration {
         if access.lockout.0.is_zero() {
             bail!("access.lockout must be greater than 0s");
         }
-        if access.admins.iter().any(String::is_empty) {
-            bail!("access.admins has an empty name");
+        for (key, list) in
+            [("admins", &access.admins), ("operators", &access.operators), ("auditors", &access.auditors)]
+        {
+            check_entries(list).map_err(|error| anyhow::anyhow!("access.{key}: {error}"))?;
+        }
+        access.impersonation_rules()?;
+        if access.uses(Authentication::None)
+            && let Some(key) = access.key_with_groups()
+        {
+            bail!(
+                "access.{key} names a group, but method \"none\" has no groups\nHint: Name users, or set access.authentication = [\"file\"]."
+            );
         }
         Ok(())
     }
@@ -166,5 +210,35 @@ mod tests {
             "{error}"
         );
         checked(&format!("{text}insecure = true\n")).unwrap();
+    }
+
+    #[test]
+    fn roles_name_users_and_groups() {
+        let file = "authentication = \"file\"\n";
+        checked(&format!(
+            "[access]\n{file}admins = [\"root\"]\noperators = [\"@ops\", \"olga\"]\nauditors = [\"@audit\"]\n"
+        ))
+        .unwrap();
+        for (text, expected) in [
+            ("admins = [\"root\", \"\"]", "access.admins: entry 2 (\"\")"),
+            ("operators = [\"@\"]", "access.operators: entry 1 (\"@\")"),
+            ("auditors = [\"@a,b\"]", "access.auditors: entry 1"),
+            ("operators = \"@ops\"", "expected a list"),
+        ] {
+            let error = format!("{:#}", checked(&format!("[access]\n{file}{text}\n")).unwrap_err());
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let error = checked("[access]\noperators = [\"@ops\"]\n").unwrap_err().to_string();
+        assert!(error.starts_with("access.operators names a group, but method \"none\""), "{error}");
+    }
+
+    #[test]
+    fn an_impersonation_rule_that_is_invalid_is_named_by_its_position() {
+        let rules = "impersonation = [\"superset: @analysts\", \"etl: etl_a, etl_b\", \"hue: *\"]";
+        checked(&format!("[access]\nauthentication = \"file\"\n{rules}\n")).unwrap();
+        let error = checked("[access]\nimpersonation = [\"hue: *\", \"superset\"]\n").unwrap_err().to_string();
+        assert!(error.starts_with("access.impersonation, rule 2: expected"), "{error}");
+        let error = checked(&format!("[access]\n{rules}\n")).unwrap_err().to_string();
+        assert!(error.starts_with("access.impersonation names a group"), "{error}");
     }
 }

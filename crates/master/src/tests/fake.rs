@@ -12,7 +12,9 @@ use coordination::{
     Agent, AlterChild, AlterNode, Alteration, DrainOrder, DrainOrderNode, Permit, PermitNode, Registration,
     RegistrationNode,
 };
-use model::alteration::{Abort, AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
+use model::alteration::{
+    Abort, AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId, Source,
+};
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
@@ -153,6 +155,7 @@ impl Fake {
             old: None,
             statement: "ALTER RESOURCE UNIT uc_1 SET DRIVER_MEMORY '2G'".to_owned(),
             by: "admin".to_owned(),
+            source: Source { client: Some("192.0.2.7".to_owned()), ..Source::default() },
             agent: "agent-1".to_owned(),
             requested_at_ms: 5,
         };

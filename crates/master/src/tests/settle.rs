@@ -50,6 +50,7 @@ async fn an_alteration_in_doubt_is_aborted_when_its_agent_is_gone() {
     let state = fake.state();
     assert!(state.aborts[0].reason.contains("gone"), "{}", state.aborts[0].reason);
     assert_eq!(state.aborts[0].statement, "ALTER RESOURCE UNIT uc_1 SET DRIVER_MEMORY '2G'");
+    assert_eq!(state.aborts[0].source.client.as_deref(), Some("192.0.2.7"));
     assert!(state.alter.is_none());
 }
 

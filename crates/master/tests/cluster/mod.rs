@@ -14,8 +14,8 @@ use coordination::{
 };
 use embedded_zookeeper::{Config, Server};
 use master::{CandidateState, Launch, Launcher, Master, Parts, Settings};
-use metadata::{Caller, CommitRequest, Request, RestartRequest, Source, StartRequest, StopRequest, Store};
-use model::alteration::RequestId;
+use metadata::{Caller, CommitRequest, Request, RestartRequest, StartRequest, StopRequest, Store};
+use model::alteration::{RequestId, Source};
 use model::change::{Change, Object, ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
 use model::clock::{SharedClock, SystemClock};
 use model::credential::ClusterSecret;
@@ -24,7 +24,7 @@ use model::engine_state::Phase;
 use model::labels::{LabelMap, UNIT_CONFIGS};
 use model::resource_requests::ResourceRequests;
 use model::secret::SecretKeys;
-use model::{Generation, PoolName, TenantName, UnitName, UserError};
+use model::{Generation, PoolName, TenantName, UnitName, UserError, rights};
 use orchestrator::memory::{End, Memory};
 use orchestrator::{InstanceOptions, LogPolicy, ObservedInstance, Orchestrator, Spec};
 use parking_lot::Mutex;
@@ -288,8 +288,8 @@ impl Cluster {
 
     fn request(&self) -> Request {
         let (id, statement, deadline) = (self.next_id(), "a statement".to_owned(), self.deadline());
-        let (user, source) = ("admin".to_owned(), Source::default());
-        Request { id, statement, caller: Caller { user, admin: true, source }, deadline }
+        let subject = rights::Subject::new("admin", Vec::new(), &rights::RoleLists::of_admins(&["admin"]));
+        Request { id, statement, caller: Caller { subject, source: Source::default() }, deadline }
     }
 
     pub async fn start(&self) -> EngineName {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use metadata::Caller;
 use metadata::{AuditFilter, AuditOutcome, AuditRow, DeletedRows, MAX_AUDIT_STATEMENT_BYTES, MAX_DELETED, Refusal};
-use metadata::{Caller, Source};
-use model::alteration::{ObjectKind, Outcome};
+use model::alteration::{Abort, ObjectKind, Outcome, Source};
 use model::change::Change;
 use model::name::TenantName;
 use model::number::Generation;
@@ -131,9 +131,9 @@ pub async fn an_abort_is_audited_once_and_never_with_an_effect(bench: Bench) {
     let aborted = row(&bench, "a-1").await;
     assert_eq!((aborted.outcome, aborted.sqlstate, aborted.generation), (AuditOutcome::Aborted, None, None));
     assert_eq!((aborted.user.as_str(), aborted.tenant.as_deref()), ("admin", Some("t_1")));
-    assert_eq!(aborted.source, Source::default(), "a master does not know it");
+    assert_eq!(aborted.source, Source::default(), "the node of an earlier version has none");
     assert_eq!(row(&bench, "found-1").await.outcome, AuditOutcome::Committed);
-    bench.store.abort_failed(&abort_of("a-2"), &source(), Some("55000")).await.unwrap();
+    bench.store.abort_failed(&Abort { source: source(), ..abort_of("a-2") }, Some("55000")).await.unwrap();
     let failed = row(&bench, "a-2").await;
     assert_eq!((failed.sqlstate.as_deref(), failed.source), (Some("55000"), source()));
     // No duplicate key may fail an abort: its alter node would never be deleted.

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::{
-    Caller, CommitRequest, Committed, EngineAnswer, Error, Request, RestartRequest, Source, StartRequest, StopRequest,
-    Store, StoreSettings,
+    Caller, CommitRequest, Committed, EngineAnswer, Error, Request, RestartRequest, StartRequest, StopRequest, Store,
+    StoreSettings,
 };
-use model::alteration::{Abort, ObjectKind, ObjectRef, RequestId};
+use model::alteration::{Abort, ObjectKind, ObjectRef, RequestId, Source};
 use model::change::{Change, ObjectPatch, PoolPatch, PropertiesPatch, Rules, TenantPatch, UnitPatch};
 use model::clock::{Clock as _, ManualClock};
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Generation};
 use model::observation::{CreatedEngine, EngineFacts};
+use model::rights::{RoleLists, Subject};
 use model::slot::Link;
 use sqlx::AssertSqlSafe;
 
@@ -35,11 +36,12 @@ pub fn id(text: &str) -> RequestId {
 }
 
 pub fn admin() -> Caller {
-    Caller { user: "admin".to_owned(), admin: true, source: Source::default() }
+    by("admin")
 }
 
 pub fn by(user: &str) -> Caller {
-    Caller { user: user.to_owned(), admin: false, source: Source::default() }
+    let subject = Subject::new(user, Vec::new(), &RoleLists::of_admins(&["admin"]));
+    Caller { subject, source: Source::default() }
 }
 
 pub fn link(tenant: &str, pool: &str, unit: &str) -> Link {
@@ -119,6 +121,7 @@ pub fn abort_of(text: &str) -> Abort {
         base_generation: Generation(0),
         statement: "CREATE TENANT t_1".to_owned(),
         requested_by: "admin".to_owned(),
+        source: Source::default(),
         requested_at_ms: 1,
         decided_by: "master 7".to_owned(),
         reason: "its agent is gone".to_owned(),

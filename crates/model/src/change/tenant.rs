@@ -2,13 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Setting, check_comment, check_foreign_names, check_list, list_names};
+use super::{Setting, check_comment, check_list, list_names, shown};
 use crate::catalog::{Catalog, TenantSpec};
 use crate::error::{ErrorKind, UserError};
 use crate::name::{PoolName, TenantName, UnitName};
-
-/// The longest name of a user, in bytes.
-pub const MAX_USER_BYTES: usize = 255;
+use crate::user_name::{MAX_USER_NAME_BYTES, is_entry};
 
 /// The options of a tenant that a statement names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -17,6 +15,9 @@ pub struct TenantPatch {
     pub pools: Option<Vec<PoolName>>,
     /// `USER_LIST`
     pub users: Option<Vec<String>>,
+    /// `ADMIN_LIST`
+    #[serde(default)]
+    pub admins: Setting<Vec<String>>,
     /// `DEFAULT_UNIT`
     #[serde(default)]
     pub default_unit: Setting<UnitName>,
@@ -33,6 +34,7 @@ impl TenantPatch {
         if let Some(users) = &self.users {
             spec.users.clone_from(users);
         }
+        self.admins.onto(&mut spec.admins);
         self.default_unit.onto(&mut spec.default_unit);
         self.comment.onto(&mut spec.comment);
         spec
@@ -40,10 +42,9 @@ impl TenantPatch {
 }
 
 pub(super) fn validate(name: &TenantName, spec: &TenantSpec, catalog: &Catalog) -> Result<(), UserError> {
-    let users = format!("USER_LIST of tenant \"{name}\"");
     check_list(&format!("RESOURCE_POOL_LIST of tenant \"{name}\""), &spec.pools)?;
-    check_list(&users, &spec.users)?;
-    check_foreign_names("user", &users, &spec.users, MAX_USER_BYTES)?;
+    check_entries(&format!("USER_LIST of tenant \"{name}\""), &spec.users)?;
+    check_entries(&format!("ADMIN_LIST of tenant \"{name}\""), spec.admins.as_deref().unwrap_or_default())?;
     check_comment(&format!("tenant \"{name}\""), spec.comment.as_ref())?;
     let unknown: Vec<&str> =
         spec.pools.iter().filter(|pool| !catalog.pools.contains_key(pool)).map(AsRef::as_ref).collect();
@@ -61,4 +62,16 @@ pub(super) fn validate(name: &TenantName, spec: &TenantSpec, catalog: &Catalog) 
             .hint(format!("Use CREATE RESOURCE UNIT {unit} first.")));
     }
     Ok(())
+}
+
+/// Refuses a list with an entry that is neither a user nor `@` and a group.
+fn check_entries(list: &str, entries: &[String]) -> Result<(), UserError> {
+    check_list(list, entries)?;
+    let Some(entry) = entries.iter().find(|entry| !is_entry(entry)) else { return Ok(()) };
+    let what = if entry.starts_with('@') { "group" } else { "user" };
+    let message = format!("{list} has the invalid name \"{}\" of a {what}", shown(entry));
+    Err(UserError::new(ErrorKind::InvalidValue, message)
+        .detail(format!(
+            "The name of a user has 1 to {MAX_USER_NAME_BYTES} bytes, is not blank and has no control characters; a group is written '@analysts', without commas, colons and surrounding blanks."
+        )))
 }

@@ -6,9 +6,11 @@
 //! session is refused only by the newest catalog.
 
 use ddl::SessionStatement;
+use hs2::Principal;
 use model::catalog::Catalog;
 use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName};
+use model::rights::{StatementKind, Subject};
 use model::text::cut;
 
 use crate::gateway::Gateway;
@@ -24,18 +26,16 @@ const MAX_LISTED: usize = 10;
 /// The pool that a session asks for, with its user's rights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolRequest<'a> {
-    user: &'a str,
-    admins: &'a [String],
+    subject: &'a Subject,
     tenant: Option<&'a TenantName>,
     pool: Option<&'a PoolName>,
     queue: Option<&'a str>,
 }
 
 impl<'a> PoolRequest<'a> {
-    pub(crate) fn new(admins: &'a [String], user: &'a str, settings: &'a SessionSettings) -> Self {
+    pub(crate) fn new(subject: &'a Subject, settings: &'a SessionSettings) -> Self {
         Self {
-            user,
-            admins,
+            subject,
             tenant: settings.tenant.as_ref(),
             pool: settings.pool.as_ref(),
             queue: settings.queue.as_deref(),
@@ -60,11 +60,10 @@ impl<'a> PoolRequest<'a> {
 
     /// Whether the pool is used by a tenant that the session may use.
     fn may_use(&self, catalog: &Catalog, pool: &PoolName) -> bool {
-        let is_admin = self.admins.iter().any(|admin| admin == self.user);
-        catalog.tenants.iter().any(|(name, tenant_of_user)| {
-            self.tenant.is_none_or(|tenant| tenant == name)
-                && (is_admin || tenant_of_user.spec.users.iter().any(|user| user == self.user))
-                && tenant_of_user.spec.pools.contains(pool)
+        catalog.tenants.iter().any(|(name, tenant)| {
+            self.tenant.is_none_or(|named| named == name)
+                && self.subject.may_in(StatementKind::Query, Some(&tenant.spec))
+                && tenant.spec.pools.contains(pool)
         })
     }
 
@@ -92,8 +91,16 @@ impl<'a> PoolRequest<'a> {
 }
 
 /// Refuses a new session with an unknown queue.
-pub(crate) async fn check(gateway: &Gateway, user: &str, settings: &SessionSettings) -> Result<(), UserError> {
-    check_request(gateway, PoolRequest::new(&gateway.settings.admins, user, settings)).await
+pub(crate) async fn check(
+    gateway: &Gateway,
+    principal: &Principal,
+    settings: &SessionSettings,
+) -> Result<(), UserError> {
+    if settings.queue.is_none() {
+        return Ok(());
+    }
+    let subject = gateway.subject(principal).await;
+    check_request(gateway, PoolRequest::new(&subject, settings)).await
 }
 
 /// Refuses a SET of an unknown queue before it has an effect.
@@ -106,7 +113,8 @@ pub(crate) async fn check_set(
     if settings::own_key(key).as_deref() != Some(settings::QUEUE) {
         return Ok(());
     }
-    let current = PoolRequest::new(&gateway.settings.admins, &session.user, &session.settings);
+    let subject = gateway.subject(&session.principal).await;
+    let current = PoolRequest::new(&subject, &session.settings);
     check_request(gateway, PoolRequest { queue: settings::unquoted(value), ..current }).await
 }
 
@@ -130,6 +138,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use model::catalog::{PoolSpec, TenantSpec, Versioned};
     use model::number::Generation;
+    use model::rights::RoleLists;
 
     use super::*;
 
@@ -151,13 +160,17 @@ mod tests {
         catalog
     }
 
-    fn request<'a>(user: &'a str, queue: &'a str) -> PoolRequest<'a> {
-        PoolRequest { user, admins: &[], tenant: None, pool: None, queue: Some(queue) }
+    fn subject(user: &str) -> Subject {
+        Subject::new(user, Vec::new(), &RoleLists::of_admins(&["root"]))
+    }
+
+    fn request<'a>(subject: &'a Subject, queue: &'a str) -> PoolRequest<'a> {
+        PoolRequest { subject, tenant: None, pool: None, queue: Some(queue) }
     }
 
     #[test]
     fn a_queue_maps_to_the_pool_of_its_longest_prefix() {
-        let (catalog, admins) = (catalog(), ["root".to_owned()]);
+        let catalog = catalog();
         for (user, queue, pool) in [
             ("ann", "pool1.x", Some("rp_1")),
             ("ann", "pool1.etl.x", Some("rp_3")),
@@ -168,30 +181,32 @@ mod tests {
             ("root", "nowhere", None),
             ("eve", "pool1", None),
         ] {
-            let found = PoolRequest { admins: &admins, ..request(user, queue) }.pool_in(&catalog);
+            let found = request(&subject(user), queue).pool_in(&catalog);
             assert_eq!(found.ok().flatten().as_ref().map(AsRef::as_ref), pool, "{user} {queue}");
         }
-        let any = PoolRequest { queue: None, ..request("ann", "") };
+        let ann = subject("ann");
+        let any = PoolRequest { queue: None, ..request(&ann, "") };
         assert_eq!(any.pool_in(&catalog), Ok(None));
     }
 
     #[test]
     fn an_unknown_queue_lists_only_the_users_queues() {
-        let error = request("ann", "pool10.x").pool_in(&catalog()).unwrap_err();
+        let error = request(&subject("ann"), "pool10.x").pool_in(&catalog()).unwrap_err();
         assert_eq!(error.message, "queue \"pool10.x\" belongs to no resource pool");
         assert_eq!(error.detail.as_deref(), Some("Your queues are 'pool1', 'pool1.etl'."));
         assert_eq!(error.sqlstate(), "42704");
-        let error = request("eve", "pool1").pool_in(&catalog()).unwrap_err();
+        let error = request(&subject("eve"), "pool1").pool_in(&catalog()).unwrap_err();
         assert_eq!(error.detail.as_deref(), Some("No resource pool that you may use has a queue."));
         let long = "q".repeat(100_000);
-        assert!(request("ann", &long).pool_in(&catalog()).unwrap_err().text().len() < 1_000);
+        assert!(request(&subject("ann"), &long).pool_in(&catalog()).unwrap_err().text().len() < 1_000);
     }
 
     #[test]
     fn a_queue_of_another_pool_contradicts_the_named_pool() {
+        let ann = subject("ann");
         let (rp_1, rp_3) = (PoolName::new("rp_1").unwrap(), PoolName::new("rp_3").unwrap());
-        assert_eq!(PoolRequest { pool: Some(&rp_1), ..request("ann", "pool1") }.pool_in(&catalog()), Ok(Some(rp_1)));
-        let error = PoolRequest { pool: Some(&rp_3), ..request("ann", "pool1") }.pool_in(&catalog()).unwrap_err();
+        assert_eq!(PoolRequest { pool: Some(&rp_1), ..request(&ann, "pool1") }.pool_in(&catalog()), Ok(Some(rp_1)));
+        let error = PoolRequest { pool: Some(&rp_3), ..request(&ann, "pool1") }.pool_in(&catalog()).unwrap_err();
         assert_eq!(error.sqlstate(), "22023");
         assert!(error.text().contains("\"rp_1\"") && error.text().contains("\"rp_3\""), "{}", error.text());
     }

@@ -7,7 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use agent_api::overlay::{REQUEST_CLIENT, REQUEST_DEADLINE_MS, REQUEST_ID, REQUEST_PROXY, REQUEST_PROXY_LACKS};
+use agent_api::overlay::{
+    REQUEST_CLIENT, REQUEST_DEADLINE_MS, REQUEST_GROUPS, REQUEST_ID, REQUEST_METHOD, REQUEST_PROXY,
+    REQUEST_PROXY_LACKS, REQUEST_VIA, groups_text,
+};
 use hs2::tcli::{
     TExecuteStatementReq, TExecuteStatementResp, TGetOperationStatusReq, TOpenSessionReq, TOperationState,
     TOperationType,
@@ -86,7 +89,8 @@ async fn begin(
     may_have_begun: bool,
 ) -> Result<(Handle, u64), UserError> {
     let since = gateway.clock.boottime();
-    let (mut sent, client) = (may_have_begun, session.client);
+    let mut sent = may_have_begun;
+    let caller = caller_overlay(gateway, session).await;
     for _ in 0..MAX_HANDOVERS {
         let backend = match session.control.take() {
             Some(backend) if !backend.client.is_broken() => backend,
@@ -102,12 +106,9 @@ async fn begin(
         if left.is_zero() {
             break;
         }
-        let mut overlay = BTreeMap::from([
-            (REQUEST_ID.to_owned(), id.to_string()),
-            (REQUEST_DEADLINE_MS.to_owned(), left.as_millis().to_string()),
-            (REQUEST_PROXY.to_owned(), gateway.address.clone()),
-            (REQUEST_CLIENT.to_owned(), client.to_string()),
-        ]);
+        let mut overlay = caller.clone();
+        overlay.insert(REQUEST_ID.to_owned(), id.to_string());
+        overlay.insert(REQUEST_DEADLINE_MS.to_owned(), left.as_millis().to_string());
         overlay.extend(gateway.zookeeper.staleness().map(|text| (REQUEST_PROXY_LACKS.to_owned(), text)));
         let request = TExecuteStatementReq {
             session_handle: backend.session.session(),
@@ -140,6 +141,20 @@ async fn begin(
     }
 }
 
+/// The entries about the caller, the same for each agent.
+async fn caller_overlay(gateway: &Gateway, session: &Session) -> BTreeMap<String, String> {
+    let principal = &session.principal;
+    let groups = gateway.groups(principal).await;
+    let groups = (!groups.is_empty()).then(|| (REQUEST_GROUPS, groups_text(&groups)));
+    let via = principal.via.clone().map(|via| (REQUEST_VIA, via));
+    let entries = [
+        (REQUEST_METHOD, principal.method.to_owned()),
+        (REQUEST_PROXY, gateway.address.clone()),
+        (REQUEST_CLIENT, session.client.to_string()),
+    ];
+    entries.into_iter().chain(groups).chain(via).map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
 async fn send(client: &mut Client, request: &TExecuteStatementReq) -> Result<TExecuteStatementResp, ClientError> {
     let sent = client.send_call(Method::ExecuteStatement.name(), request, client.call_deadline()).await?;
     model::failpoint!(failpoints::CONTROL_SENT);
@@ -166,10 +181,10 @@ fn with_age(gateway: &Gateway, error: UserError) -> UserError {
 /// Opens a session at a metadata agent, or at another if agents are lost. Nothing of the statement is sent.
 async fn open(gateway: &Arc<Gateway>, session: &mut Session) -> Result<ControlBackend, UserError> {
     for _ in 0..MAX_HANDOVERS {
-        let mut client = gateway.agents.connect(&session.user).await?;
+        let mut client = gateway.agents.connect(&session.principal.user).await?;
         let request = TOpenSessionReq {
             client_protocol: protocol::NEWEST,
-            username: Some(session.user.clone()),
+            username: Some(session.principal.user.clone()),
             password: None,
             configuration: None,
         };

@@ -19,6 +19,7 @@ use crate::bind::{self, pool};
 use crate::budget::BudgetGuard;
 use crate::classify::{self, Statement, classify};
 use crate::gateway::Gateway;
+use crate::impersonate;
 
 /// Checks the session's limits, and acquires the bytes that the call makes the proxy keep.
 fn admit(gateway: &Gateway, session: &Session, message: &Message) -> Result<BudgetGuard, UserError> {
@@ -54,6 +55,7 @@ pub(crate) async fn execute(
             return executed;
         }
         Statement::Session(text, statement) => {
+            impersonate::check_set(&session.principal, &statement)?;
             pool::check_set(gateway, &session, &statement).await?;
             if session.is_unbound() && classify::prefers_engine(&statement) {
                 tokio::select! {

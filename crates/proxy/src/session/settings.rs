@@ -1,11 +1,11 @@
 //! The settings of a session: ours, those that are forwarded to the engine, and the replay log.
 //!
 //! `?k=v` of a JDBC URL arrives as `set:hiveconf:k`, `#k=v` as `set:hivevar:k`, the path as `use:database`; `PyHive`
-//! sends bare keys. Our own settings are never forwarded. `hive.server2.proxy.user` is removed in every spelling, because
-//! Spark applies it without a check. Settings that choose code or files of an engine's launch are refused: an engine is
+//! sends bare keys. Our own settings are never forwarded, nor is the user to impersonate, in any spelling: Spark would
+//! apply it without a check. Settings that choose code or files of an engine's launch are refused: an engine is
 //! launched from its resource unit, never from a client's settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(crate) struct SessionSettings {
     pub(crate) unit: Option<UnitName>,
     /// The queue: another way to name a pool.
     pub(crate) queue: Option<String>,
+    /// The users that the session asks to impersonate: one, unless its settings contradict each other.
+    pub(crate) proxy_users: BTreeSet<String>,
     /// The statement timeout of the session; `None`: only that of its unit counts.
     pub(crate) statement_timeout: Option<Duration>,
     /// Sent to the engine when its session is opened.
@@ -72,6 +74,9 @@ const MAX_SHOWN_BYTES: usize = 128;
 /// The key for the queue in clients of YARN clusters. Never forwarded: it means nothing to our engines.
 const YARN_QUEUE: &str = "spark.yarn.queue";
 
+/// The keys that name a user to impersonate: of HiveServer2 and of Kyuubi.
+const PROXY_USER_KEYS: [&str; 2] = ["hive.server2.proxy.user", "kyuubi.session.proxy.user"];
+
 /// Prefixes of settings that choose code or files of a launch.
 const LAUNCH_KEYS: [&str; 10] = [
     "spark.jars",
@@ -93,6 +98,7 @@ impl SessionSettings {
             pool: None,
             unit: None,
             queue: None,
+            proxy_users: BTreeSet::new(),
             statement_timeout: None,
             forwarded: BTreeMap::new(),
             replay_log: Vec::new(),
@@ -125,6 +131,8 @@ impl SessionSettings {
                 ));
             }
             if is_proxy_user(bare) {
+                settings.check_length(value)?;
+                settings.proxy_users.insert(value.trim().to_owned());
                 continue;
             }
             if let Some(ours) = bare.strip_prefix(OURS) {
@@ -346,9 +354,10 @@ fn without_prefixes(spelled: &str) -> &str {
     bare
 }
 
-/// Whether a setting's key, without its prefixes, asks for impersonation.
-pub(crate) fn is_proxy_user(bare: &str) -> bool {
-    bare == "hive.server2.proxy.user"
+/// Whether a setting's key asks for impersonation, after any prefix that ends with a colon.
+pub(crate) fn is_proxy_user(key: &str) -> bool {
+    let bare = key.rsplit(':').next().unwrap_or(key).trim();
+    PROXY_USER_KEYS.iter().any(|proxy_user| bare.eq_ignore_ascii_case(proxy_user))
 }
 
 /// The key without [`OURS`], if it is one of our own settings.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ddl::SessionStatement;
 use hs2::tcli::TCloseSessionReq;
-use hs2::{Client, Handle};
+use hs2::{Client, Handle, Principal};
 use model::error::{ErrorKind, UserError};
 use model::table_catalog::TableCatalog;
 use tracing::{debug, info};
@@ -25,7 +25,8 @@ use crate::settings::{BACKGROUND_CLOSE_DEADLINE, MAX_OPERATIONS};
 const CONTROL_CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Session {
-    pub(crate) user: String,
+    /// Its user, with the groups at its opening.
+    pub(crate) principal: Principal,
     /// The address that it was opened from.
     pub(crate) client: IpAddr,
     pub(crate) settings: SessionSettings,
@@ -61,9 +62,9 @@ pub(crate) struct ControlBackend {
 }
 
 impl Session {
-    pub(crate) fn new(user: String, client: IpAddr, settings: SessionSettings) -> Self {
+    pub(crate) fn new(principal: Principal, client: IpAddr, settings: SessionSettings) -> Self {
         Self {
-            user,
+            principal,
             client,
             settings,
             control: None,

@@ -44,6 +44,8 @@ struct Table {
 pub(crate) struct Entry {
     pub(crate) handle: Handle,
     pub(crate) user: String,
+    /// The user who authenticated: another one if the session impersonates its user.
+    login: String,
     /// The connection that opened it; `None` over HTTP.
     pub(crate) connection: Option<u64>,
     /// The address that it was opened from.
@@ -61,9 +63,9 @@ pub(crate) struct Entry {
     pub(crate) closed: CancellationToken,
 }
 
-/// The user and the connection that name a handle.
+/// The user who authenticated, and the connection that names a handle.
 pub(crate) struct Caller<'a> {
-    pub(crate) user: &'a str,
+    pub(crate) login: &'a str,
     pub(crate) connection: u64,
 }
 
@@ -157,7 +159,8 @@ impl Sessions {
         now: Duration,
     ) -> Result<(Handle, Option<Arc<Entry>>), UserError> {
         let handle = Handle::random();
-        let user = session.user.clone();
+        let user = session.principal.user.clone();
+        let login = session.principal.login().to_owned();
         let mut table = self.table();
         let of_peer = table.http_per_peer.get(&peer).copied().unwrap_or(0);
         let peer_is_full = connection.is_none() && of_peer >= self.limit_per_peer;
@@ -189,6 +192,7 @@ impl Sessions {
         let entry = Entry {
             handle,
             user,
+            login,
             connection,
             peer,
             number: table.opened,
@@ -272,6 +276,6 @@ impl Sessions {
         let table = self.table();
         let entry = table.handles.find(scope, named)?;
         let same_connection = entry.connection.is_none_or(|connection| connection == caller.connection);
-        (entry.user == caller.user && same_connection).then(|| Arc::clone(entry))
+        (entry.login == caller.login && same_connection).then(|| Arc::clone(entry))
     }
 }

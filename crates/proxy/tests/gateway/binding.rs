@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hs2::message::encode_call;
 use hs2::tcli::{TFetchOrientation, TFetchResultsReq};
-use hs2::{Client, Session};
+use hs2::{Client, ClientError, Session};
 
 use crate::agents::{run, try_run};
 use crate::cluster::{Cluster, sessions_of};
@@ -107,7 +107,9 @@ async fn what_would_change_the_launch_or_the_user_never_goes_on() {
     for key in ["set:env:PATH", "set:hiveconf:spark.jars", "enginehouse.tennant"] {
         assert!(cluster.try_session("ann", &[(key, "x")]).await.is_err(), "{key}");
     }
-    let mut ann = cluster.try_session("ann", &[("set:hiveconf:hive.server2.proxy.user", "ceo")]).await.unwrap();
+    let refused = cluster.try_session("ann", &[("set:hiveconf:hive.server2.proxy.user", "ceo")]).await;
+    assert!(matches!(refused, Err(ClientError::Refused(error)) if error.sqlstate() == "28000"));
+    let mut ann = cluster.try_session("ann", &[("set:hiveconf:hive.server2.proxy.user", "ann")]).await.unwrap();
     run(&mut ann, "SELECT 1").await;
 }
 
@@ -140,7 +142,7 @@ async fn waiting_ends_at_its_deadline_with_the_reason() {
     let mut statement = ann.execute("SELECT 1").await.unwrap();
     statement.cancel().await.unwrap();
     let error = statement.wait(WAIT).await.unwrap_err();
-    assert!(matches!(&error, hs2::ClientError::Refused(error) if error.sqlstate() == "57014"), "{error}");
+    assert!(matches!(&error, ClientError::Refused(error) if error.sqlstate() == "57014"), "{error}");
 }
 
 /// The reply to a fetch as it came over the wire.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use authentication::ImpersonationRules;
 use coordination::{Identity, Lock};
 use engine_agent::metadata::MetadataAgent;
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 use metadata::Store;
+use model::rights::RoleLists;
 use model::slot::SlotKey;
 use proxy::{Limits, Product, Proxy, Settings};
 
@@ -28,12 +30,21 @@ impl Cluster {
     }
 
     pub async fn with(agents: usize, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::with_agents(agents, |_| {}, change).await
+    }
+
+    /// With other settings of the metadata agents, too.
+    pub async fn with_agents(
+        agents: usize,
+        change_agent: impl Fn(&mut engine_agent::metadata::Settings),
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let fixture = Fixture::new().await;
         let store = agents::store(&fixture).await;
         let lock = fixture.master().await;
         let mut started = Vec::new();
         for _ in 0..agents {
-            started.push(agent(&fixture, &lock, &store).await);
+            started.push(agent(&fixture, &lock, &store, &change_agent).await);
         }
         let mut settings = Settings {
             listen: "127.0.0.1:0".parse().unwrap(),
@@ -43,7 +54,8 @@ impl Cluster {
             zookeeper: fixture.coordination(Identity::Proxy(fixture.secret.clone())),
             secret: fixture.secret.clone(),
             authentication: None,
-            admins: vec!["admin".to_owned()],
+            roles: RoleLists::of_admins(&["admin"]),
+            impersonation: ImpersonationRules::default(),
             snapshot_poll: Duration::from_millis(200),
             bind_deadline: Duration::from_secs(30),
             load_cache: Duration::from_millis(200),
@@ -62,8 +74,13 @@ impl Cluster {
     }
 
     pub async fn try_session(&self, user: &str, keys: &[(&str, &str)]) -> Result<Session, ClientError> {
+        self.try_session_as(Auth::user(user, ""), keys).await
+    }
+
+    pub async fn try_session_as(&self, auth: Auth, keys: &[(&str, &str)]) -> Result<Session, ClientError> {
+        let client = Client::connect(&ClientOptions::new(self.proxy.addr().to_string(), auth)).await?;
         let keys: Vec<(String, String)> = keys.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Session::open(self.connect(user).await, &keys).await
+        Session::open(client, &keys).await
     }
 
     pub async fn session(&self, user: &str) -> Session {
@@ -117,10 +134,16 @@ impl Cluster {
 }
 
 /// A metadata agent behind a wire that can be cut.
-pub async fn agent(fixture: &Fixture, lock: &Lock, store: &Store) -> (MetadataAgent, Wire) {
+pub async fn agent(
+    fixture: &Fixture,
+    lock: &Lock,
+    store: &Store,
+    change: impl Fn(&mut engine_agent::metadata::Settings),
+) -> (MetadataAgent, Wire) {
     let (wire, listener) = Wire::listen().await;
     let mut settings = agents::settings(fixture);
     settings.advertise = Some(wire.address().to_string());
+    change(&mut settings);
     let agent = agents::agent(fixture, lock, store, settings).await;
     wire.connect(listener, agent.addr());
     (agent, wire)

@@ -29,7 +29,7 @@ async fn a_proxy_is_ready_after_the_first_catalog_and_stays_ready() {
     let (status, why) = probe(&cluster.proxy, "/readyz").await;
     assert_eq!((status, why.as_str()), (503, "the catalog has not been read from a metadata agent yet"));
     let ready = async || (probe(&cluster.proxy, "/readyz").await.0 == 200).then_some(());
-    let (agent, wire) = crate::cluster::agent(&cluster.fixture, &cluster.master.lock, &cluster.store).await;
+    let (agent, wire) = crate::cluster::agent(&cluster.fixture, &cluster.master.lock, &cluster.store, |_| {}).await;
     eventually("it is ready", ready).await;
     wire.cut();
     agent.shutdown().await;

@@ -9,6 +9,8 @@ mod agents;
 mod engines;
 #[path = "../../../engine-agent/tests/fixture/mod.rs"]
 mod fixture;
+#[path = "../../../engine-agent/tests/fixture/rights_matrix.rs"]
+mod rights_matrix;
 
 mod binding;
 mod budgets;
@@ -18,8 +20,10 @@ mod drains;
 mod faults;
 mod handles;
 mod http;
+mod impersonation;
 mod leaving;
 mod limits;
 mod queues;
+mod rights;
 mod timeouts;
 mod types;

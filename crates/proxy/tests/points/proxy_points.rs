@@ -59,7 +59,7 @@ async fn a_sent_statement_takes_effect_once_when_its_agent_dies() {
     let tenants = async || cluster.store.snapshot().await.unwrap().catalog.tenants.len();
     eventually("its effect", async || (tenants().await == 1).then_some(())).await;
     cluster.agents[0].1.cut();
-    let second = agent(&cluster.fixture, &cluster.master.lock, &cluster.store).await;
+    let second = agent(&cluster.fixture, &cluster.master.lock, &cluster.store, |_| {}).await;
     cluster.agents.push(second);
     held.go_on();
     let (outcome, mut admin) = saying.await.unwrap();

@@ -25,7 +25,7 @@ const COLUMNS: [(&str, SqlType); 9] = [
 ];
 
 pub(in crate::metadata) async fn show(context: &Context, limit: Option<u32>) -> Result<Answer, UserError> {
-    context.require_admin()?;
+    context.require_right()?;
     let store = context.store();
     let limit = limit.unwrap_or(DEFAULT_ALTERATIONS);
     let records = store.alterations(limit).await.map_err(|error| error.user_error())?;

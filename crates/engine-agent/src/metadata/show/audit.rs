@@ -33,7 +33,7 @@ pub(in crate::metadata) async fn show(
     since: Option<Duration>,
     limit: Option<u32>,
 ) -> Result<Answer, UserError> {
-    context.require_admin()?;
+    context.require_right()?;
     let (user, tenant) = match scope {
         AuditScope::All => (None, None),
         AuditScope::User(user) => (Some(user.clone()), None),

@@ -28,7 +28,7 @@ pub(in crate::metadata) async fn describe(
         None => context.store().catalog().await.map_err(|error| error.user_error())?,
     };
     let tenant = detail.as_ref().map(|detail| &detail.record.slot.tenant);
-    user_error::unless_allowed_engine(&catalog, &context.caller(), tenant, name)?;
+    user_error::unless_allowed_engine(&catalog, &context.caller(), context.kind, (tenant, name))?;
     let Some(detail) = detail else { return Err(user_error::no_engine(name)) };
     if detail.record.slot.pool != *pool {
         return Err(user_error::engine_of_other_pool(name, pool, &detail.record.slot.pool));
@@ -63,7 +63,7 @@ fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -
     }
     if let Some(seen) = &detail.seen {
         observed(&mut row, seen);
-        orchestrated(&mut row, seen, context.agent.is_admin(&context.user));
+        orchestrated(&mut row, seen, context.subject.sees_installation());
     }
     let reason = detail.seen.as_ref().and_then(|row| row.engine.reason.clone()).or(record.ended_reason.clone());
     row("reason", freshness.added_to(reason, context.proxy_lacks.as_deref()).unwrap_or_default());
@@ -111,10 +111,11 @@ fn observed(row: &mut impl FnMut(&str, String), seen: &ObservedRow) {
     }
 }
 
-/// What the orchestrator knows of the process or the containers, in its own words. Paths of a machine are for admins.
-fn orchestrated(row: &mut impl FnMut(&str, String), seen: &ObservedRow, admin: bool) {
+/// What the orchestrator knows of the process or the containers, in its own words. Paths of a machine are for those who see the
+/// installation.
+fn orchestrated(row: &mut impl FnMut(&str, String), seen: &ObservedRow, with_paths: bool) {
     for (property, value) in seen.engine.details.iter() {
-        if admin || !PATHS.contains(&property.as_str()) {
+        if with_paths || !PATHS.contains(&property.as_str()) {
             row(property, value.clone());
         }
     }

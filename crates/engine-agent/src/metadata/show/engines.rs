@@ -14,6 +14,7 @@ use model::error::UserError;
 use model::labels;
 use model::name::TenantName;
 use model::observation::ObservedEngine;
+use model::rights::StatementKind;
 use model::slot::SlotKey;
 
 use super::foreign;
@@ -54,7 +55,7 @@ pub(in crate::metadata) struct EngineRow {
 pub(in crate::metadata) async fn show(context: &Context, scope: &EngineScope) -> Result<Answer, UserError> {
     let tenant = tenant_of(scope);
     let overview = context.store().overview(Some(tenant)).await.map_err(|error| error.user_error())?;
-    context.require_tenant(&overview.snapshot.catalog, tenant)?;
+    context.require_right_in(&overview.snapshot.catalog, tenant)?;
     refuse_unknown(context, &overview, scope)?;
     let mut answer = Answer::new(&COLUMNS);
     for row in rows(context, &overview, |key| within(scope, key)) {
@@ -94,11 +95,11 @@ fn refuse_unknown(context: &Context, overview: &Overview, scope: &EngineScope) -
     if catalog.tenant(tenant).is_none() {
         return Err(metadata::user_error::no_tenant(tenant));
     }
-    let admin = context.agent.is_admin(&context.user);
-    if let Some(pool) = pool.filter(|pool| admin && catalog.pool(pool).is_none()) {
+    let sees_all = context.subject.may_in_any(StatementKind::ShowObjects);
+    if let Some(pool) = pool.filter(|pool| sees_all && catalog.pool(pool).is_none()) {
         return Err(metadata::user_error::no_pool(pool));
     }
-    match unit.filter(|unit| admin && catalog.unit(unit).is_none()) {
+    match unit.filter(|unit| sees_all && catalog.unit(unit).is_none()) {
         Some(unit) => Err(metadata::user_error::no_unit(unit)),
         None => Ok(()),
     }

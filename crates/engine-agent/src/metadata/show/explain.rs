@@ -14,7 +14,7 @@ use crate::metadata::show::engines::freshness;
 use crate::metadata::show::freshness::log_freshness;
 
 pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> Result<Answer, UserError> {
-    context.require_admin()?;
+    context.require_right()?;
     let overview = context.store().overview(None).await.map_err(|error| error.user_error())?;
     context.log.line("the plan starts from what the master saw last");
     log_freshness(context, &freshness(context, &overview), &overview.snapshot.master).await;

@@ -1,4 +1,4 @@
-//! Cluster warnings for admins: foreign objects that look like engines, and permissions that the orchestrator lacks. The
+//! Cluster warnings for users who see the installation: foreign objects that look like engines, and permissions that the orchestrator lacks. The
 //! master reports both and acts on neither.
 //!
 //! A foreign object is assigned to a pool by its namespace only. Its labels are not trusted: the creator of a pod chooses
@@ -25,7 +25,7 @@ pub(super) fn rows(
     catalog: &Catalog,
     warnings: &ClusterWarnings,
 ) -> Vec<Vec<Value>> {
-    if !context.agent.is_admin(&context.user) {
+    if !context.subject.sees_installation() {
         return Vec::new();
     }
     of_scope(scope, catalog, warnings).into_iter().map(|(pool, foreign)| row(scope, pool, foreign)).collect()
@@ -77,7 +77,7 @@ fn describe(foreign: &ForeignEngine) -> String {
 
 /// Logs all cluster warnings in the log of the statement.
 pub(super) fn log_warnings(context: &Context, master: &MasterRecord) {
-    if !context.agent.is_admin(&context.user) {
+    if !context.subject.sees_installation() {
         return;
     }
     let warnings = &master.cluster_warnings;
@@ -92,7 +92,7 @@ pub(super) fn log_warnings(context: &Context, master: &MasterRecord) {
 
 /// Logs the permissions that the orchestrator lacks.
 pub(super) fn log_missing(context: &Context, master: &MasterRecord) {
-    if let Some(missing) = missing(master).filter(|_| context.agent.is_admin(&context.user)) {
+    if let Some(missing) = missing(master).filter(|_| context.subject.sees_installation()) {
         context.log.line(format!("warning: {missing}"));
     }
 }

@@ -128,9 +128,9 @@ pub(in crate::metadata) async fn log_freshness(context: &Context, freshness: &Fr
     context.log.line(freshness.line(&who, context.agent.settings.tick_interval));
 }
 
-/// The master, for people: host and process for admins, who can do something about it.
+/// The master, for people: host and process for users who see the installation.
 async fn observer(context: &Context, master: &MasterRecord) -> String {
-    if !context.agent.is_admin(&context.user) {
+    if !context.subject.sees_installation() {
         return "the master".to_owned();
     }
     match tokio::time::timeout(WHO_DEADLINE, candidate(context, &master.holder)).await {

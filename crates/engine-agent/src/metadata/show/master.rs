@@ -16,7 +16,7 @@ use crate::metadata::context::Context;
 use crate::metadata::settings::WHO_DEADLINE;
 
 pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserError> {
-    context.require_admin()?;
+    context.require_right()?;
     let (master, now_ms) = context.store().master_now().await.map_err(|error| error.user_error())?;
     let freshness = Freshness::new(&master, now_ms, context.agent.settings.tick_interval);
     let mut answer = Answer::new(&[

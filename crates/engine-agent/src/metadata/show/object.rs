@@ -27,7 +27,7 @@ fn find(context: &Context, catalog: &Catalog, object: &ObjectRef) -> Result<(Obj
 }
 
 pub(in crate::metadata) async fn show_create(context: &Context, object: &ObjectRef) -> Result<Answer, UserError> {
-    context.require_admin()?;
+    context.require_right()?;
     let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
     let (found, _) = find(context, &catalog, object)?;
     let mut answer = Answer::new(&[("statement", SqlType::String)]);
@@ -36,7 +36,7 @@ pub(in crate::metadata) async fn show_create(context: &Context, object: &ObjectR
 }
 
 pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef) -> Result<Answer, UserError> {
-    context.require_admin()?;
+    context.require_right()?;
     let place = context.store().node_overview().await.map_err(|error| error.user_error())?;
     let catalog = &place.catalog;
     let (found, generation) = find(context, catalog, object)?;
@@ -67,6 +67,7 @@ fn tenant(spec: &TenantSpec) -> Rows {
     vec![
         ("resource pools", names(&spec.pools)),
         ("users", spec.users.join(", ")),
+        ("admins", spec.admins.as_ref().map_or_else(|| "the users".to_owned(), |admins| admins.join(", "))),
         ("default unit", spec.default_unit.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("comment", spec.comment.clone().unwrap_or_default()),
     ]

@@ -1,5 +1,5 @@
 //! SHOW TENANTS, RESOURCE POOLS, RESOURCE UNITS, and the two reverse look-ups. A user sees the objects of the
-//! own tenants, an admin all.
+//! own tenants; admins, operators and auditors see all.
 
 use std::collections::BTreeSet;
 
@@ -23,14 +23,14 @@ struct Visible {
 }
 
 fn visible(context: &Context, catalog: &Catalog) -> Visible {
-    if context.agent.is_admin(&context.user) {
+    if context.subject.may_in_any(context.kind) {
         return Visible {
             tenants: catalog.tenants.keys().cloned().collect(),
             pools: catalog.pools.keys().cloned().collect(),
             units: catalog.units.keys().cloned().collect(),
         };
     }
-    let tenants: BTreeSet<TenantName> = catalog.tenants_of_user(&context.user).into_iter().cloned().collect();
+    let tenants: BTreeSet<TenantName> = context.subject.tenants(catalog, context.kind).into_iter().cloned().collect();
     let own = tenants.iter().filter_map(|tenant| catalog.tenant(tenant));
     let pools: BTreeSet<PoolName> = own.flat_map(|tenant| tenant.pools.iter().cloned()).collect();
     let units =
@@ -60,6 +60,7 @@ fn tenants<'a>(catalog: &Catalog, listed: impl Iterator<Item = &'a TenantName>) 
         ("tenant", SqlType::String),
         ("resource_pools", SqlType::String),
         ("users", SqlType::String),
+        ("admins", SqlType::String),
         ("default_unit", SqlType::String),
         ("comment", SqlType::String),
     ]);
@@ -69,6 +70,7 @@ fn tenants<'a>(catalog: &Catalog, listed: impl Iterator<Item = &'a TenantName>) 
             text(name.as_str()),
             text(names(&spec.pools)),
             text(spec.users.join(", ")),
+            maybe(spec.admins.as_ref().map(|admins| admins.join(", "))),
             maybe(default_unit),
             maybe(spec.comment.clone()),
         ]);
@@ -149,7 +151,7 @@ pub(in crate::metadata) async fn pools_of_unit(context: &Context, unit: &UnitNam
     let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
     let visible = visible(context, &catalog);
     if !visible.units.contains(unit) {
-        context.require_admin()?;
+        context.require_right_in_any()?;
         return Err(user_error::no_unit(unit));
     }
     let mut answer = Answer::new(&[("unit", SqlType::String), ("pool", SqlType::String)]);
@@ -164,7 +166,7 @@ pub(in crate::metadata) async fn tenants_of_pool(context: &Context, pool: &PoolN
     let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
     let visible = visible(context, &catalog);
     if !visible.pools.contains(pool) {
-        context.require_admin()?;
+        context.require_right_in_any()?;
         return Err(user_error::no_pool(pool));
     }
     let mut answer = Answer::new(&[("pool", SqlType::String), ("tenant", SqlType::String)]);

@@ -84,9 +84,13 @@ fn impersonation_and_launch_settings_are_not_forwarded() {
         "set:hivevar:hiveconf:hive.server2.proxy.user",
         "set:hive.server2.proxy.user",
         " set:hiveconf: hive.server2.proxy.user ",
+        "kyuubi.session.proxy.user",
+        "set:hiveconf:Kyuubi.Session.Proxy.User",
+        "other:hive.server2.proxy.user",
     ];
     for key in spellings {
-        assert!(read(&[(key, "ceo")]).unwrap().forwarded.is_empty(), "{key}");
+        let settings = read(&[(key, " ceo ")]).unwrap();
+        assert!(settings.forwarded.is_empty() && settings.proxy_users.iter().eq(["ceo"]), "{key}");
     }
     for key in ["set:hiveconf:spark.jars", "spark.driver.extraJavaOptions", "set:hivevar:spark.kubernetes.x"] {
         assert_eq!(read(&[(key, "x")]).unwrap_err().sqlstate(), "42501", "{key}");

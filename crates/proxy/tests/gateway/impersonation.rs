@@ -1,0 +1,155 @@
+//! Impersonation: every spelling of the setting, SASL's authorization id, and who is never impersonated.
+
+use authentication::ImpersonationRules;
+use hs2::{Auth, ClientError, Session};
+use model::rights::RoleLists;
+
+use crate::agents::{column, run, try_run};
+use crate::cluster::Cluster;
+use crate::rights::{PASSWORD, method_file, write_users};
+
+const SPELLINGS: [&str; 12] = [
+    "hive.server2.proxy.user",
+    "Hive.Server2.Proxy.User",
+    "HIVE.SERVER2.PROXY.USER",
+    "set:hiveconf:hive.server2.proxy.user",
+    "SET:HIVECONF:Hive.Server2.Proxy.User",
+    "set:hivevar:hiveconf:hive.server2.proxy.user",
+    "set:hive.server2.proxy.user",
+    " set:hiveconf: hive.server2.proxy.user ",
+    "set:system:hive.server2.proxy.user",
+    "kyuubi.session.proxy.user",
+    "Kyuubi.Session.Proxy.User",
+    "set:hiveconf:kyuubi.session.proxy.user",
+];
+
+struct Installation {
+    cluster: Cluster,
+    _folder: tempfile::TempDir,
+}
+
+impl Installation {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        write_users(
+            &path,
+            &[
+                ("admin", &[]),
+                ("olga", &["ops"]),
+                ("audrey", &["analysts"]),
+                ("superset", &[]),
+                ("hue", &[]),
+                ("ann", &["analysts"]),
+                ("bob", &[]),
+            ],
+        );
+        let rules = ["superset: @analysts", "hue: *", "ann: *"].map(str::to_owned);
+        let lists = || RoleLists {
+            operators: vec!["@ops".to_owned()],
+            auditors: vec!["audrey".to_owned()],
+            ..RoleLists::of_admins(&["admin"])
+        };
+        let cluster = Cluster::with_agents(
+            1,
+            |agent| agent.roles = lists(),
+            |proxy| {
+                proxy.authentication = Some(method_file(&path));
+                proxy.impersonation = ImpersonationRules::parse(&rules).unwrap();
+                proxy.roles = lists();
+            },
+        )
+        .await;
+        let installation = Self { cluster, _folder: folder };
+        let mut admin = installation.try_as("admin", &[]).await.unwrap();
+        let _settling = installation.cluster.master.keep_settling();
+        for statement in [
+            "CREATE RESOURCE UNIT uc_1 MAX_ENGINES 100",
+            "CREATE RESOURCE POOL rp_1 UNIT_LIST ('uc_1')",
+            "CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('@analysts')",
+        ] {
+            run(&mut admin, statement).await;
+        }
+        installation
+    }
+
+    async fn try_as(&self, user: &str, keys: &[(&str, &str)]) -> Result<Session, ClientError> {
+        self.cluster.try_session_as(Auth::user(user, PASSWORD), keys).await
+    }
+
+    async fn try_by_authzid(&self, user: &str, authzid: &str, keys: &[(&str, &str)]) -> Result<Session, ClientError> {
+        let auth = Auth::Plain { authzid: authzid.to_owned(), user: user.to_owned(), password: PASSWORD.to_owned() };
+        self.cluster.try_session_as(auth, keys).await
+    }
+}
+
+fn refusal(outcome: Result<Session, ClientError>) -> model::UserError {
+    match outcome {
+        Err(ClientError::Refused(error)) => error,
+        // A handshake that failed has a text only.
+        Err(ClientError::Unauthenticated(text)) => {
+            model::UserError::from_text(model::ErrorKind::InvalidAuthorization, &text)
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was not refused"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_spelling_is_the_users_session_or_is_refused() {
+    let installation = Installation::new().await;
+    for key in SPELLINGS {
+        let mut session = installation.try_as("superset", &[(key, "ann")]).await.unwrap();
+        run(&mut session, "SHOW ENGINES t_1").await;
+        let error = refusal(installation.try_as("superset", &[(key, "bob")]).await);
+        assert_eq!(error.sqlstate(), "28000", "{key}: {}", error.text());
+        let error = refusal(installation.try_as("bob", &[(key, "ann")]).await);
+        assert_eq!(error.sqlstate(), "28000", "{key}: {}", error.text());
+    }
+    let mut session = installation.try_by_authzid("superset", "ann", &[]).await.unwrap();
+    run(&mut session, "SHOW ENGINES t_1").await;
+    let error = refusal(installation.try_by_authzid("superset", "bob", &[]).await);
+    assert!(error.text().contains("not allowed to impersonate"), "{}", error.text());
+    // The own name is no impersonation.
+    installation.try_as("bob", &[(SPELLINGS[0], "bob")]).await.unwrap();
+    installation.try_by_authzid("bob", "bob", &[]).await.unwrap();
+    let two = [(SPELLINGS[0], "ann"), (SPELLINGS[9], "bob")];
+    assert_eq!(refusal(installation.try_as("hue", &two).await).sqlstate(), "28000");
+    // Nor does a later statement change the user.
+    let mut session = installation.try_as("superset", &[]).await.unwrap();
+    let error = try_run(&mut session, "SET hive.server2.proxy.user=ann").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "28000", "{}", error.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_unknown_users_and_chains_are_refused_with_one_text() {
+    let installation = Installation::new().await;
+    let words = |text: String, user: &str| text.replace(&format!("\"{user}\""), "X");
+    let expected = words(refusal(installation.try_as("hue", &[(SPELLINGS[0], "admin")]).await).text(), "admin");
+    for user in ["olga", "audrey", "eve", "@analysts", "", "ann\nbob"] {
+        let error = refusal(installation.try_as("hue", &[(SPELLINGS[0], user)]).await);
+        assert_eq!(error.sqlstate(), "28000", "{user}");
+        assert_eq!(words(error.text(), &user.escape_debug().to_string()), expected, "{user}");
+    }
+    installation.try_as("hue", &[(SPELLINGS[0], "bob")]).await.unwrap();
+    // ann may impersonate any user, but not when she is impersonated herself.
+    installation.try_as("ann", &[(SPELLINGS[0], "bob")]).await.unwrap();
+    let chained = installation.try_by_authzid("superset", "ann", &[(SPELLINGS[0], "bob")]).await;
+    assert_eq!(refusal(chained).sqlstate(), "28000");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_names_the_user_and_who_impersonates_it() {
+    let installation = Installation::new().await;
+    let mut session = installation.try_as("superset", &[(SPELLINGS[0], "ann")]).await.unwrap();
+    run(&mut session, "START ENGINE t_1 rp_1 uc_1").await;
+    let mut session = installation.try_by_authzid("superset", "ann", &[]).await.unwrap();
+    run(&mut session, "START ENGINE t_1 rp_1 uc_1").await;
+    assert_eq!(try_run(&mut session, "DROP TENANT t_1").await.unwrap_err().sqlstate(), "42501");
+    let mut admin = installation.try_as("admin", &[]).await.unwrap();
+    let audited = run(&mut admin, "SHOW AUDIT FOR USER 'ann'").await;
+    assert_eq!(column(&audited, "via"), ["superset"; 3]);
+    assert_eq!(column(&audited, "method"), ["file"; 3]);
+    assert_eq!(column(&audited, "outcome"), ["refused", "committed", "committed"]);
+    assert_eq!(run(&mut admin, "SHOW AUDIT FOR USER 'superset'").await.rows.len(), 0);
+}

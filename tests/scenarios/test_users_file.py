@@ -1,0 +1,172 @@
+"""Authentication method `file` on a standalone: logins of real clients, groups, roles, impersonation, audit and the doctor."""
+
+import contextlib
+import json
+import os
+import time
+
+import pytest
+from pyhive import hive
+from thrift.transport.TTransport import TTransportException
+
+from harness.clients import open_pyhive, refused, rows
+from harness.java import Jdbc, JdbcError
+from harness.processes import run
+from harness.tier import only_long
+from harness.waiting import wait_until
+
+CONFIGURATION = """
+[access]
+authentication = ["file"]
+users_file = "{folder}/users"
+operators = ["@ops"]
+auditors = ["audrey"]
+impersonation = ["superset: @analysts"]
+"""
+
+# A users file is read again every 5 s.
+READ_AGAIN_WITHIN_S = 30
+
+
+class Installation:
+    def __init__(self, standalone, folder):
+        self.standalone, self.folder = standalone, folder
+        for user, groups in (
+            ("admin", ""),
+            ("alice", "analysts"),
+            ("bob", "etl"),
+            ("olga", "ops"),
+            ("audrey", ""),
+            ("superset", ""),
+        ):
+            self.passwd(user, groups)
+        path = folder / "enginehouse.toml"
+        path.write_text(CONFIGURATION.format(folder=folder))
+        standalone.start("--config", path)
+
+    def passwd(self, user, groups):
+        done = run(["passwd", "--file", self.folder / "users", "--groups", groups, user], text=f"pass of {user}\n")
+        assert done.returncode == 0, done.stderr
+
+    @contextlib.contextmanager
+    def session(self, user, password=None, **settings):
+        connection = open_pyhive(self.standalone.address, user, password=password or f"pass of {user}", **settings)
+        try:
+            yield connection
+        finally:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def execute(self, statement, user="admin", **settings):
+        with self.session(user, **settings) as connection:
+            return rows(connection, statement)
+
+    def sqlstate(self, statement, user, **settings):
+        with self.session(user, **settings) as connection:
+            return refused(connection, statement).sqlstate
+
+    def audit_lines(self, text):
+        return [line for line in self.standalone.logs.text("enginehouse.log").splitlines() if " audit: " in line and text in line]
+
+
+@pytest.fixture
+def installation(own_standalone, folder):
+    made = Installation(own_standalone, folder)
+    made.execute("CREATE RESOURCE UNIT u DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_ENGINES 3")
+    made.execute("CREATE RESOURCE POOL p UNIT_LIST ('u')")
+    made.execute("CREATE TENANT t RESOURCE_POOL_LIST ('p'), USER_LIST ('@analysts'), ADMIN_LIST ('@analysts', '@leads')")
+    return made
+
+
+def test_groups_roles_and_impersonation_with_passwords(installation):
+    address = installation.standalone.address
+    installation.execute("START ENGINE t p u WAIT '2m'", "alice")
+    assert installation.execute("SELECT 42 AS answer", "alice") == [{"answer": 42}]
+    # Another group, an operator, an auditor.
+    for user, statement, sqlstate in (
+        ("bob", "SELECT 1", "42501"),
+        ("bob", "SHOW ENGINES t", "42501"),
+        ("olga", "SELECT 1", "42501"),
+        ("olga", "DROP TENANT t", "42501"),
+        ("audrey", "START ENGINE t p u", "42501"),
+        ("alice", "SHOW AUDIT", "42501"),
+    ):
+        assert installation.sqlstate(statement, user) == sqlstate, (user, statement)
+    assert len(installation.execute("SHOW ENGINES t", "olga")) == 1
+    installation.execute("START ENGINE t p u", "olga")
+    # On behalf of a user of the group, and of no other.
+    for key in ("hive.server2.proxy.user", "set:hiveconf:kyuubi.session.proxy.user"):
+        assert installation.execute("SELECT 42 AS answer", "superset", **{key: "alice"}) == [{"answer": 42}]
+        for user in ("bob", "admin", "eve"):
+            with pytest.raises(hive.OperationalError) as failed:
+                installation.session("superset", **{key: user}).__enter__()
+            assert "not allowed to impersonate" in str(failed.value) and "28000" in str(failed.value), failed.value
+    installation.execute("START ENGINE t p u", "superset", **{"hive.server2.proxy.user": "alice"})
+    audited = installation.execute("SHOW AUDIT FOR USER 'alice' LIMIT 1", "audrey")[0]
+    assert (audited["via"], audited["method"], audited["client"]) == ("superset", "file", "127.0.0.1")
+    assert audited["proxy"] == address
+    [line] = installation.audit_lines(audited["request"])
+    for field in ("control statement", 'user="alice"', 'via="superset"', 'outcome="committed"', 'method="file"'):
+        assert field in line, line
+    # A user who leaves the group loses the tenant, also in sessions that are open.
+    with installation.session("alice") as connection:
+        assert len(rows(connection, "SHOW ENGINES t")) == 3
+        installation.passwd("alice", "etl")
+        wait_until(lambda: is_refused(connection, "SHOW ENGINES t"), READ_AGAIN_WITHIN_S, "alice has lost the tenant", 0.5)
+
+
+def is_refused(connection, statement):
+    try:
+        rows(connection, statement)
+    except hive.OperationalError:
+        return True
+    return False
+
+
+def test_failed_logins_are_slowed_and_logged_without_the_password(installation):
+    began = time.monotonic()
+    for at in range(4):
+        with pytest.raises(TTransportException, match="authentication failed"):
+            open_pyhive(installation.standalone.address, "alice" if at else "eve", password="wrong")
+    assert time.monotonic() - began > 0.08 + 0.16 + 0.32 + 0.64
+    lines = installation.audit_lines("login_failed")
+    assert len(lines) == 4, lines
+    assert sum('user="alice"' in line and 'reason="wrong password"' in line for line in lines) == 3, lines
+    assert sum('user="eve"' in line and 'reason="unknown user"' in line for line in lines) == 1, lines
+    assert not any("wrong\"" in line.replace('"wrong password"', "") for line in lines), "a password is in the log"
+
+
+def test_the_doctor_checks_the_users_file(installation):
+    users = installation.folder / "users"
+    data = installation.standalone.data
+
+    def result():
+        done = run(["doctor", "--data-dir", data, "--format", "json"])
+        return next(it for it in json.loads(done.stdout)["checks"] if it["check"] == "users file")
+
+    assert result()["verdict"] == "ok", result()
+    installation.standalone.logs.allow("could not read the users file again")
+    os.chmod(users, 0o644)
+    found = result()
+    assert found["verdict"] == "problem" and "chmod 600" in str(found), found
+    os.chmod(users, 0o600)
+    assert result()["verdict"] == "ok", result()
+
+
+@only_long
+def test_jdbc_logs_in_with_a_password_and_impersonates(installation):
+    address = installation.standalone.address
+    with Jdbc(address, "alice", password="pass of alice") as jdbc:
+        assert [row["tenant"] for row in jdbc.rows("SHOW TENANTS")] == ["t"]
+    with Jdbc(address, "alice", ";auth=noSasl", password="pass of alice") as jdbc:
+        assert [row["tenant"] for row in jdbc.rows("SHOW TENANTS")] == ["t"]
+    for query in (";hive.server2.proxy.user=alice", "?hive.server2.proxy.user=alice"):
+        with Jdbc(address, "superset", query, password="pass of superset") as jdbc:
+            assert [row["tenant"] for row in jdbc.rows("SHOW TENANTS")] == ["t"]
+    for user, query, password in (
+        ("alice", "", "wrong"),
+        ("eve", "", "pass of alice"),
+        ("superset", ";hive.server2.proxy.user=bob", "pass of superset"),
+    ):
+        with pytest.raises(JdbcError):
+            Jdbc(address, user, query, password=password)
