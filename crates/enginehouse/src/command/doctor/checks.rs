@@ -40,6 +40,7 @@ pub const LOCK: Check = check(MASTER, "lock");
 pub const TICK: Check = check(MASTER, "last tick");
 pub const PROXIES: Check = check(MASTER, "proxies");
 pub const CERTIFICATES: Check = check(MASTER, "certificates");
+pub const USERS_FILE: Check = check(MASTER, "users file");
 
 pub const STATE_DIRECTORY: Check = check(ORCHESTRATOR, "state directory");
 pub const DISK: Check = check(ORCHESTRATOR, "disk");
@@ -63,7 +64,7 @@ pub const STALLED: Check = check(INVARIANTS, "stalled");
 pub const OBSERVATIONS: Check = check(INVARIANTS, "observations");
 
 /// Every check, in the order of the report.
-pub const ALL: [Check; 37] = [
+pub const ALL: [Check; 38] = [
     SERVERS,
     SESSION_TIMEOUT,
     ROOT,
@@ -82,6 +83,7 @@ pub const ALL: [Check; 37] = [
     TICK,
     PROXIES,
     CERTIFICATES,
+    USERS_FILE,
     STATE_DIRECTORY,
     DISK,
     CAPACITY,
