@@ -15,7 +15,7 @@ use log_file::{KEEP_BYTES, LogFile};
 /// which the orchestrator logs with a throttle.
 pub const DEFAULT_FILTER: &str = "warn,enginehouse=info,proxy=info,master=info,engine_agent=info,coordination=info,\
                                   metadata=info,orchestrator=info,datafusion_engine=info,embedded_zookeeper=info,\
-                                  hs2=info,planner=info,agent_api=info,sqlx=error,zookeeper_client=error,\
+                                  hs2=info,planner=info,agent_api=info,audit=info,authentication=info,sqlx=error,zookeeper_client=error,\
                                   kube_client=off,kube_runtime=off";
 
 /// Starts logging with the given filter unless the environment names one.
