@@ -45,7 +45,8 @@ class Installation:
         standalone.start("--config", path)
 
     def passwd(self, user, groups):
-        done = run(["passwd", "--file", self.folder / "users", "--groups", groups, user], text=f"pass of {user}\n")
+        of_groups = ["--groups", groups] if groups else []
+        done = run(["passwd", "--file", self.folder / "users", *of_groups, user], text=f"pass of {user}\n")
         assert done.returncode == 0, done.stderr
 
     @contextlib.contextmanager
