@@ -11,6 +11,7 @@ from harness.processes import run
 from harness.standalone import Standalone
 from harness.tier import only_long
 
+NAMESPACE = "hiveserver2"
 NEEDS_TLS = "this login requires TLS: add ssl=true"
 
 
@@ -21,6 +22,7 @@ class Served:
         self.trusted, self.other = Certificate(folder, "server"), Certificate(folder, "other")
         keys = {"MODE": "required", "CERTIFICATE_FILE": self.trusted.certificate, "KEY_FILE": self.trusted.key}
         env = {f"ENGINEHOUSE_TLS_{key}": str(value) for key, value in keys.items()}
+        env |= {"ENGINEHOUSE_PROXY_DISCOVERY_NAMESPACE": NAMESPACE, "ENGINEHOUSE_PROXY_ADVERTISE": "localhost"}
         self.installation = Standalone(folder / "standalone", env=env)
 
     def start(self):
@@ -104,6 +106,15 @@ def test_beeline_verifies_the_certificate(served):
     assert done.lines()[0].split("\t")[0] == "tenant", done.out
     done = beeline(served.localhost, "SHOW TENANTS", query=options(served.other))
     assert done.status != 0 and "SSLHandshakeException: PKIX" in done.err, done.err
+
+
+@only_long
+def test_jdbc_learns_from_zookeeper_that_logins_need_tls(served):
+    (port,) = served.installation.data.rglob("zookeeper-port")
+    query = f";serviceDiscoveryMode=zooKeeper;zooKeeperNamespace={NAMESPACE}"
+    trust = options(served.trusted).removeprefix(";ssl=true")
+    with Jdbc(f"127.0.0.1:{port.read_text().strip()}", query=query + trust) as jdbc:
+        assert jdbc.rows("SHOW TENANTS") == []
 
 
 def test_the_sql_client_verifies_the_certificate(served):
