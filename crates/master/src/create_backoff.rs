@@ -64,7 +64,7 @@ impl Attempts {
 
 impl CreateBackoff {
     /// Takes the results of a tick's creates.
-    pub fn update(&mut self, now: Duration, created: &[EngineName], failed: Vec<FailedCreate>) {
+    pub fn update(&mut self, now: Duration, created: &[EngineName], failed: &[FailedCreate]) {
         for engine in created {
             self.created(engine);
         }
@@ -73,11 +73,11 @@ impl CreateBackoff {
         }
     }
 
-    fn failed(&mut self, failed: FailedCreate, now: Duration) {
+    fn failed(&mut self, failed: &FailedCreate, now: Duration) {
         let FailedCreate { engine, reason, fault, took } = failed;
         let new = Attempts { reason: String::new(), failures: 0, away: 0, last: now, until: now };
-        let tried = self.0.entry(engine).or_insert(new);
-        tried.reason = reason;
+        let tried = self.0.entry(engine.clone()).or_insert(new);
+        tried.reason.clone_from(reason);
         tried.last = now;
         let pause = match fault {
             Fault::Engine => {
@@ -137,7 +137,7 @@ mod tests {
         let fails = |_| {
             let took = Duration::from_secs(took_s);
             create_backoff
-                .failed(FailedCreate { engine: engine.clone(), reason: "words".to_owned(), fault, took }, *now);
+                .failed(&FailedCreate { engine: engine.clone(), reason: "words".to_owned(), fault, took }, *now);
             let failure = create_backoff.failures(*now).remove(&engine).unwrap();
             *now += failure.retry_in;
             assert!(create_backoff.failures(*now)[&engine].retry_in.is_zero(), "it is due exactly then");
@@ -166,7 +166,7 @@ mod tests {
         let (mut create_backoff, now) = (CreateBackoff::default(), Duration::from_mins(1));
         let engine = EngineName::new("e-1").unwrap();
         let (reason, took) = (String::new(), Duration::ZERO);
-        create_backoff.failed(FailedCreate { engine: engine.clone(), reason, fault: Fault::Engine, took }, now);
+        create_backoff.failed(&FailedCreate { engine: engine.clone(), reason, fault: Fault::Engine, took }, now);
         assert_eq!(create_backoff.failures(now)[&engine].retry_in, Duration::from_secs(3));
         assert_eq!(create_backoff.failures(now + Duration::from_secs(5))[&engine].retry_in, Duration::ZERO);
         create_backoff.retain_desired(&[]);

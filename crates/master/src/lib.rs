@@ -21,6 +21,8 @@ mod execute;
 mod master;
 mod memory;
 mod node_reporter;
+mod observation_log;
+mod plan;
 mod publisher;
 mod settings;
 mod settle;

@@ -43,13 +43,9 @@ impl NodeReporter {
         is_due.then(|| nodes.into_owned())
     }
 
-    /// A publication with these nodes was written; if it may not have been, the next one has them again.
-    pub fn published(&mut self, written: bool, nodes: Option<Vec<ObservedNode>>, now: Duration) {
-        match (written, nodes) {
-            (false, _) => self.last = None,
-            (true, Some(nodes)) => self.last = Some((nodes, now)),
-            (true, None) => {}
-        }
+    /// A publication with these nodes was written. If it may not have been, a new reporter publishes them again.
+    pub fn published(&mut self, nodes: Vec<ObservedNode>, now: Duration) {
+        self.last = Some((nodes, now));
     }
 }
 
@@ -108,19 +104,16 @@ mod tests {
         assert_eq!(due(&reporter, None, NOW), None);
         let report = due(&reporter, Some(&nodes), NOW);
         assert_eq!(report.as_deref(), Some(&nodes[..]), "the first publication of a term has them");
-        reporter.published(true, report, NOW);
+        reporter.published(report.unwrap(), NOW);
         assert_eq!(due(&reporter, Some(&nodes), NOW), None);
-        reporter.published(true, None, NOW);
-        assert_eq!(due(&reporter, Some(&nodes), NOW), None, "a publication without nodes changes nothing");
         assert_eq!(due(&reporter, Some(&[]), NOW), Some(Vec::new()));
-        reporter.published(false, None, NOW);
-        assert_eq!(due(&reporter, Some(&nodes), NOW), Some(nodes.to_vec()));
+        assert_eq!(due(&NodeReporter::default(), Some(&nodes), NOW), Some(nodes.to_vec()));
     }
 
     #[test]
     fn usage_is_published_later_and_everything_else_at_once() {
         let mut reporter = NodeReporter::default();
-        reporter.published(true, Some(vec![node("node-1"), node("node-2")]), NOW);
+        reporter.published(vec![node("node-1"), node("node-2")], NOW);
         let used = [ObservedNode { cpu_used_millis: 500, ..node("node-1") }, node("node-2")];
         let soon = NOW + Duration::from_secs(9);
         assert_eq!(due(&reporter, Some(&used), soon), None);

@@ -29,11 +29,14 @@ pub(crate) struct TickReport<'a> {
     pub list: Option<&'a InstanceList>,
 }
 
-/// The publisher of one term.
+/// The published rows with the warnings.
+type Published = (Vec<Arc<ObservedEngine>>, ClusterWarnings);
+
+/// The publisher of one term. What it published is unknown from before a write until the write has succeeded.
 #[derive(Debug, Default)]
 pub(crate) struct Publisher {
-    /// The published rows with the warnings; `None` if they are unknown.
-    published: Option<(Vec<Arc<ObservedEngine>>, ClusterWarnings)>,
+    /// `None` if they are unknown.
+    published: Option<Published>,
     nodes: NodeReporter,
 }
 
@@ -47,72 +50,63 @@ impl Publisher {
         report: TickReport<'_>,
     ) -> Result<(), Failure> {
         let TickReport { snapshot, mut rows, waits_for, list } = report;
+        let (published, mut nodes, now) = (self.published.take(), std::mem::take(&mut self.nodes), ctx.clock());
         rows.truncate(MAX_PUBLISHED);
-        let Some(list) = list else {
-            // The next list is not compared with these rows: its publication is complete.
-            self.published = None;
-            let engines = rows.into_iter().map(Arc::unwrap_or_clone).collect();
-            let mut publication = Publication { engines, waits_for, ..Publication::default() };
-            publication.after_tick_ms = Some(snapshot.master.last_tick_ms);
-            return send(ctx, epoch, part_rows, &mut publication).await;
+        let mut publication = match list {
+            Some(list) => changes(published.as_ref(), &rows, &list.warnings),
+            None => Publication { engines: clone_rows(&rows), ..Publication::default() },
         };
-        let mut publication = self.publication(&rows, waits_for, &list.warnings);
+        publication.waits_for = waits_for;
         publication.after_tick_ms = Some(snapshot.master.last_tick_ms);
-        publication.namespaces_in_use = Some(namespaces(&list.instances));
-        let now = ctx.clock();
-        publication.nodes = self.nodes.due(&snapshot.catalog, list.nodes.as_deref(), now);
-        let written = send(ctx, epoch, part_rows, &mut publication).await;
-        self.published = written.is_ok().then(|| (rows, list.warnings.clone()));
-        self.nodes.published(written.is_ok(), publication.nodes, now);
-        written
-    }
-
-    /// The publication of these rows: complete at first, then only the changes. The rows are sorted by name, each name once.
-    fn publication(
-        &self,
-        rows: &[Arc<ObservedEngine>],
-        waits_for: Option<String>,
-        warnings: &ClusterWarnings,
-    ) -> Publication {
-        let mut publication = Publication { waits_for, ..Publication::default() };
-        match &self.published {
-            None => {
-                publication.complete = true;
-                publication.engines = rows.iter().map(|row| ObservedEngine::clone(row)).collect();
-                publication.cluster_warnings = Some(warnings.clone());
-            }
-            Some((published, last_warnings)) => {
-                publication.cluster_warnings = (last_warnings != warnings).then(|| warnings.clone());
-                let mut before = published.iter().peekable();
-                for row in rows {
-                    while let Some(gone) = before.next_if(|old| old.name < row.name) {
-                        publication.gone.push(gone.name.clone());
-                    }
-                    if before.next_if(|old| old.name == row.name) != Some(row) {
-                        publication.engines.push(ObservedEngine::clone(row));
-                    }
-                }
-                publication.gone.extend(before.map(|old| old.name.clone()));
-            }
+        let parts = split_parts(&mut publication, part_rows);
+        if let Some(list) = list {
+            publication.namespaces_in_use = Some(namespaces(&list.instances));
+            publication.nodes = nodes.due(&snapshot.catalog, list.nodes.as_deref(), now);
         }
-        publication
+        for part in parts.iter().chain([&publication]) {
+            ctx.publish(epoch, part).await?;
+        }
+        if let Some(sent) = publication.nodes {
+            nodes.published(sent, now);
+        }
+        self.nodes = nodes;
+        // Rows of a degraded plan are no base of a comparison: the next publication is complete.
+        self.published = list.map(|list| (rows, list.warnings.clone()));
+        Ok(())
     }
 }
 
-/// Sends thousands of rows in parts, because each is one transaction.
-async fn send(
-    ctx: &dyn ControllerCtx,
-    epoch: Epoch,
-    part_rows: usize,
-    publication: &mut Publication,
-) -> Result<(), Failure> {
-    for part in split_parts(publication, part_rows) {
-        ctx.publish(epoch, &part).await?;
+/// The publication of these rows: complete if the published ones are unknown, otherwise only the changes. The rows are
+/// sorted by name, each name once.
+fn changes(published: Option<&Published>, rows: &[Arc<ObservedEngine>], warnings: &ClusterWarnings) -> Publication {
+    let Some((published, last_warnings)) = published else {
+        return Publication {
+            complete: true,
+            engines: clone_rows(rows),
+            cluster_warnings: Some(warnings.clone()),
+            ..Publication::default()
+        };
+    };
+    let cluster_warnings = (last_warnings != warnings).then(|| warnings.clone());
+    let mut publication = Publication { cluster_warnings, ..Publication::default() };
+    let mut before = published.iter().peekable();
+    for row in rows {
+        while let Some(gone) = before.next_if(|old| old.name < row.name) {
+            publication.gone.push(gone.name.clone());
+        }
+        if before.next_if(|old| old.name == row.name) != Some(row) {
+            publication.engines.push(ObservedEngine::clone(row));
+        }
     }
-    ctx.publish(epoch, publication).await
+    publication.gone.extend(before.map(|old| old.name.clone()));
+    publication
 }
 
-/// Takes the rows that exceed one transaction out of a publication, as parts that are sent before it.
+fn clone_rows(rows: &[Arc<ObservedEngine>]) -> Vec<ObservedEngine> {
+    rows.iter().map(|row| ObservedEngine::clone(row)).collect()
+}
+
+/// Takes the rows that exceed one transaction out of a publication, as parts that are sent before it: there may be thousands.
 fn split_parts(publication: &mut Publication, rows: usize) -> Vec<Publication> {
     let mut parts = Vec::new();
     while publication.engines.len() > rows.max(1) {
@@ -166,23 +160,19 @@ mod tests {
 
     #[test]
     fn a_publication_has_new_changed_and_gone_rows() {
-        let mut publisher = Publisher::default();
         let warnings = ClusterWarnings::default();
-        let published = |publisher: &Publisher, rows: &[Arc<ObservedEngine>]| {
-            let publication = publisher.publication(rows, None, &warnings);
+        let changes = |published: Option<&[Arc<ObservedEngine>]>, rows: &[Arc<ObservedEngine>]| {
+            let published = published.map(|rows| (rows.to_vec(), warnings.clone()));
+            let publication = changes(published.as_ref(), rows, &warnings);
             let names = |names: &[EngineName]| names.iter().map(EngineName::as_str).collect::<Vec<_>>().join(" ");
             let changed: Vec<EngineName> = publication.engines.iter().map(|row| row.name.clone()).collect();
             (publication.complete, names(&changed), names(&publication.gone))
         };
         let first = vec![row("b", None), row("d", None), row("f", None)];
-        assert_eq!(published(&publisher, &first), (true, "b d f".to_owned(), String::new()));
-        publisher.published = Some((first.clone(), warnings.clone()));
-        assert_eq!(published(&publisher, &first), (false, String::new(), String::new()));
+        assert_eq!(changes(None, &first), (true, "b d f".to_owned(), String::new()), "the stored rows are unknown");
+        assert_eq!(changes(Some(&first), &first), (false, String::new(), String::new()));
         let second = vec![row("a", None), row("d", Some("it drains")), row("e", None), row("f", None), row("g", None)];
-        assert_eq!(published(&publisher, &second), (false, "a d e g".to_owned(), "b".to_owned()));
-        publisher.published = Some((second, warnings.clone()));
-        assert_eq!(published(&publisher, &[]), (false, String::new(), "a d e f g".to_owned()));
-        publisher.published = None;
-        assert!(published(&publisher, &first).0, "the stored rows are unknown");
+        assert_eq!(changes(Some(&first), &second), (false, "a d e g".to_owned(), "b".to_owned()));
+        assert_eq!(changes(Some(&second), &[]), (false, String::new(), "a d e f g".to_owned()));
     }
 }

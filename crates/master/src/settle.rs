@@ -17,38 +17,30 @@ use model::snapshot::Snapshot;
 use crate::ctx::{ControllerCtx, Effect, Failure, FailureKind, bounded};
 use crate::settings::Settings;
 
-/// The state of the alter node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Settled {
-    /// There is none, or it was deleted.
-    Free,
-    /// Its alteration converges.
-    Converging,
-    /// It could not be deleted in time; the next tick settles it.
-    Moved,
-    /// Its alteration is in doubt: what it waits for.
-    InDoubt(String),
+/// How soon a tick follows one with an alteration in doubt: no event is certain to report its commit.
+const IN_DOUBT_PAUSE: Duration = Duration::from_millis(200);
+
+/// What settling left to the next ticks; nothing if no alteration is in doubt.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Settled {
+    /// What the master waits for because of an alteration in doubt.
+    pub waits_for: Option<String>,
+    /// When to settle it again, from now on.
+    pub due: Option<Duration>,
 }
 
 impl Settled {
-    pub fn is_in_doubt(&self) -> bool {
-        matches!(self, Self::InDoubt(_))
+    fn in_doubt(waits_for: String) -> Self {
+        Self { waits_for: Some(waits_for), due: Some(IN_DOUBT_PAUSE) }
     }
 
-    /// What the master waits for because of it.
-    pub fn waits_for(self) -> Option<String> {
-        match self {
-            Self::InDoubt(what) => Some(what),
-            Self::Free | Self::Converging | Self::Moved => None,
-        }
-    }
-
-    /// A failure to settle leaves the alteration in doubt, unless this process is no longer master.
+    /// A failure to settle leaves the alteration in doubt, unless this process is no longer master. An alter node that has
+    /// moved is settled by the next tick.
     fn from_failure(failure: Failure) -> Result<Self, Failure> {
         match failure.kind() {
             FailureKind::NotMaster => Err(failure),
-            FailureKind::Stale => Ok(Self::Moved),
-            FailureKind::Refused | FailureKind::Away => Ok(Self::InDoubt(failure.to_string())),
+            FailureKind::Stale => Ok(Self::default()),
+            FailureKind::Refused | FailureKind::Away => Ok(Self::in_doubt(failure.to_string())),
         }
     }
 }
@@ -78,7 +70,7 @@ impl Settler {
                 let settling = Settling { ctx, settings, epoch, coordination, age };
                 bounded(settings.effect_deadline, settling.settle(node)).await
             }
-            None => Ok(Settled::Free),
+            None => Ok(Settled::default()),
         };
         self.log_settled(ctx.clock(), &settled);
         settled.or_else(Settled::from_failure)
@@ -150,15 +142,15 @@ impl Settling<'_> {
                 Some(record) => record,
                 None => match self.abort_reason(child) {
                     Some(reason) => self.abort(node, child, reason).await?,
-                    None => return Ok(Settled::InDoubt(format!("the outcome of alteration {}", child.id))),
+                    None => return Ok(Settled::in_doubt(format!("the outcome of alteration {}", child.id))),
                 },
             };
             if !is_finished(&record) {
-                return Ok(Settled::Converging);
+                return Ok(Settled::default());
             }
         }
         delete_node(self.ctx, node).await?;
-        Ok(Settled::Free)
+        Ok(Settled::default())
     }
 
     /// Why to abort now, if there is a reason.

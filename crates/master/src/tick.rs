@@ -4,34 +4,26 @@
 //! A tick takes no input and reads everything again: a timer, a watch, an event of an instance and a won election all cause
 //! the same tick (it is level-triggered), so a lost event delays a change and never loses it.
 //!
-//! The order is fixed: observe, settle, snapshot, plan, execute, publish. The observation is older than the snapshot, so that
-//! what a newer snapshot does not want is never wanted again. An alteration in doubt is settled before the snapshot is read,
-//! so that the plan that finishes it knows its commit.
-
-mod log;
+//! The order is fixed: observe, settle, snapshot, plan, execute, release, publish. The observation is older than the snapshot,
+//! so that what a newer snapshot does not want is never wanted again. An alteration in doubt is settled before the snapshot is
+//! read, so that the plan that finishes it knows its commit; its node is released after the plan was executed. Each phase has a
+//! module of its own, and what it returns is the input of the next one.
 
 use std::time::Duration;
 
-use model::millis;
 use model::number::Epoch;
-use model::snapshot::Snapshot;
-use planner::{Delta, DesiredState, IncrementalPlanner, Plan};
 use tokio_util::sync::CancellationToken;
 
-use crate::create_backoff::CreateBackoff;
-use crate::ctx::{BoundedCtx, ControllerCtx, Failure, FailureKind, InstanceList, Observation};
+use crate::ctx::{BoundedCtx, ControllerCtx, Failure, FailureKind};
 use crate::execute::Executor;
 use crate::failpoints;
 use crate::memory::TickMemory;
+use crate::observation_log::ObservationLog;
+use crate::plan::{TickPlan, TickPlanner};
 use crate::publisher::{Publisher, TickReport};
 use crate::settings::Settings;
-use crate::settle::{Settled, Settler};
-use crate::stale_pods::StalePodProbe;
-use crate::turns::in_turns;
-use log::TickLog;
-
-/// How soon a tick follows one with an alteration in doubt: no event is certain to report its commit.
-const IN_DOUBT_PAUSE: Duration = Duration::from_millis(200);
+use crate::settle::Settler;
+use crate::wait_log::WaitLog;
 
 /// How a tick ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,13 +46,11 @@ pub struct Reconciler {
     settings: Settings,
     epoch: Epoch,
     settler: Settler,
-    memory: TickMemory,
-    backoff: CreateBackoff,
-    stale_pods: StalePodProbe,
-    planner: IncrementalPlanner,
+    planner: TickPlanner,
     executor: Executor,
     publisher: Publisher,
-    log: TickLog,
+    observation_log: ObservationLog,
+    wait_log: WaitLog,
 }
 
 impl Reconciler {
@@ -68,13 +58,11 @@ impl Reconciler {
     pub fn new(settings: Settings, epoch: Epoch, now: Duration, shutdown: CancellationToken) -> Self {
         Self {
             settler: Settler::default(),
-            memory: TickMemory::new(now + settings.limits.session_timeout),
-            backoff: CreateBackoff::default(),
-            stale_pods: StalePodProbe::default(),
-            planner: IncrementalPlanner::default(),
+            planner: TickPlanner::new(TickMemory::new(now + settings.limits.session_timeout)),
             executor: Executor::new(&settings, shutdown),
             publisher: Publisher::default(),
-            log: TickLog::default(),
+            observation_log: ObservationLog::default(),
+            wait_log: WaitLog::default(),
             settings,
             epoch,
         }
@@ -91,27 +79,24 @@ impl Reconciler {
 
     /// Distrusts the registry for a session timeout: engines may have lost their sessions together with the master.
     pub fn distrust_registry(&mut self, now: Duration) {
-        self.memory.distrust_registry(now + self.settings.limits.session_timeout);
+        self.planner.memory.distrust_registry(now + self.settings.limits.session_timeout);
     }
 
     /// Reconciles once.
     pub async fn tick(&mut self, ctx: &dyn ControllerCtx) -> Ticked {
         let ctx = BoundedCtx::new(ctx, self.settings.effect_deadline);
-        let ticked = match ctx.lease().state().check() {
-            Ok(()) => self.reconcile(&ctx).await,
-            Err(lost) => Err(lost),
-        };
-        match ticked {
+        match self.reconcile(&ctx).await {
             Ok(ticked) => ticked,
             Err(failure) if failure.kind() == FailureKind::NotMaster => Ticked::Stopped(failure.to_string()),
             Err(failure) => {
-                self.log.waits.hit(ctx.clock(), &failure.to_string());
+                self.wait_log.update(ctx.clock(), Some(&failure.to_string()));
                 Ticked::Done { progress: false, due: None }
             }
         }
     }
 
     async fn reconcile(&mut self, ctx: &dyn ControllerCtx) -> Result<Ticked, Failure> {
+        ctx.lease().state().check()?;
         let observation = ctx.observe().await;
         model::failpoint!(failpoints::OBSERVED);
         let observation = observation?;
@@ -121,101 +106,34 @@ impl Reconciler {
         model::failpoint!(failpoints::SETTLED);
 
         let snapshot = ctx.snapshot().await?;
-        self.check_epoch(&snapshot)?;
+        if snapshot.master.epoch != self.epoch {
+            return Err(Failure::deposed_by(&snapshot.master, self.epoch));
+        }
         model::failpoint!(failpoints::SNAPSHOT_READ);
 
-        self.log.observation(ctx.clock(), &snapshot.catalog, &observation);
-        let desired = self.desired(snapshot);
-        let (delta, plan) = match &observation.instances {
-            Ok(list) => self.plan(ctx, desired, &observation, list).await,
-            Err(failure) => plan_degraded(desired, failure),
-        };
+        self.observation_log.observed(ctx.clock(), &snapshot.catalog, &observation);
+        let TickPlan { plan, delta, waits_for } = self.planner.plan(ctx, &self.settings, snapshot, &observation).await;
+        let snapshot = &delta.desired().snapshot;
         model::failpoint!(failpoints::PLANNED);
 
-        let mut executed = self.executor.execute_plan(ctx, self.epoch, coordination, &plan).await;
-        self.backoff.update(ctx.clock(), &executed.created, std::mem::take(&mut executed.failed_creates));
+        let executed = self.executor.execute_plan(ctx, self.epoch, coordination, &plan).await;
+        self.planner.backoff.update(ctx.clock(), &executed.created, &executed.failed_creates);
         model::failpoint!(failpoints::EXECUTED);
         if let Some(failure) = executed.stop {
             return Err(failure);
         }
-        let snapshot = &delta.desired().snapshot;
         self.settler.release_node(ctx, coordination, snapshot, &executed.finished).await?;
 
         let list = observation.instances.as_ref().ok();
-        let due = list.and_then(|_| due(&plan, snapshot.now_ms, &settled));
-        let report = TickReport { snapshot, rows: plan.rows, waits_for: settled.waits_for().or(plan.waits_for), list };
+        let due = list.and_then(|_| [settled.due, plan.next_due(snapshot.now_ms)].into_iter().flatten().min());
+        let report = TickReport { snapshot, rows: plan.rows, waits_for: settled.waits_for.or(plan.waits_for), list };
         self.publisher.publish(ctx, self.epoch, self.settings.report_rows, report).await?;
         model::failpoint!(failpoints::REPORTED);
 
+        self.wait_log.update(ctx.clock(), waits_for.as_deref());
         if list.is_some() {
-            self.log.waits.clear(ctx.clock());
-            self.planner.keep(delta);
+            self.planner.incremental.keep(delta);
         }
         Ok(Ticked::Done { progress: executed.applied > 0, due })
     }
-
-    fn check_epoch(&self, snapshot: &Snapshot) -> Result<(), Failure> {
-        let master = &snapshot.master;
-        if master.epoch == self.epoch {
-            return Ok(());
-        }
-        Err(Failure::Deposed(format!("the epoch is {} of {}, ours is {}", master.epoch, master.holder, self.epoch)))
-    }
-
-    fn desired(&self, snapshot: Snapshot) -> DesiredState {
-        DesiredState {
-            snapshot,
-            cluster: self.settings.cluster.clone(),
-            defaults: self.settings.defaults.clone(),
-            limits: self.settings.limits,
-        }
-    }
-
-    /// Plans from what is listed, and from lookups by name of what should be listed or may be gone.
-    async fn plan(
-        &mut self,
-        ctx: &dyn ControllerCtx,
-        desired: DesiredState,
-        observation: &Observation,
-        list: &InstanceList,
-    ) -> (Delta, Plan) {
-        let now = ctx.clock();
-        self.backoff.retain_desired(&desired.snapshot.slots);
-        let mut observed = self.memory.observe(now, &observation.coordination, &list.instances, &observation.loads);
-        observed.create_failures = self.backoff.failures(now);
-        if let Some(nodes) = &list.nodes {
-            observed.set_nodes(&desired.snapshot.catalog, nodes);
-        }
-        let mut delta = self.planner.compare(desired, observed);
-        let answers = self.stale_pods.probe(ctx, &self.settings, &delta).await;
-        if !answers.is_empty() {
-            let (desired, mut observed) = delta.into_parts();
-            answers.update(&mut observed);
-            delta = self.planner.compare(desired, observed);
-        }
-        let mut plan = self.planner.plan(&mut delta);
-        plan.chains = in_turns(plan.chains, |engine| self.backoff.last_tried(engine));
-        (delta, plan)
-    }
-}
-
-/// The plan of a tick without the list of engines: creates and terminates none. The current alteration still makes progress,
-/// and the rows say why the master waits.
-fn plan_degraded(desired: DesiredState, failure: &Failure) -> (Delta, Plan) {
-    let reason = orchestrator_away(failure);
-    let mut plan = planner::plan_without_engines(&desired, &reason);
-    plan.waits_for.get_or_insert(reason);
-    (Delta::without_engines(desired), plan)
-}
-
-/// What a master without the list of engines waits for.
-fn orchestrator_away(failure: &Failure) -> String {
-    format!("the orchestrator: {failure}")
-}
-
-/// When the next decision is due, from now on.
-fn due(plan: &Plan, now_ms: i64, settled: &Settled) -> Option<Duration> {
-    let due = plan.waits.iter().filter_map(|wait| wait.until_ms).filter(|until_ms| *until_ms > now_ms).min();
-    let due = due.map(|until_ms| millis::to_duration(until_ms - now_ms));
-    if settled.is_in_doubt() { Some(due.map_or(IN_DOUBT_PAUSE, |due| due.min(IN_DOUBT_PAUSE))) } else { due }
 }

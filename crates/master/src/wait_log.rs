@@ -9,6 +9,14 @@ use model::log_throttle::WaitThrottle;
 pub(crate) struct WaitLog(WaitThrottle);
 
 impl WaitLog {
+    /// A tick is over: it waited for this, or for nothing.
+    pub fn update(&mut self, now: Duration, waits_for: Option<&str>) {
+        match waits_for {
+            Some(waits_for) => self.hit(now, waits_for),
+            None => self.clear(now),
+        }
+    }
+
     /// The master waits for this.
     pub fn hit(&mut self, now: Duration, waits_for: &str) {
         let Some(line) = self.0.hit(now, waits_for) else { return };

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::engine_name::EngineName;
+use model::millis;
 use model::number::Generation;
 use model::observation::ObservedEngine;
 
@@ -34,6 +36,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The time from `now_ms`, in the database's clock, until the first wait that has an end is over.
+    pub fn next_due(&self, now_ms: i64) -> Option<Duration> {
+        let ends = self.waits.iter().filter_map(|wait| wait.until_ms).filter(|until_ms| *until_ms > now_ms);
+        ends.min().map(|until_ms| millis::to_duration(until_ms - now_ms))
+    }
+
     /// All decisions, in order.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
         self.chains.iter().flat_map(|chain| &chain.decisions)

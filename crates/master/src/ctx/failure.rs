@@ -1,5 +1,7 @@
 //! Failures of the context, classified by what the reconciler does next.
 
+use model::number::Epoch;
+use model::snapshot::MasterRecord;
 use thiserror::Error;
 
 /// Why a call had no effect, or may have had none.
@@ -39,6 +41,11 @@ pub enum FailureKind {
 }
 
 impl Failure {
+    /// The stored epoch is not `ours`.
+    pub(crate) fn deposed_by(master: &MasterRecord, ours: Epoch) -> Self {
+        Self::Deposed(format!("the epoch is {} of {}, ours is {ours}", master.epoch, master.holder))
+    }
+
     pub const fn kind(&self) -> FailureKind {
         match self {
             Self::Moved(_) => FailureKind::Stale,

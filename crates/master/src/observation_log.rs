@@ -1,4 +1,4 @@
-//! The log of ticks: throttled lines about failures that recur in each tick, and one line per new warning.
+//! The observation log: one line per new warning about what a tick observed, and a throttled one about what it did not read.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,26 +10,22 @@ use model::log_throttle::LogThrottle;
 use model::name::PoolName;
 use model::observation::ObservedNode;
 
-use super::orchestrator_away;
 use crate::ctx::{InstanceList, Observation};
-use crate::wait_log::WaitLog;
 
-/// Throttles and the warnings of the last tick.
+/// A throttle, and the warnings of the last tick.
 #[derive(Debug, Default)]
-pub(super) struct TickLog {
-    pub waits: WaitLog,
+pub(crate) struct ObservationLog {
     unread: LogThrottle,
     shared: BTreeSet<String>,
     unreadable: BTreeSet<String>,
 }
 
-impl TickLog {
-    /// Logs what a tick could not observe, new unreadable instances, and nodes that have just become part of two pools.
-    pub fn observation(&mut self, now: Duration, catalog: &Catalog, observation: &Observation) {
+impl ObservationLog {
+    /// Logs what a tick could not read, new unreadable instances, and nodes that have just become part of two pools.
+    pub fn observed(&mut self, now: Duration, catalog: &Catalog, observation: &Observation) {
         self.unread_nodes(now, &observation.coordination.unread);
-        match &observation.instances {
-            Ok(list) => self.warnings(catalog, list),
-            Err(failure) => self.waits.hit(now, &orchestrator_away(failure)),
+        if let Ok(list) = &observation.instances {
+            self.warnings(catalog, list);
         }
     }
 
@@ -100,7 +96,7 @@ mod tests {
         }
         let mut both = node("node-1");
         both.labels.insert("disk".to_owned(), "ssd".to_owned());
-        let mut log = TickLog::default();
+        let mut log = ObservationLog::default();
         let mut logged = |nodes: &[ObservedNode]| {
             let new = log.newly_shared(&catalog, nodes);
             new.into_iter().map(|(node, one, other)| format!("{node} {one} {other}")).collect::<Vec<_>>()

@@ -1,0 +1,93 @@
+//! The planning of a tick: the inputs of the planner, from what was observed and what the term remembers, and the plan.
+//!
+//! The planner is a pure function ([`planner`]). Its inputs are the observation and what is kept here: the tick memory (ages),
+//! the back-off of failed creates, the probes of stale instances, and the cache of the incremental planner. All of it is only
+//! a cache: a master that loses it waits longer and decides nothing wrong.
+
+use model::snapshot::Snapshot;
+use planner::{Delta, DesiredState, IncrementalPlanner, Plan};
+
+use crate::create_backoff::CreateBackoff;
+use crate::ctx::{ControllerCtx, Failure, Observation};
+use crate::memory::TickMemory;
+use crate::settings::Settings;
+use crate::stale_pods::StalePodProbe;
+use crate::turns::in_turns;
+
+/// A plan with its inputs.
+#[derive(Debug)]
+pub(crate) struct TickPlan {
+    pub plan: Plan,
+    /// The inputs, to be kept as the base of the next plan.
+    pub delta: Delta,
+    /// What the whole master waits for, if the orchestrator did not return its list: the plan is then degraded.
+    pub waits_for: Option<String>,
+}
+
+impl TickPlan {
+    /// The plan without the list of engines: it creates and terminates none. The current alteration still makes progress,
+    /// and the rows say why the master waits.
+    fn degraded(desired: DesiredState, failure: &Failure) -> Self {
+        let reason = format!("the orchestrator: {failure}");
+        let mut plan = planner::plan_without_engines(&desired, &reason);
+        plan.waits_for.get_or_insert_with(|| reason.clone());
+        Self { plan, delta: Delta::without_engines(desired), waits_for: Some(reason) }
+    }
+}
+
+/// The planner of one term.
+#[derive(Debug)]
+pub(crate) struct TickPlanner {
+    pub memory: TickMemory,
+    pub backoff: CreateBackoff,
+    pub incremental: IncrementalPlanner,
+    stale_pods: StalePodProbe,
+}
+
+impl TickPlanner {
+    pub fn new(memory: TickMemory) -> Self {
+        Self {
+            memory,
+            backoff: CreateBackoff::default(),
+            incremental: IncrementalPlanner::default(),
+            stale_pods: StalePodProbe::default(),
+        }
+    }
+
+    /// Plans from what is listed, and from lookups by name of what should be listed or may be gone.
+    pub async fn plan(
+        &mut self,
+        ctx: &dyn ControllerCtx,
+        settings: &Settings,
+        snapshot: Snapshot,
+        observation: &Observation,
+    ) -> TickPlan {
+        let desired = DesiredState {
+            snapshot,
+            cluster: settings.cluster.clone(),
+            defaults: settings.defaults.clone(),
+            limits: settings.limits,
+        };
+        let list = match &observation.instances {
+            Ok(list) => list,
+            Err(failure) => return TickPlan::degraded(desired, failure),
+        };
+        let now = ctx.clock();
+        let mut observed = self.memory.observe(now, &observation.coordination, &list.instances, &observation.loads);
+        self.backoff.retain_desired(&desired.snapshot.slots);
+        observed.create_failures = self.backoff.failures(now);
+        if let Some(nodes) = &list.nodes {
+            observed.set_nodes(&desired.snapshot.catalog, nodes);
+        }
+        let mut delta = self.incremental.compare(desired, observed);
+        let answers = self.stale_pods.probe(ctx, settings, &delta).await;
+        if !answers.is_empty() {
+            let (desired, mut observed) = delta.into_parts();
+            answers.update(&mut observed);
+            delta = self.incremental.compare(desired, observed);
+        }
+        let mut plan = self.incremental.plan(&mut delta);
+        plan.chains = in_turns(plan.chains, |engine| self.backoff.last_tried(engine));
+        TickPlan { plan, delta, waits_for: None }
+    }
+}
