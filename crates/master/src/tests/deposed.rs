@@ -21,9 +21,9 @@ fn quick() -> Settings {
 #[tokio::test]
 async fn a_tick_that_reads_an_epoch_not_its_own_does_nothing() {
     let fake = Fake::with_engines_wanted(2);
-    fake.state().master.epoch = Epoch(5);
+    fake.state().master().epoch = Epoch(5);
     assert!(matches!(fake.reconciler(4).tick(&*fake).await, Ticked::Stopped(_)));
-    assert!(fake.state().effects.is_empty() && fake.state().reports.is_empty());
+    assert!(fake.state().journal.effects().is_empty() && fake.state().journal.publications().is_empty());
 }
 
 #[tokio::test]
@@ -31,10 +31,10 @@ async fn a_master_that_is_deposed_in_the_middle_of_a_plan_stops_there() {
     let fake = Fake::with_engines_wanted(3);
     fake.settle(&mut fake.reconciler(1)).await;
     fake.commit("a-1", &memory(2));
-    fake.state().effects.clear();
+    fake.state().journal.clear();
     fake.suspend_after(2);
     assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
-    assert_eq!(fake.state().effects.len(), 2);
+    assert_eq!(fake.state().journal.effects().len(), 2);
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn a_master_that_is_deposed_in_its_last_effect_reports_nothing() {
     fake.suspend_after(total);
     assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
     let state = fake.state();
-    assert_eq!((state.effects.len(), state.reports.len()), (total, 0));
+    assert_eq!((state.journal.effects().len(), state.journal.publications().len()), (total, 0));
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn a_master_that_stood_still_after_it_asked_for_an_outcome_aborts_nothing(
     fake.create_node("a-1", 99);
     fake.script("database: outcome", Fault::after(|state| state.lease = LeaseState::InDoubt));
     assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
-    assert!(fake.state().aborts.is_empty() && fake.state().alter.is_some());
+    assert!(fake.state().journal.aborts().is_empty() && fake.state().zookeeper.alter.is_some());
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn nothing_is_sent_while_the_lease_is_in_doubt() {
     let fake = Fake::with_engines_wanted(1);
     fake.state().lease = LeaseState::InDoubt;
     assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
-    assert!(fake.state().effects.is_empty());
+    assert!(fake.state().journal.effects().is_empty());
 }
 
 async fn serve(
@@ -85,7 +85,7 @@ async fn a_term_raises_the_epoch_first_and_converges_without_a_wake_up() {
     let waiting = Arc::clone(&fake);
     let (reached, stop) = serve(&fake, move |_| waiting.state().simulation.observed.instances.len() == 2).await;
     assert!(matches!(reached, CandidateState::Acting { epoch: Epoch(2), .. }), "{reached:?}");
-    assert_eq!(fake.state().master.epoch, Epoch(2));
+    assert_eq!(fake.state().master().epoch, Epoch(2));
     stop.cancel();
 }
 
@@ -93,10 +93,10 @@ async fn a_term_raises_the_epoch_first_and_converges_without_a_wake_up() {
 async fn a_master_with_the_lock_raises_an_epoch_that_another_raised() {
     let fake = Fake::with_engines_wanted(1);
     let (_, stop) = serve(&fake, |state| matches!(state, CandidateState::Acting { .. })).await;
-    fake.state().master.epoch = Epoch(40);
+    fake.state().master().epoch = Epoch(40);
     let waiting = Arc::clone(&fake);
     let seen = tokio::time::timeout(Duration::from_secs(10), async {
-        while waiting.state().master.epoch < Epoch(41) {
+        while waiting.state().master().epoch < Epoch(41) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
@@ -113,19 +113,19 @@ async fn a_master_that_does_not_hold_the_lock_any_more_steps_down() {
     let (settings, stop) = (quick(), CancellationToken::new());
     let term = term::serve(ctx, &settings, &sender, &stop);
     let deposed = async {
-        while deposing.state().reports.is_empty() {
+        while deposing.state().journal.publications().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let lost = Failure::Lost("another candidate has it".to_owned());
         deposing.script("database: raise epoch", Fault::Fails(lost));
-        deposing.state().master.epoch = Epoch(9);
+        deposing.state().master().epoch = Epoch(9);
     };
     let (reason, ()) =
         tokio::time::timeout(Duration::from_secs(10), futures::future::join(term, deposed)).await.unwrap();
     assert!(reason.contains("deposed"), "{reason}");
-    let effects = fake.state().effects.len();
+    let effects = fake.state().journal.effects().len();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(fake.state().effects.len(), effects);
+    assert_eq!(fake.state().journal.effects().len(), effects);
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn without_a_metadata_agent_a_master_waits_for_its_epoch() {
     let fake = Fake::with_engines_wanted(1);
     fake.script("database:", Fault::Fails(no_agent()));
     let (_, stop) = serve(&fake, |state| state == CandidateState::Elected).await;
-    assert!(fake.state().effects.is_empty());
+    assert!(fake.state().journal.effects().is_empty());
     fake.recover();
     let waiting = Arc::clone(&fake);
     let seen = tokio::time::timeout(Duration::from_secs(10), async {

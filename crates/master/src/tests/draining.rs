@@ -26,7 +26,7 @@ async fn drained() -> Arc<Fake> {
 async fn a_new_master_counts_a_grace_from_when_it_observed_the_order() {
     let fake = drained().await;
     let grace = fake.state().simulation.observed.drains[0].grace;
-    let deletes = || fake.state().effects.iter().filter(|effect| effect.starts_with("delete engine")).count();
+    let deletes = || fake.state().journal.effects().iter().filter(|effect| effect.starts_with("delete engine")).count();
     // Almost all of it is over when another master takes over, on whose clock nothing of it is.
     fake.pass(grace);
     let mut next = fake.reconciler(1);
@@ -50,15 +50,15 @@ async fn an_order_for_a_gone_pod_costs_one_probe_in_its_namespace() {
     reconciler.tick(&*fake).await;
     assert!(fake.state().simulation.observed.instances.is_empty(), "its pod is cleared away");
     reconciler = fake.reconciler(1);
-    fake.state().probed.clear();
+    fake.state().journal.clear();
 
     let timeout = settings().limits.session_timeout;
     for _ in 0..2 {
         reconciler.tick(&*fake).await;
-        assert_eq!(fake.state().probed.len(), 0, "the answer would not count yet");
+        assert_eq!(fake.state().journal.probes().len(), 0, "the answer would not count yet");
         fake.pass(timeout / 2);
     }
     reconciler.tick(&*fake).await;
-    assert_eq!(fake.state().probed, [Some("rp-1--t-1".to_owned())], "no list of all pods");
+    assert_eq!(fake.state().journal.probes(), [Some("rp-1--t-1".to_owned())], "no list of all pods");
     assert!(fake.state().simulation.observed.drains.is_empty());
 }

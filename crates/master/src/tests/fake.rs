@@ -2,34 +2,33 @@
 //! faults.
 
 mod boundary;
-mod faults;
+mod journal;
+mod script;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::{
-    Agent, AlterChild, AlterNode, Alteration, DrainOrder, DrainOrderNode, Permit, PermitNode, Registration,
-    RegistrationNode,
+    Agent, AlterChild, AlterNode, Alteration, DrainOrder, DrainOrderNode, Observation as Coordination, Permit,
+    PermitNode, Registration, RegistrationNode,
 };
-use model::alteration::{
-    Abort, AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId, Source,
-};
+use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId, Source};
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
-use model::observation::{ClusterWarnings, Publication};
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
 use parking_lot::{Mutex, MutexGuard};
 use planner::{Action, Decision, DesiredState, ObservedState};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::ctx::{self, Failure, LeaseState};
+use crate::ctx::{self, Failure, InstanceList, LeaseState};
 use crate::settings::Settings;
 use crate::tick::{Reconciler, Ticked};
-pub use faults::{Fault, Script, no_agent, no_answer};
+use journal::Journal;
+use script::Script;
+pub use script::{Fault, no_agent, no_answer};
 
 /// A simulation that several masters can act on, one after the other or at once.
 #[derive(Debug)]
@@ -39,26 +38,16 @@ pub struct Fake {
 
 #[derive(Debug)]
 pub struct State {
+    /// The catalog and the engines, and what is derived from them: permits, registrations, drain orders and the clock.
     pub simulation: planner::Simulation,
-    pub alter: Option<AlterNode>,
-    pub agents: Vec<Agent>,
+    /// Only the alter node and the agents.
+    pub zookeeper: Coordination,
     pub records: BTreeMap<RequestId, AlterationRecord>,
-    pub master: MasterRecord,
     pub lease: LeaseState,
-    pub now: Duration,
-    /// Since when the master's clock runs; otherwise only [`Fake::pass`] moves it.
-    pub running_since: Option<Instant>,
-    /// Instances that the list has although they are gone, until they are probed.
-    pub ghosts: Vec<planner::Instance>,
-    pub loads: BTreeMap<EngineName, planner::EngineLoad>,
-    pub cluster_warnings: ClusterWarnings,
+    /// What the orchestrator lists with the engines: warnings, and instances that are gone, until they are probed.
+    pub list: InstanceList,
     pub script: Script,
-    /// Every requested effect: the verb of the decision and its engine.
-    pub effects: Vec<String>,
-    pub aborts: Vec<Abort>,
-    pub reports: Vec<Publication>,
-    /// The namespaces of all probes.
-    pub probed: Vec<Option<String>>,
+    pub journal: Journal,
 }
 
 /// The settings of all tests: an effect may take 50 ms.
@@ -79,23 +68,16 @@ impl Fake {
         let desired = DesiredState { cluster: "enginehouse".to_owned(), ..DesiredState::default() };
         let mut simulation = planner::Simulation::new(desired, ObservedState::default());
         simulation.desired.snapshot.now_ms = 1_000_000;
+        simulation.desired.snapshot.master =
+            MasterRecord { epoch: Epoch(1), holder: "me".to_owned(), ..MasterRecord::default() };
         let state = State {
             simulation,
-            alter: None,
-            agents: vec![agent(7)],
+            zookeeper: Coordination { agents: vec![agent(7)], ..Coordination::default() },
             records: BTreeMap::new(),
-            master: MasterRecord { epoch: Epoch(1), holder: "me".to_owned(), ..MasterRecord::default() },
             lease: LeaseState::Valid,
-            now: Duration::from_secs(1_000),
-            running_since: None,
-            ghosts: Vec::new(),
-            loads: BTreeMap::new(),
-            cluster_warnings: ClusterWarnings::default(),
+            list: InstanceList { nodes: Some(Vec::new()), ..InstanceList::default() },
             script: Script::default(),
-            effects: Vec::new(),
-            aborts: Vec::new(),
-            reports: Vec::new(),
-            probed: Vec::new(),
+            journal: Journal::default(),
         };
         Arc::new(Self { state: Mutex::new(state) })
     }
@@ -160,19 +142,17 @@ impl Fake {
             requested_at_ms: 5,
         };
         let child = AlterChild { id: id(alteration), agent: Some("agent-1".to_owned()), session: Some(session) };
-        self.state().alter =
+        self.state().zookeeper.alter =
             Some(AlterNode { content: Ok(content), ctime_ms: 5, children: vec![child], strays: Vec::new() });
     }
 
     pub fn reconciler(&self, epoch: i64) -> Reconciler {
-        Reconciler::new(settings(), Epoch(epoch), self.state().now, CancellationToken::new())
+        Reconciler::new(settings(), Epoch(epoch), self.state().now(), CancellationToken::new())
     }
 
     /// Time passes on every clock.
     pub fn pass(&self, time: Duration) {
-        let mut state = self.state();
-        state.now += time;
-        state.simulation.advance(time);
+        self.state().simulation.advance(time);
     }
 
     /// Ticks until a tick does nothing, engines get ready meanwhile.
@@ -232,8 +212,19 @@ fn record(alteration: &str, object: ObjectRef) -> AlterationRecord {
 }
 
 impl State {
-    fn guard(&self, epoch: Epoch) -> Result<(), Failure> {
-        if epoch == self.master.epoch { Ok(()) } else { Err(Failure::Deposed(self.master.holder.clone())) }
+    /// The time that only [`Fake::pass`] moves, on every clock.
+    pub fn now(&self) -> Duration {
+        model::millis::to_duration(self.simulation.desired.snapshot.now_ms)
+    }
+
+    /// The row of the master.
+    pub fn master(&mut self) -> &mut MasterRecord {
+        &mut self.simulation.desired.snapshot.master
+    }
+
+    fn guard(&mut self, epoch: Epoch) -> Result<(), Failure> {
+        let master = self.master();
+        if epoch == master.epoch { Ok(()) } else { Err(Failure::Deposed(master.holder.clone())) }
     }
 
     /// Why ZooKeeper rejects a decision: a second drain order of one name, a drain without the registration of its successor,

@@ -90,13 +90,13 @@ async fn a_failing_decision_is_logged_once_a_minute_and_when_it_succeeds() {
     assert!(fake.state().simulation.register(&new));
     let drain = format!("drain engine {old}");
     fake.script(&drain, Fault::Fails(Failure::Refused("no right".to_owned())));
-    fake.state().effects.clear();
+    fake.state().journal.clear();
     for _ in 0..TICKS {
         reconciler.tick(&*fake).await;
         fake.pass(TICK);
     }
     assert_eq!(
-        fake.state().effects.iter().filter(|effect| **effect == drain).count(),
+        fake.state().journal.effects().iter().filter(|effect| **effect == drain).count(),
         TICKS as usize,
         "it is tried each time"
     );
@@ -150,7 +150,7 @@ async fn raising_the_epoch_repeatedly_is_logged_once_and_at_the_end() {
         CancellationToken::new(),
     );
     let seen = async {
-        while fake.state().master.epoch < Epoch(6) {
+        while fake.state().master().epoch < Epoch(6) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         fake.recover();
@@ -167,6 +167,6 @@ async fn raising_the_epoch_repeatedly_is_logged_once_and_at_the_end() {
     assert_eq!(lines.with("tick stopped").len(), 1);
     let over = lines.with("ticks complete again");
     assert!(over.len() == 1 && over[0].contains("times="), "{over:#?}");
-    let epoch = fake.state().master.epoch;
+    let epoch = fake.state().master().epoch;
     assert!(epoch >= Epoch(6) && over[0].contains(&format!("epoch={epoch} ")), "{epoch}: {over:#?}");
 }

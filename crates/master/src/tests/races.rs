@@ -13,7 +13,7 @@ async fn superseded_before_it_registered() -> (std::sync::Arc<Fake>, crate::tick
     let first = fake.present(0);
     let key = fake.state().simulation.desired.snapshot.slots[0].key.clone();
     fake.state().simulation.renew(&key, 0, false).unwrap();
-    fake.state().effects.clear();
+    fake.state().journal.clear();
     (fake, reconciler, first)
 }
 
@@ -22,7 +22,11 @@ async fn an_engine_that_was_superseded_before_it_registered_is_drained_at_once()
     let (fake, mut reconciler, first) = superseded_before_it_registered().await;
     reconciler.tick(&*fake).await;
     let state = fake.state();
-    assert!(state.simulation.observed.drains.iter().any(|order| order.engine == first), "{:?}", state.effects);
+    assert!(
+        state.simulation.observed.drains.iter().any(|order| order.engine == first),
+        "{:?}",
+        state.journal.effects()
+    );
 }
 
 #[tokio::test]
@@ -38,7 +42,7 @@ async fn an_engine_that_registered_and_left_meanwhile_is_not_drained() {
     {
         let state = fake.state();
         let drain = format!("drain engine {first}");
-        assert!(state.effects.contains(&drain), "the plan was to drain it: {:?}", state.effects);
+        assert!(state.journal.effects().contains(&drain), "the plan was to drain it: {:?}", state.journal.effects());
         assert!(state.script.is_empty() && state.simulation.observed.drains.is_empty(), "and nothing happened");
     }
     // It stands in from now on, until its replacement is registered.

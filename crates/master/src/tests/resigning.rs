@@ -37,7 +37,7 @@ async fn resigned(fake: &Arc<Fake>, arrived: impl Fn(&Fake) -> bool) -> String {
 async fn an_effect_that_never_answers_does_not_keep_the_lock() {
     let fake = Fake::with_engines_wanted(1);
     fake.script("create engine", Fault::Hangs);
-    let begun = |fake: &Fake| fake.state().effects.iter().any(|effect| effect.contains("create permit"));
+    let begun = |fake: &Fake| fake.state().journal.effects().iter().any(|effect| effect.contains("create permit"));
     let reason = resigned(&fake, begun).await;
     assert!(reason.contains("cancelled"), "{reason}");
 }
@@ -47,5 +47,5 @@ async fn a_master_that_waits_for_a_metadata_agent_ends_at_once() {
     let fake = Fake::with_engines_wanted(1);
     fake.script("database:", Fault::Fails(no_agent()));
     let reason = resigned(&fake, |_| true).await;
-    assert!(fake.state().effects.is_empty(), "{reason}");
+    assert!(fake.state().journal.effects().is_empty(), "{reason}");
 }

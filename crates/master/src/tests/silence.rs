@@ -21,7 +21,8 @@ async fn a_silent_unregistered_engine_is_replaced_before_it_is_drained() {
     let old = fake.present(0);
     fake.state().simulation.observed.registrations.clear();
     let shown = |fake: &Fake| {
-        let rows = fake.state().reports.iter().flat_map(|report| report.engines.clone()).collect::<Vec<_>>();
+        let rows =
+            fake.state().journal.publications().iter().flat_map(|report| report.engines.clone()).collect::<Vec<_>>();
         rows.into_iter().rfind(|row| row.name == old).unwrap()
     };
     reconciler.tick(&*fake).await;
@@ -50,8 +51,8 @@ async fn an_engine_that_answers_is_not_replaced_for_its_lost_registration() {
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
     let old = fake.present(0);
-    fake.state().loads = [(old.clone(), EngineLoad { sessions: 1, running: 0 })].into();
-    let now = fake.state().now;
+    fake.state().simulation.observed.loads = [(old.clone(), EngineLoad { sessions: 1, running: 0 })].into();
+    let now = fake.state().now();
     let mut reconciler = Reconciler::new(settings(), Epoch(1), now, CancellationToken::new());
     fake.state().simulation.observed.registrations.clear();
     for _ in 0..20 {
@@ -74,7 +75,7 @@ async fn an_effect_on_its_way_ends_when_the_lock_may_be_lost() {
     let fake = Fake::with_engines_wanted(1);
     fake.script("create engine", Fault::Hangs);
     let settings = Settings { effect_deadline: Duration::from_secs(10), ..settings() };
-    let now = fake.state().now;
+    let now = fake.state().now();
     let stop = CancellationToken::new();
     let mut reconciler = Reconciler::new(settings, Epoch(1), now, stop);
     let begun = Instant::now();

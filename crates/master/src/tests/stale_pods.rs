@@ -23,8 +23,7 @@ async fn at_rest() -> (Arc<Fake>, Reconciler, EngineName) {
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
     fake.pass(Duration::from_mins(1));
-    fake.state().effects.clear();
-    fake.state().probed.clear();
+    fake.state().journal.clear();
     let engine = fake.present(0);
     (fake, reconciler, engine)
 }
@@ -34,15 +33,15 @@ async fn an_engine_that_vanished_without_an_event_is_probed_and_replaced() {
     let (fake, mut reconciler, engine) = at_rest().await;
     {
         let mut state = fake.state();
-        state.ghosts = std::mem::take(&mut state.simulation.observed.instances);
+        state.list.instances = std::mem::take(&mut state.simulation.observed.instances);
         state.simulation.observed.registrations.clear();
     }
     assert!(!done(&reconciler.tick(&*fake).await));
-    assert_eq!(fake.state().probed.len(), 0, "a moment without a registration is nothing");
+    assert_eq!(fake.state().journal.probes().len(), 0, "a moment without a registration is nothing");
     fake.pass(Duration::from_mins(1));
     assert!(done(&reconciler.tick(&*fake).await));
-    assert_eq!(fake.state().probed.len(), 1);
-    assert_eq!(fake.state().effects[0], format!("record end {engine}"));
+    assert_eq!(fake.state().journal.probes().len(), 1);
+    assert_eq!(fake.state().journal.effects()[0], format!("record end {engine}"));
     fake.settle(&mut reconciler).await;
     assert_ne!(fake.present(0), engine);
     assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
@@ -58,8 +57,8 @@ async fn an_engine_that_only_lost_its_registration_is_asked_for_and_stays() {
         fake.pass(Duration::from_secs(25));
     }
     let state = fake.state();
-    assert!(state.effects.is_empty(), "{:?}", state.effects);
-    assert_eq!(state.probed.len(), 2);
+    assert!(state.journal.effects().is_empty(), "{:?}", state.journal.effects());
+    assert_eq!(state.journal.probes().len(), 2);
     drop(state);
     assert_eq!(fake.present(0), engine);
 }
@@ -69,15 +68,15 @@ async fn a_terminating_pod_without_a_delete_event_is_probed_and_removed() {
     let (fake, mut reconciler, engine) = at_rest().await;
     {
         let mut state = fake.state();
-        state.ghosts = std::mem::take(&mut state.simulation.observed.instances);
-        state.ghosts[0].phase = model::engine_state::Phase::Terminating;
+        state.list.instances = std::mem::take(&mut state.simulation.observed.instances);
+        state.list.instances[0].phase = model::engine_state::Phase::Terminating;
         state.simulation.observed.registrations.clear();
     }
     assert!(done(&reconciler.tick(&*fake).await), "its end is recorded immediately");
-    assert_eq!(fake.state().ghosts.len(), 1);
+    assert_eq!(fake.state().list.instances.len(), 1);
     fake.pass(Duration::from_mins(1));
     let _ = reconciler.tick(&*fake).await;
-    assert!(fake.state().ghosts.is_empty(), "it was probed");
+    assert!(fake.state().list.instances.is_empty(), "it was probed");
     fake.settle(&mut reconciler).await;
     assert_ne!(fake.present(0), engine);
 }
@@ -89,12 +88,13 @@ async fn an_engine_is_probed_in_its_namespace_unless_its_configuration_changed()
     fake.script(&format!("probe {engine}"), Fault::Fails(no_answer()));
     fake.state().simulation.observed.instances.clear();
     assert!(!done(&reconciler.tick(&*fake).await));
-    assert_eq!(std::mem::take(&mut fake.state().probed), [Some("rp-1--t-1".to_owned())]);
+    assert_eq!(fake.state().journal.probes(), [Some("rp-1--t-1".to_owned())]);
+    fake.state().journal.clear();
     let elsewhere = PoolPatch { namespace: Setting::Set("elsewhere".to_owned()), ..PoolPatch::default() };
     let pool = ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), elsewhere);
     fake.commit("moved", &Change::Alter { if_exists: false, object: pool });
     let _ = reconciler.tick(&*fake).await;
-    assert_eq!(fake.state().probed, [None]);
+    assert_eq!(fake.state().journal.probes(), [None]);
 }
 
 #[tokio::test]
@@ -106,17 +106,17 @@ async fn a_failed_unregistered_pod_without_an_event_is_probed() {
     let engine = fake.present(0);
     {
         let mut state = fake.state();
-        state.ghosts = std::mem::take(&mut state.simulation.observed.instances);
-        state.probed.clear();
+        state.list.instances = std::mem::take(&mut state.simulation.observed.instances);
+        state.journal.clear();
     }
     let _ = reconciler.tick(&*fake).await;
     fake.pass(Duration::from_secs(50));
     let _ = reconciler.tick(&*fake).await;
-    assert_eq!(fake.state().probed.len(), 0, "it may still be on its way");
+    assert_eq!(fake.state().journal.probes().len(), 0, "it may still be on its way");
     fake.pass(Duration::from_secs(10));
     let _ = reconciler.tick(&*fake).await;
-    assert_eq!(fake.state().probed.len(), 1);
-    assert!(fake.state().ghosts.is_empty());
+    assert_eq!(fake.state().journal.probes().len(), 1);
+    assert!(fake.state().list.instances.is_empty());
     fake.settle(&mut reconciler).await;
     assert_ne!(fake.present(0), engine);
     assert_eq!(fake.state().simulation.observed.registrations.len(), 1);

@@ -21,13 +21,16 @@ async fn a_steady_state_makes_no_effect_and_reports_nothing_new() {
     let fake = Fake::with_engines_wanted(2);
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
-    fake.state().effects.clear();
-    fake.state().reports.clear();
+    fake.state().journal.clear();
     assert!(!done(&reconciler.tick(&*fake).await));
     let state = fake.state();
-    assert!(state.effects.is_empty(), "{:?}", state.effects);
-    assert_eq!(state.reports.len(), 1, "a tick always says that it was");
-    assert!(state.reports[0].engines.is_empty() && state.reports[0].gone.is_empty() && !state.reports[0].complete);
+    assert!(state.journal.effects().is_empty(), "{:?}", state.journal.effects());
+    assert_eq!(state.journal.publications().len(), 1, "a tick always says that it was");
+    assert!(
+        state.journal.publications()[0].engines.is_empty()
+            && state.journal.publications()[0].gone.is_empty()
+            && !state.journal.publications()[0].complete
+    );
 }
 
 #[tokio::test]
@@ -35,15 +38,15 @@ async fn what_is_around_the_engines_is_reported_when_it_changes() {
     let fake = Fake::with_engines_wanted(1);
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
-    let warnings = |fake: &Fake| fake.state().reports.last().unwrap().cluster_warnings.clone();
+    let warnings = |fake: &Fake| fake.state().journal.publications().last().unwrap().cluster_warnings.clone();
     assert_eq!(
-        fake.state().reports[0].cluster_warnings,
+        fake.state().journal.publications()[0].cluster_warnings,
         Some(ClusterWarnings::default()),
         "the first report has it all"
     );
     assert_eq!(warnings(&fake), None, "nothing changed");
     let around = ClusterWarnings::new(Vec::new(), &["create pods in the whole cluster".to_owned()]);
-    fake.state().cluster_warnings = around.clone();
+    fake.state().list.warnings = around.clone();
     let _ = reconciler.tick(&*fake).await;
     assert_eq!(warnings(&fake), Some(around));
     let _ = reconciler.tick(&*fake).await;
@@ -54,11 +57,11 @@ async fn what_is_around_the_engines_is_reported_when_it_changes() {
 async fn a_new_master_finds_everything_as_it_should_be_and_creates_nothing() {
     let fake = Fake::with_engines_wanted(3);
     fake.settle(&mut fake.reconciler(1)).await;
-    fake.state().effects.clear();
+    fake.state().journal.clear();
     let mut next = fake.reconciler(1);
     assert!(!done(&next.tick(&*fake).await));
-    assert!(fake.state().effects.is_empty());
-    assert!(fake.state().reports.last().unwrap().complete, "the first report of a term is complete");
+    assert!(fake.state().journal.effects().is_empty());
+    assert!(fake.state().journal.publications().last().unwrap().complete, "the first report of a term is complete");
 }
 
 #[tokio::test]
@@ -67,9 +70,9 @@ async fn a_successor_completes_the_work_of_a_master_that_died_after_any_effect()
         let fake = Fake::with_engines_wanted(3);
         fake.settle(&mut fake.reconciler(1)).await;
         fake.commit("a-1", &memory(2));
-        fake.state().effects.clear();
+        fake.state().journal.clear();
         fake.settle(&mut fake.reconciler(1)).await;
-        fake.state().effects.len()
+        fake.state().journal.effects().len()
     };
     assert!(total > 20, "{total}");
     for stop_after in 1..=total {
@@ -91,7 +94,7 @@ async fn a_successor_completes_the_work_of_a_master_that_died_after_any_effect()
             fake.pass(Duration::from_secs(10));
         }
         fake.state().lease = LeaseState::Valid;
-        fake.state().master.epoch = model::Epoch(2);
+        fake.state().master().epoch = model::Epoch(2);
         fake.settle(&mut fake.reconciler(2)).await;
         let state = fake.state();
         assert_eq!(state.simulation.observed.instances.len(), 3, "after {stop_after} effects");
@@ -114,12 +117,19 @@ async fn one_create_that_is_refused_holds_up_no_other_and_backs_off() {
     let mut reconciler = fake.reconciler(1);
     assert!(done(&reconciler.tick(&*fake).await));
     assert_eq!(fake.state().simulation.observed.instances.len(), 2);
-    let tries = || fake.state().effects.iter().filter(|effect| **effect == format!("create engine {broken}")).count();
+    let tries =
+        || fake.state().journal.effects().iter().filter(|effect| **effect == format!("create engine {broken}")).count();
     reconciler.tick(&*fake).await;
     reconciler.tick(&*fake).await;
     assert_eq!(tries(), 1, "it waits");
-    let shown =
-        fake.state().reports.iter().flat_map(|report| report.engines.clone()).rfind(|row| row.name == broken).unwrap();
+    let shown = fake
+        .state()
+        .journal
+        .publications()
+        .iter()
+        .flat_map(|report| report.engines.clone())
+        .rfind(|row| row.name == broken)
+        .unwrap();
     assert!(shown.reason.unwrap().contains("no quota left"));
     fake.pass(Duration::from_secs(3));
     reconciler.tick(&*fake).await;
@@ -139,7 +149,7 @@ async fn an_unavailable_orchestrator_is_no_failure_of_the_engine() {
     let create = format!("create engine {}", fake.present(0));
     fake.script(&create, Fault::Fails(Failure::Unknown("500 Internal Server Error".to_owned())));
     let mut reconciler = fake.reconciler(1);
-    let tries = || fake.state().effects.iter().filter(|effect| **effect == create).count();
+    let tries = || fake.state().journal.effects().iter().filter(|effect| **effect == create).count();
     for times in 1..=10 {
         reconciler.tick(&*fake).await;
         reconciler.tick(&*fake).await;
@@ -153,7 +163,8 @@ async fn an_unavailable_orchestrator_is_no_failure_of_the_engine() {
     fake.pass(Duration::from_secs(3));
     reconciler.tick(&*fake).await;
     assert_eq!(tries(), 12);
-    let shown = fake.state().reports.iter().flat_map(|report| report.engines.clone()).next_back().unwrap();
+    let shown =
+        fake.state().journal.publications().iter().flat_map(|report| report.engines.clone()).next_back().unwrap();
     assert!(shown.reason.unwrap().contains("failure 1: no quota left"));
     fake.recover();
     fake.settle(&mut reconciler).await;
@@ -183,7 +194,7 @@ async fn a_create_with_a_lost_answer_is_observed_and_not_repeated() {
     fake.settle(&mut reconciler).await;
     let state = fake.state();
     assert_eq!(state.simulation.created, 1);
-    assert_eq!(state.effects.iter().filter(|effect| effect.starts_with("create engine")).count(), 1);
+    assert_eq!(state.journal.effects().iter().filter(|effect| effect.starts_with("create engine")).count(), 1);
     assert_eq!(state.simulation.observed.registrations.len(), 1);
 }
 
@@ -193,10 +204,10 @@ async fn without_the_orchestrator_no_engine_is_touched_and_the_master_says_so() 
     fake.script("orchestrator: list", Fault::Fails(no_answer()));
     let mut reconciler = fake.reconciler(1);
     reconciler.tick(&*fake).await;
-    let effects = fake.state().effects.clone();
+    let effects = fake.state().journal.effects();
     assert!(effects.iter().all(|effect| effect.starts_with("finish alteration")), "{effects:?}");
     assert!(!done(&reconciler.tick(&*fake).await));
-    assert!(fake.state().reports[0].waits_for.as_ref().unwrap().contains("orchestrator"));
+    assert!(fake.state().journal.publications()[0].waits_for.as_ref().unwrap().contains("orchestrator"));
     fake.recover();
     fake.settle(&mut reconciler).await;
     assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
@@ -212,14 +223,14 @@ async fn an_alteration_stalls_at_its_deadline_without_the_orchestrator() {
     fake.script("orchestrator: list", Fault::Fails(no_answer()));
     reconciler.tick(&*fake).await;
     assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converging));
-    let report = fake.state().reports.last().unwrap().clone();
+    let report = fake.state().journal.publications().last().unwrap().clone();
     assert_eq!(report.engines.len(), 1, "{report:?}");
     assert!(report.engines[0].reason.as_ref().unwrap().contains("orchestrator") && !report.complete);
     assert!(report.waits_for.unwrap().contains("a-1"));
     fake.pass(Duration::from_secs(61));
     reconciler.tick(&*fake).await;
     assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Stalled));
-    assert!(fake.state().alter.is_none(), "the next alteration may come");
+    assert!(fake.state().zookeeper.alter.is_none(), "the next alteration may come");
     // What reaches no engine has nothing to wait for.
     let unit = model::change::UnitPatch::default();
     let another = model::change::ObjectPatch::ResourceUnit(model::UnitName::new("uc_2").unwrap(), unit);
@@ -229,7 +240,7 @@ async fn an_alteration_stalls_at_its_deadline_without_the_orchestrator() {
     // It recovers: the stalled alteration converges after all.
     fake.recover();
     reconciler.tick(&*fake).await;
-    assert!(fake.state().reports.last().unwrap().complete, "the rows of the meantime are replaced");
+    assert!(fake.state().journal.publications().last().unwrap().complete, "the rows of the meantime are replaced");
     fake.settle(&mut reconciler).await;
     assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
     assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
@@ -243,9 +254,9 @@ async fn an_engine_about_which_the_orchestrator_is_silent_has_not_vanished() {
     let engine = fake.present(0);
     let instances = std::mem::take(&mut fake.state().simulation.observed.instances);
     fake.script(&format!("probe {engine}"), Fault::Fails(no_answer()));
-    fake.state().effects.clear();
+    fake.state().journal.clear();
     assert!(!done(&reconciler.tick(&*fake).await));
-    assert!(fake.state().effects.is_empty());
+    assert!(fake.state().journal.effects().is_empty());
     fake.state().simulation.observed.instances = instances;
     fake.recover();
     assert!(!done(&reconciler.tick(&*fake).await));
@@ -258,17 +269,24 @@ async fn probes_that_hang_delay_a_tick_for_a_limited_time() {
     let fake = Fake::with_engines_wanted(ENGINES);
     fake.settle(&mut fake.reconciler(1)).await;
     let settings = crate::settings::Settings { parallelism: 1, ..super::fake::settings() };
-    let (now, halt) = (fake.state().now, tokio_util::sync::CancellationToken::new());
+    let (now, halt) = (fake.state().now(), tokio_util::sync::CancellationToken::new());
     let mut reconciler = crate::tick::Reconciler::new(settings, model::Epoch(1), now, halt);
     fake.state().simulation.observed.instances.clear();
-    fake.state().effects.clear();
-    fake.state().probed.clear();
+    fake.state().journal.clear();
     fake.script("orchestrator: probe", Fault::Hangs);
     assert!(!done(&reconciler.tick(&*fake).await));
     let state = fake.state();
-    assert!(state.effects.is_empty(), "who was not asked about has not vanished: {:?}", state.effects);
+    assert!(
+        state.journal.effects().is_empty(),
+        "who was not asked about has not vanished: {:?}",
+        state.journal.effects()
+    );
     // Each question may take one effect deadline, all of them two.
-    assert!((1..6).contains(&state.probed.len()), "{} of {ENGINES} were asked for", state.probed.len());
+    assert!(
+        (1..6).contains(&state.journal.probes().len()),
+        "{} of {ENGINES} were asked for",
+        state.journal.probes().len()
+    );
 }
 
 #[tokio::test]
@@ -278,9 +296,13 @@ async fn an_engine_that_lost_its_session_with_the_masters_is_not_drained() {
     fake.settle(&mut reconciler).await;
     fake.commit("a-1", &memory(2));
     fake.state().simulation.observed.registrations.clear();
-    reconciler.distrust_registry(fake.state().now);
+    reconciler.distrust_registry(fake.state().now());
     reconciler.tick(&*fake).await;
-    assert!(fake.state().effects.iter().all(|effect| !effect.starts_with("drain")), "{:?}", fake.state().effects);
+    assert!(
+        fake.state().journal.effects().iter().all(|effect| !effect.starts_with("drain")),
+        "{:?}",
+        fake.state().journal.effects()
+    );
     fake.settle(&mut reconciler).await;
     assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
 }
@@ -297,7 +319,11 @@ async fn a_replacement_that_never_answered_is_condemned_when_it_is_superseded() 
     let never_ready = fake.present(0);
     fake.commit("a-2", &memory(1));
     reconciler.tick(&*fake).await;
-    assert!(fake.state().effects.contains(&format!("drain engine {never_ready}")), "{:?}", fake.state().effects);
+    assert!(
+        fake.state().journal.effects().contains(&format!("drain engine {never_ready}")),
+        "{:?}",
+        fake.state().journal.effects()
+    );
     fake.settle(&mut reconciler).await;
     assert_eq!(fake.state().simulation.observed.instances.len(), 1);
 }
@@ -328,16 +354,18 @@ async fn explain_over_the_last_report_says_the_decisions_that_are_then_executed(
     // A new master's first report is complete: what a metadata agent knows.
     fake.reconciler(1).tick(&*fake).await;
     let desired = fake.state().simulation.desired.clone();
-    let observed =
-        planner::ObservedState::from_report(&fake.state().reports.last().unwrap().engines, &desired.snapshot);
+    let observed = planner::ObservedState::from_report(
+        &fake.state().journal.publications().last().unwrap().engines,
+        &desired.snapshot,
+    );
     let change = memory(2);
     let explained = planner::explain_change(&desired, &change, &model::change::Rules::default(), &observed).unwrap();
     let mut explained: Vec<String> = explained.iter().map(|row| format!("{} {}", row.decision, row.engine)).collect();
     assert!(explained.len() > 20, "{explained:?}");
     fake.commit("a-1", &change);
-    fake.state().effects.clear();
+    fake.state().journal.clear();
     fake.settle(&mut fake.reconciler(1)).await;
-    let mut executed = fake.state().effects.clone();
+    let mut executed = fake.state().journal.effects();
     // Chains of one stage run concurrently, so their order is not fixed.
     explained.sort();
     executed.sort();
@@ -348,11 +376,11 @@ async fn explain_over_the_last_report_says_the_decisions_that_are_then_executed(
 async fn a_master_that_is_shut_down_begins_no_further_effect() {
     let fake = Fake::with_engines_wanted(3);
     let stop = tokio_util::sync::CancellationToken::new();
-    let now = fake.state().now;
+    let now = fake.state().now();
     let mut reconciler = crate::tick::Reconciler::new(super::fake::settings(), model::Epoch(1), now, stop.clone());
     stop.cancel();
     assert!(matches!(reconciler.tick(&*fake).await, Ticked::Stopped(_)));
-    assert!(fake.state().effects.is_empty());
+    assert!(fake.state().journal.effects().is_empty());
 }
 
 #[tokio::test]
@@ -363,7 +391,7 @@ async fn an_alteration_that_can_not_be_settled_now_holds_up_no_engine() {
     fake.script("database: abort", Fault::Fails(blocked));
     let mut reconciler = fake.reconciler(1);
     reconciler.tick(&*fake).await;
-    assert!(fake.state().alter.is_some());
+    assert!(fake.state().zookeeper.alter.is_some());
     assert_eq!(fake.state().simulation.observed.instances.len(), 2);
 }
 
@@ -373,15 +401,15 @@ async fn a_tick_whose_report_was_refused_as_late_is_followed_by_a_complete_one()
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
     reconciler.tick(&*fake).await;
-    assert!(!fake.state().reports.last().unwrap().complete);
-    let snapshot_of = fake.state().master.last_tick_ms;
+    assert!(!fake.state().journal.publications().last().unwrap().complete);
+    let snapshot_of = fake.state().master().last_tick_ms;
     // Another master ends a tick between this one's snapshot and its report.
-    fake.script("database: publish", Fault::before(|state| state.master.last_tick_ms += 1));
+    fake.script("database: publish", Fault::before(|state| state.master().last_tick_ms += 1));
     assert!(!done(&reconciler.tick(&*fake).await));
-    assert_eq!(fake.state().master.last_tick_ms, snapshot_of + 1, "the other one's");
+    assert_eq!(fake.state().master().last_tick_ms, snapshot_of + 1, "the other one's");
     reconciler.tick(&*fake).await;
     let state = fake.state();
-    assert!(state.reports.last().unwrap().complete, "the rows of the other tick are unknown");
+    assert!(state.journal.publications().last().unwrap().complete, "the rows of the other tick are unknown");
 }
 
 #[tokio::test]
@@ -389,12 +417,13 @@ async fn many_rows_are_published_in_parts_and_again_after_a_lost_part() {
     const ENGINES: usize = 5;
     let fake = Fake::with_engines_wanted(ENGINES as u32);
     fake.settle(&mut fake.reconciler(1)).await;
-    fake.state().reports.clear();
+    fake.state().journal.clear();
     let settings = crate::settings::Settings { report_rows: 2, ..super::fake::settings() };
-    let (now, halt) = (fake.state().now, tokio_util::sync::CancellationToken::new());
+    let (now, halt) = (fake.state().now(), tokio_util::sync::CancellationToken::new());
     let mut reconciler = crate::tick::Reconciler::new(settings, model::Epoch(1), now, halt);
     assert!(!done(&reconciler.tick(&*fake).await));
-    let reports = std::mem::take(&mut fake.state().reports);
+    let reports = fake.state().journal.publications();
+    fake.state().journal.clear();
     assert_eq!(
         reports.iter().map(|report| (report.engines.len(), report.part)).collect::<Vec<_>>(),
         [(2, true), (2, true), (1, false)]
@@ -410,7 +439,7 @@ async fn many_rows_are_published_in_parts_and_again_after_a_lost_part() {
     let last = &reports[2];
     assert!(last.complete && last.kept.len() == 4 && last.kept.iter().all(|name| *name != last.engines[0].name));
     assert!(!done(&reconciler.tick(&*fake).await));
-    assert!(fake.state().reports.iter().all(|report| report.engines.is_empty()), "nothing has changed");
+    assert!(fake.state().journal.publications().iter().all(|report| report.engines.is_empty()), "nothing has changed");
     // The first part of the next report is rejected: it is unknown which rows are written.
     fake.state()
         .simulation
@@ -418,10 +447,10 @@ async fn many_rows_are_published_in_parts_and_again_after_a_lost_part() {
         .instances
         .iter_mut()
         .for_each(|instance| instance.node = Some("node-2".to_owned()));
-    fake.script("database: publish", Fault::before(|state| state.master.last_tick_ms += 1));
+    fake.script("database: publish", Fault::before(|state| state.master().last_tick_ms += 1));
     reconciler.tick(&*fake).await;
-    fake.state().reports.clear();
+    fake.state().journal.clear();
     assert!(!done(&reconciler.tick(&*fake).await));
-    let reports = std::mem::take(&mut fake.state().reports);
+    let reports = fake.state().journal.publications();
     assert!(reports.last().unwrap().complete && names(&reports).len() == ENGINES, "{reports:?}");
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use model::change::{ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
 use model::{Epoch, PoolName, TenantName, UnitName};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, Fault, create, settings};
@@ -29,8 +28,8 @@ fn two_tenants(many: u32) -> std::sync::Arc<Fake> {
 async fn hanging_creates_of_one_tenant_do_not_delay_another() {
     let fake = two_tenants(70);
     let settings = Settings { effect_deadline: Duration::from_millis(20), ..settings() };
-    let mut reconciler = Reconciler::new(settings, Epoch(1), fake.state().now, CancellationToken::new());
-    fake.state().running_since = Some(Instant::now());
+    let mut reconciler = Reconciler::new(settings, Epoch(1), fake.state().now(), CancellationToken::new());
+    fake.run_clock();
     fake.script("create engine t-1-", Fault::Hangs);
     for _ in 0..2 {
         reconciler.tick(&*fake).await;

@@ -11,6 +11,7 @@ use model::observation::Publication;
 use model::snapshot::{MasterRecord, Snapshot};
 use planner::{Action, Instance, Probe};
 
+use super::journal::Entry;
 use super::{Fake, record};
 use crate::ctx::{
     Applied, ControllerCtx, Effect, Failure, GuardedDecision, InstanceList, Lease, LeaseState, Observation,
@@ -25,8 +26,9 @@ impl Lease for Fake {
     async fn raise_epoch(&self) -> Result<MasterRecord, Failure> {
         let mut state = self.state();
         state.begin("database: raise epoch")?;
-        state.master.epoch = state.master.epoch.next();
-        Ok(state.master.clone())
+        let master = state.master();
+        master.epoch = master.epoch.next();
+        Ok(master.clone())
     }
 }
 
@@ -34,7 +36,7 @@ impl Lease for Fake {
 impl ControllerCtx for Fake {
     fn clock(&self) -> Duration {
         let state = self.state();
-        state.now + state.running_since.map_or(Duration::ZERO, |since| since.elapsed())
+        state.now() + state.script.elapsed()
     }
 
     fn lease(&self) -> &dyn Lease {
@@ -48,36 +50,28 @@ impl ControllerCtx for Fake {
     async fn observe(&self) -> Result<Observation, Failure> {
         self.delay("zookeeper: read").await;
         let mut state = self.state();
-        let coordination = Coordination {
-            alter: state.alter.clone(),
-            agents: state.agents.clone(),
-            permits: state.permits(),
-            drains: state.drains(),
-            ..Coordination::default()
-        };
+        let coordination = Coordination { permits: state.permits(), drains: state.drains(), ..state.zookeeper.clone() };
         let instances = state.begin("orchestrator: list").map(|()| InstanceList {
-            instances: state.simulation.observed.instances.iter().chain(&state.ghosts).cloned().collect(),
-            warnings: state.cluster_warnings.clone(),
-            nodes: Some(Vec::new()),
-            ..InstanceList::default()
+            instances: state.simulation.observed.instances.iter().chain(&state.list.instances).cloned().collect(),
+            ..state.list.clone()
         });
-        Ok(Observation { coordination, instances, loads: state.loads.clone() })
+        Ok(Observation { coordination, instances, loads: state.simulation.observed.loads.clone() })
     }
 
     async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
         let call = format!("orchestrator: probe {}", probe.engine);
-        self.state().probed.push(probe.namespace.clone());
+        self.state().journal.push(Entry::Probe(probe.namespace.clone()));
         self.delay(&call).await;
         let mut state = self.state();
         state.begin(&call)?;
-        state.ghosts.retain(|instance| instance.name != probe.engine);
+        state.list.instances.retain(|instance| instance.name != probe.engine);
         Ok(state.simulation.observed.instances.iter().find(|instance| instance.name == probe.engine).cloned())
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
         let mut state = self.state();
         state.begin("database: snapshot")?;
-        Ok(Snapshot { master: state.master.clone(), ..state.simulation.desired.snapshot.clone() })
+        Ok(state.simulation.desired.snapshot.clone())
     }
 
     async fn settle(&self, id: &RequestId, abort: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {
@@ -103,20 +97,20 @@ impl ControllerCtx for Fake {
         let mut state = self.state();
         state.guard(epoch)?;
         state.begin("database: publish")?;
-        if publication.after_tick_ms != Some(state.master.last_tick_ms) {
+        if publication.after_tick_ms != Some(state.master().last_tick_ms) {
             return Err(Failure::Moved("a later report was written".to_owned()));
         }
         if !publication.part {
-            state.master.last_tick_ms += 1;
+            state.master().last_tick_ms += 1;
         }
-        state.reports.push(publication.clone());
+        state.journal.push(Entry::Publication(publication.clone()));
         Ok(())
     }
 }
 
 impl super::State {
     fn abort(&mut self, abort: &Abort) -> Result<AlterationRecord, Failure> {
-        self.aborts.push(abort.clone());
+        self.journal.push(Entry::Abort(abort.clone()));
         self.begin(&format!("database: abort {} {}", abort.id, abort.statement))?;
         let object = ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() };
         let aborted = record(abort.id.as_str(), object);
@@ -127,7 +121,7 @@ impl super::State {
 impl Fake {
     fn delete_alter_node(&self, seen: &AlterNode) -> Result<Applied, Failure> {
         let mut state = self.state();
-        if state.alter.as_ref() != Some(seen) {
+        if state.zookeeper.alter.as_ref() != Some(seen) {
             return Err(Failure::Moved("the node has changed".to_owned()));
         }
         for child in &seen.children {
@@ -138,8 +132,8 @@ impl Fake {
                 "the node of an alteration that no tick acted on is deleted"
             );
         }
-        state.alter = None;
-        state.effects.push("delete alter node".to_owned());
+        state.zookeeper.alter = None;
+        state.journal.push(Entry::Effect("delete alter node".to_owned()));
         Ok(Applied::Done)
     }
 
@@ -151,7 +145,7 @@ impl Fake {
         let mut state = self.state();
         state.guard(expected.epoch)?;
         assert!(state.lease.is_valid(), "an effect without a valid lease");
-        state.effects.push(effect);
+        state.journal.push(Entry::Effect(effect));
         state.begin(&call)?;
         if let Some(reason) = state.moved(decision, expected.nodes) {
             return Err(Failure::Moved(reason));

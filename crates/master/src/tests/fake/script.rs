@@ -1,4 +1,4 @@
-//! The script of a fake: which calls go wrong, and how.
+//! The script of a fake: which calls go wrong, and how; and whether the master's clock runs.
 //!
 //! Every call has a text: the server and what it is asked for, such as `database: abort a-1 ALTER …` or
 //! `orchestrator: probe NAME`; a decision is `effect:` with its verb and its engine. A fault concerns the calls whose text
@@ -6,6 +6,8 @@
 
 use std::fmt;
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{Fake, State};
 use crate::ctx::{Failure, LeaseState};
@@ -46,34 +48,43 @@ struct Scripted {
 }
 
 #[derive(Default)]
-pub struct Script(Vec<Scripted>);
+pub struct Script {
+    faults: Vec<Scripted>,
+    /// Since when the master's clock runs; otherwise only [`Fake::pass`] moves it.
+    clock_runs_since: Option<Instant>,
+}
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|scripted| &scripted.call)).finish()
+        f.debug_list().entries(self.faults.iter().map(|scripted| &scripted.call)).finish()
     }
 }
 
 impl Script {
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.faults.is_empty()
+    }
+
+    /// For how long the master's clock has run.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.clock_runs_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     fn find<T>(&self, call: &str, pick: impl Fn(&Fault) -> Option<T>) -> Option<T> {
-        let mut concerned = self.0.iter().filter(|scripted| call.contains(&scripted.call));
+        let mut concerned = self.faults.iter().filter(|scripted| call.contains(&scripted.call));
         concerned.find_map(|scripted| pick(&scripted.fault))
     }
 
     /// Removes the events that are due at a call.
     fn events(&mut self, call: &str, is_due: impl Fn(&Fault) -> bool) -> Vec<Event> {
         let mut events = Vec::new();
-        for mut scripted in std::mem::take(&mut self.0) {
+        for mut scripted in std::mem::take(&mut self.faults) {
             let concerned = call.contains(&scripted.call) && is_due(&scripted.fault);
             match scripted.fault {
                 Fault::Before(event) | Fault::After(event) if concerned && scripted.skips == 0 => events.push(event),
                 _ => {
                     scripted.skips -= usize::from(concerned);
-                    self.0.push(scripted);
+                    self.faults.push(scripted);
                 }
             }
         }
@@ -84,18 +95,23 @@ impl Script {
 impl Fake {
     /// From now on the calls whose text contains this go wrong.
     pub fn script(&self, call: &str, fault: Fault) {
-        self.state().script.0.push(Scripted { call: call.to_owned(), skips: 0, fault });
+        self.state().script.faults.push(Scripted { call: call.to_owned(), skips: 0, fault });
     }
 
     /// The lease is in doubt after so many effects.
     pub fn suspend_after(&self, effects: usize) {
         let fault = Fault::after(|state| state.lease = LeaseState::InDoubt);
-        self.state().script.0.push(Scripted { call: "effect:".to_owned(), skips: effects - 1, fault });
+        self.state().script.faults.push(Scripted { call: "effect:".to_owned(), skips: effects - 1, fault });
     }
 
     /// From now on nothing goes wrong.
     pub fn recover(&self) {
-        self.state().script = Script::default();
+        self.state().script.faults.clear();
+    }
+
+    /// From now on the master's clock runs.
+    pub fn run_clock(&self) {
+        self.state().script.clock_runs_since = Some(Instant::now());
     }
 
     /// Waits for as long as the call takes.
