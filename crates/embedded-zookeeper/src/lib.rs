@@ -28,7 +28,6 @@
 
 mod clock;
 mod config;
-mod log_throttle;
 mod proto;
 mod server;
 mod state;

@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::log_throttle::LogThrottle;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -29,7 +30,6 @@ use self::error::StartError;
 use self::faults::Faults;
 use crate::clock::{Clock, Now};
 use crate::config::Config;
-use crate::log_throttle::LogThrottle;
 use crate::state::{ConnectionId, State};
 
 /// How long `shutdown` waits for the connections' tasks before it aborts them.

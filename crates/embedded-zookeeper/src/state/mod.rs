@@ -21,6 +21,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
+use model::log_throttle::LogThrottle;
 use tracing::{debug, info, warn};
 
 use self::sessions::{ID_BITS, SESSIONS_MAX, Sessions};
@@ -29,7 +30,6 @@ pub(crate) use self::watches::ConnectionId;
 use self::watches::{WatchKind, Watches};
 use self::writes::{BYTES_MAX, Caller, NODES_MAX};
 use crate::clock::Now;
-use crate::log_throttle::LogThrottle;
 use crate::proto::codes::{ErrorCode, XID_PING, op};
 use crate::proto::connect::{ConnectRequest, Password, encode_answer};
 use crate::proto::jute::Reader;
