@@ -36,7 +36,7 @@ pub fn check_id(id: &str) -> Result<(), UserError> {
 /// still owns the node; retry.
 pub async fn register(session: &Session, id: &str, address: &str) -> Result<String, Error> {
     let path = session.layout().agent(id);
-    check_id(id).map_err(|error| Error::Refused { path: path.clone(), reason: error.message })?;
+    check_id(id).map_err(|error| Error::Refused { path: path.clone(), cause: error.message.into() })?;
     let data = document::write(&path, &AgentDocument { address: address.to_owned() })?;
     session.create_own(&path, &data, &session.access().read_only()).await?;
     model::failpoint!(failpoints::AGENT_REGISTERED);

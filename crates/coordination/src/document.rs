@@ -22,7 +22,7 @@ struct Head {
 
 pub(crate) fn write<T: Serialize>(path: &str, content: &T) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(&Document { version: VERSION, content })
-        .map_err(|error| Error::Unreadable { path: path.to_owned(), reason: error.to_string() })
+        .map_err(|error| Error::Unreadable { path: path.to_owned(), cause: error.into() })
 }
 
 /// Parses a document; the error is the reason.

@@ -3,6 +3,7 @@
 //! All of them prove that nothing was written, except [`Error::OutcomeUnknown`]: the write may have happened, or may still
 //! happen when the connection is restored.
 
+use model::cause::Cause;
 use model::{ErrorKind, UserError};
 use thiserror::Error as ThisError;
 use zookeeper_client as zk;
@@ -36,23 +37,35 @@ pub enum Error {
     #[error("node {path} has {count} children, more than {limit}")]
     TooMany { path: String, count: usize, limit: usize },
     /// The content of a node is malformed.
-    #[error("node {path} is unreadable: {reason}")]
-    Unreadable { path: String, reason: String },
+    #[error("node {path} is unreadable: {cause}")]
+    Unreadable {
+        path: String,
+        #[source]
+        cause: Cause,
+    },
     /// The lease is lost, or may be: nothing was written.
     #[error("lost the master's lock: {reason}")]
     LockLost { reason: String },
     /// No connection, or no answer to a read: nothing was written.
-    #[error("zookeeper is not available: {reason}")]
-    Unavailable { reason: String },
+    #[error("zookeeper is not available: {0}")]
+    Unavailable(#[source] Cause),
     /// The server rejects our credential.
     #[error("zookeeper rejected the credential")]
     AuthFailed,
     /// The server or its client library rejects the request itself: a defect, or a wrong configuration.
-    #[error("request for node {path} rejected: {reason}")]
-    Refused { path: String, reason: String },
+    #[error("request for node {path} rejected: {cause}")]
+    Refused {
+        path: String,
+        #[source]
+        cause: Cause,
+    },
     /// The write may have happened, or may still happen.
-    #[error("outcome of the write to {path} is unknown: {reason}")]
-    OutcomeUnknown { path: String, reason: String },
+    #[error("outcome of the write to {path} is unknown: {cause}")]
+    OutcomeUnknown {
+        path: String,
+        #[source]
+        cause: Cause,
+    },
 }
 
 /// What the caller should do about an error.
@@ -89,7 +102,7 @@ impl Error {
             | Self::StillHeld { .. } => ZkErrorKind::Conflict,
             Self::NoAuth { .. } | Self::AuthFailed => ZkErrorKind::Denied,
             Self::LockLost { .. } => ZkErrorKind::Lost,
-            Self::Unavailable { .. } => ZkErrorKind::Unavailable,
+            Self::Unavailable(_) => ZkErrorKind::Unavailable,
             Self::OutcomeUnknown { .. } => ZkErrorKind::Unknown,
             Self::TooLarge { .. } | Self::TooMany { .. } | Self::Unreadable { .. } | Self::Refused { .. } => {
                 ZkErrorKind::Invalid
@@ -124,7 +137,7 @@ impl Error {
     }
 
     /// Classifies an error of the client library. The outcome is unknown unless the error is a definite answer of the server.
-    pub(crate) fn from_client(error: &zk::Error, effect: Effect, path: &str) -> Self {
+    pub(crate) fn from_client(error: zk::Error, effect: Effect, path: &str) -> Self {
         let path = path.to_owned();
         match error {
             zk::Error::NoNode => Self::NoNode { path },
@@ -139,18 +152,22 @@ impl Error {
             | zk::Error::QuotaExceeded
             | zk::Error::Unimplemented
             | zk::Error::MarshallingError
-            | zk::Error::ReconfigDisabled => Self::Refused { path, reason: error.to_string() },
-            zk::Error::NotReadOnly | zk::Error::Throttled => Self::Unavailable { reason: error.to_string() },
-            other => Self::unanswered(effect, &path, other.to_string()),
+            | zk::Error::ReconfigDisabled => Self::Refused { path, cause: error.into() },
+            zk::Error::NotReadOnly | zk::Error::Throttled => Self::Unavailable(error.into()),
+            other => Self::unanswered(effect, &path, other),
         }
     }
 
     /// No answer, or no definite one.
-    pub(crate) fn unanswered(effect: Effect, path: &str, reason: String) -> Self {
+    pub(crate) fn unanswered(effect: Effect, path: &str, cause: impl Into<Cause>) -> Self {
         match effect {
-            Effect::Read => Self::Unavailable { reason },
-            Effect::Write => Self::OutcomeUnknown { path: path.to_owned(), reason },
+            Effect::Read => Self::unavailable(cause),
+            Effect::Write => Self::OutcomeUnknown { path: path.to_owned(), cause: cause.into() },
         }
+    }
+
+    pub(crate) fn unavailable(cause: impl Into<Cause>) -> Self {
+        Self::Unavailable(cause.into())
     }
 
     pub(crate) fn lock_lost(reason: impl Into<String>) -> Self {
@@ -165,6 +182,7 @@ pub(crate) fn is_answer(error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::panic)]
     use super::*;
 
     #[test]
@@ -180,9 +198,21 @@ mod tests {
             zk::Error::UnexpectedError("no answer".to_owned()),
         ];
         for error in indefinite {
-            assert_eq!(Error::from_client(&error, Effect::Write, "/x").kind(), ZkErrorKind::Unknown, "{error}");
-            assert_eq!(Error::from_client(&error, Effect::Read, "/x").kind(), ZkErrorKind::Unavailable, "{error}");
+            assert_eq!(Error::from_client(error.clone(), Effect::Write, "/x").kind(), ZkErrorKind::Unknown, "{error}");
+            assert_eq!(
+                Error::from_client(error.clone(), Effect::Read, "/x").kind(),
+                ZkErrorKind::Unavailable,
+                "{error}"
+            );
         }
+    }
+
+    #[test]
+    fn the_error_of_the_client_library_is_the_cause() {
+        let error = Error::from_client(zk::Error::ConnectionLoss, Effect::Write, "/x");
+        let Error::OutcomeUnknown { cause, .. } = &error else { panic!("{error}") };
+        assert!(cause.is::<zk::Error>(), "the cause keeps its type: {cause:?}");
+        assert_eq!(model::cause::chain(&error).to_string(), error.to_string(), "the cause is printed once");
     }
 
     #[test]
@@ -190,8 +220,7 @@ mod tests {
         let error = Error::TooLarge { bytes: 600_000, limit: 524_288 }.user("tenant \"t_1\"");
         assert_eq!(error.sqlstate(), "54000");
         assert!(error.message.starts_with("tenant \"t_1\""));
-        let error =
-            Error::OutcomeUnknown { path: "/x".to_owned(), reason: "timeout".to_owned() }.user("tenant \"t_1\"");
+        let error = Error::OutcomeUnknown { path: "/x".to_owned(), cause: "timeout".into() }.user("tenant \"t_1\"");
         assert_eq!(error.sqlstate(), "08007");
     }
 }

@@ -36,8 +36,8 @@ pub async fn probe_handshake(
 ) -> Result<GrantedSession, Error> {
     match timeout(deadline, exchange(address, requested_timeout)).await {
         Ok(Ok(granted)) => Ok(granted),
-        Ok(Err(reason)) => Err(Error::Unavailable { reason }),
-        Err(_) => Err(Error::Unavailable { reason: format!("no session within {} ms", deadline.as_millis()) }),
+        Ok(Err(reason)) => Err(Error::unavailable(reason)),
+        Err(_) => Err(Error::unavailable(format!("no session within {} ms", deadline.as_millis()))),
     }
 }
 

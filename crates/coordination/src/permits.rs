@@ -134,7 +134,8 @@ async fn reuse(lock: &Lock, engine: &EngineName, permit: &Permit) -> Result<(), 
 /// Writes the uid into a permit that has not changed since it was read.
 pub async fn set_uid(lock: &Lock, seen: &PermitNode, uid: &str) -> Result<(), Error> {
     let path = lock.session().layout().permit(&seen.engine);
-    let mut permit = seen.content.clone().map_err(|reason| Error::Unreadable { path: path.clone(), reason })?;
+    let mut permit =
+        seen.content.clone().map_err(|reason| Error::Unreadable { path: path.clone(), cause: reason.into() })?;
     permit.uid = Some(uid.to_owned());
     let data = document::write(&path, &permit)?;
     Transaction::under(lock).set(path, data, seen.version).commit().await?;

@@ -45,7 +45,7 @@ pub async fn register(session: &Session, permit: &PermitNode, registration: &Reg
     let (permit_path, path) = (layout.permit(&permit.engine), layout.registration(&permit.engine));
     let mark = layout.answered(&permit.engine);
     if permit.uid() != Some(registration.uid.as_str()) {
-        return Err(Error::Refused { path: permit_path, reason: "the permit is not for this uid".to_owned() });
+        return Err(Error::Refused { path: permit_path, cause: "the permit is not for this uid".into() });
     }
     let data = document::write(&path, registration)?;
     if data.len() > MAX_REGISTRATION_BYTES {

@@ -134,11 +134,10 @@ impl Session {
         let client = match timeout(settings.connect_timeout, connector.connect(&settings.servers)).await {
             Ok(Ok(client)) => client,
             Ok(Err(zk::Error::AuthFailed)) => return Err(Error::AuthFailed),
-            Ok(Err(error)) => return Err(Error::Unavailable { reason: error.to_string() }),
+            Ok(Err(error)) => return Err(Error::unavailable(error)),
             Err(_) => {
-                return Err(Error::Unavailable {
-                    reason: format!("no session within {} ms", settings.connect_timeout.as_millis()),
-                });
+                let reason = format!("no session within {} ms", settings.connect_timeout.as_millis());
+                return Err(Error::unavailable(reason));
             }
         };
         let (sender, states) = watch::channel(SessionState::from_client(client.state()));
@@ -270,7 +269,7 @@ impl Session {
 
     pub(crate) fn client(&self) -> Result<Client, Error> {
         let client = self.0.client.lock().clone();
-        client.ok_or_else(|| Error::Unavailable { reason: "the session is closed".to_owned() })
+        client.ok_or_else(|| Error::unavailable("the session is closed"))
     }
 
     /// Runs a call of the client library within the deadline of a request.
@@ -282,7 +281,7 @@ impl Session {
     ) -> Result<T, Error> {
         self.answered(effect, path, call)
             .await
-            .and_then(|answer| answer.map_err(|error| Error::from_client(&error, effect, path)))
+            .and_then(|answer| answer.map_err(|error| Error::from_client(error, effect, path)))
     }
 
     /// Like [`Session::bounded`], for calls with more detailed errors.
@@ -298,7 +297,7 @@ impl Session {
         let outcome = tokio::select! {
             outcome = timeout_at(deadline, call) => outcome,
             () = self.0.closing.cancelled() => {
-                return Err(Error::unanswered(effect, path, "the session was closed".to_owned()));
+                return Err(Error::unanswered(effect, path, "the session was closed"));
             }
         };
         let Ok(answer) = outcome else {
@@ -319,7 +318,7 @@ impl Session {
             match self.state() {
                 SessionState::Connected => return Ok(()),
                 SessionState::Expired => {
-                    return Err(Error::Unavailable { reason: "the session has ended".to_owned() });
+                    return Err(Error::unavailable("the session has ended"));
                 }
                 SessionState::Suspended => {}
             }
@@ -328,9 +327,9 @@ impl Session {
                 () = self.0.closing.cancelled() => continue,
             };
             match changed {
-                Err(_) => return Err(Error::Unavailable { reason: "the connection is lost".to_owned() }),
+                Err(_) => return Err(Error::unavailable("the connection is lost")),
                 Ok(Err(_)) if self.state() == SessionState::Suspended => {
-                    return Err(Error::Unavailable { reason: "the session has ended".to_owned() });
+                    return Err(Error::unavailable("the session has ended"));
                 }
                 Ok(_) => {}
             }
@@ -345,7 +344,7 @@ pub(crate) trait SessionProof {
 
 impl SessionProof for zk::Error {
     fn proves_alive(&self) -> bool {
-        is_answer(&Error::from_client(self, Effect::Write, ""))
+        is_answer(&Error::from_client(self.clone(), Effect::Write, ""))
     }
 }
 

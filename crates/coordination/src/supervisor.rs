@@ -120,7 +120,7 @@ impl Supervisor {
 }
 
 fn no_session() -> Error {
-    Error::Unavailable { reason: "no session".to_owned() }
+    Error::unavailable("no session")
 }
 
 struct Task {
@@ -299,11 +299,9 @@ impl Task {
         if self.base {
             create_base_nodes(session).await?;
         }
-        match timeout(REBUILD_TIMEOUT, self.rebuild.rebuild(session)).await {
-            Ok(done) => done,
-            Err(_) => Err(Error::Unavailable {
-                reason: format!("ephemeral nodes not created within {} s", REBUILD_TIMEOUT.as_secs()),
-            }),
-        }
+        timeout(REBUILD_TIMEOUT, self.rebuild.rebuild(session)).await.unwrap_or_else(|_| {
+            let reason = format!("ephemeral nodes not created within {} s", REBUILD_TIMEOUT.as_secs());
+            Err(Error::unavailable(reason))
+        })
     }
 }

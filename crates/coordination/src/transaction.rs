@@ -86,17 +86,17 @@ impl<'a> Transaction<'a> {
                 Operation::Set { data, version } => writer.add_set_data(path, data, Some(*version)),
                 Operation::Delete => writer.add_delete(path, None),
             };
-            added.map_err(|error| Error::from_client(&error, Effect::Read, path))?;
+            added.map_err(|error| Error::from_client(error, Effect::Read, path))?;
         }
         let answer = self.session.answered(Effect::Write, &about, async move { writer.commit().await }).await?;
         match answer {
             Ok(_) => Ok(()),
             Err(zk::MultiWriteError::RequestFailed { source }) => {
-                Err(Error::from_client(&source, Effect::Write, &about))
+                Err(Error::from_client(source, Effect::Write, &about))
             }
             Err(zk::MultiWriteError::OperationFailed { index, source }) => {
                 let path = self.operations.get(index).map_or(about.as_str(), |(path, _)| path);
-                match Error::from_client(&source, Effect::Write, path) {
+                match Error::from_client(source, Effect::Write, path) {
                     Error::NoNode { .. } if index == 0 && self.lock.is_some() => {
                         Err(Error::lock_lost("the lock's node is gone"))
                     }

@@ -19,7 +19,7 @@ struct Registering {
 impl Rebuild for Registering {
     async fn rebuild(&self, session: &Session) -> Result<Vec<String>, Error> {
         if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
-            return Err(Error::Unavailable { reason: "not yet".to_owned() });
+            return Err(Error::Unavailable("not yet".into()));
         }
         Ok(vec![agents::register(session, "agent-1", "127.0.0.1:1").await?])
     }

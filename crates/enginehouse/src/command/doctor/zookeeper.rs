@@ -64,7 +64,7 @@ fn reached(servers: &[Server], report: &mut Report) {
 /// The reason, without a prefix that names ZooKeeper.
 fn reason(error: &Error) -> String {
     match error {
-        Error::Unavailable { reason } => reason.clone(),
+        Error::Unavailable(cause) => cause.to_string(),
         other => other.to_string(),
     }
 }
