@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
+use model::cause::Cause;
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use model::millis;
@@ -44,6 +45,14 @@ pub struct AgentClient {
     client: Mutex<Option<Client>>,
 }
 
+/// The cause of a failed call, with the agent's address.
+#[derive(Debug, thiserror::Error)]
+#[error("{address}")]
+struct CallFailed {
+    address: String,
+    source: ClientError,
+}
+
 /// Whether a call may change state: then a lost response leaves the outcome unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
@@ -76,10 +85,10 @@ impl AgentClient {
         T: DeserializeOwned,
     {
         let deadline = Instant::now() + self.options.call_deadline;
-        let busy = |_| ApiError::Unavailable(format!("{}: earlier calls took too long", self.options.address));
+        let busy = |_| ApiError::Unavailable(format!("{}: earlier calls took too long", self.options.address).into());
         let mut kept = timeout_at(deadline, self.client.lock()).await.map_err(busy)?;
         let answer = self.exchange(&mut kept, name, request, deadline).await;
-        answer.map_err(|error| self.failed(&error, effect)).and_then(method::from_answer)
+        answer.map_err(|error| self.failed(error, effect)).and_then(method::from_answer)
     }
 
     /// Sends the call over the existing connection, or over a new one if nothing could be sent. The connection is
@@ -114,16 +123,21 @@ impl AgentClient {
     }
 
     /// Classifies a failed call: a lost response leaves the outcome of a write unknown, and a read has none.
-    fn failed(&self, error: &ClientError, effect: Effect) -> ApiError {
-        let text = format!("{}: {error}", self.options.address);
-        match error {
-            ClientError::Unauthenticated(_) | ClientError::Refused(_) => ApiError::Refused(error.user_error()),
+    fn failed(&self, error: ClientError, effect: Effect) -> ApiError {
+        if let ClientError::Unauthenticated(_) | ClientError::Refused(_) = error {
+            return ApiError::Refused(error.user_error());
+        }
+        let may_have_effect =
+            effect == Effect::Writes && matches!(error, ClientError::Timeout { .. } | ClientError::Wire(_));
+        let is_answer = error.is_answer();
+        let cause = Cause::from(CallFailed { address: self.options.address.clone(), source: error });
+        if is_answer {
             // The agent responded that it does not know the call.
-            _ if error.is_answer() => ApiError::Refused(UserError::new(ErrorKind::NotSupported, text)),
-            ClientError::Timeout { .. } | ClientError::Wire(_) if effect == Effect::Writes => {
-                ApiError::OutcomeUnknown(text)
-            }
-            _ => ApiError::Unavailable(text),
+            ApiError::Refused(UserError::new(ErrorKind::NotSupported, cause.to_string()))
+        } else if may_have_effect {
+            ApiError::OutcomeUnknown(cause)
+        } else {
+            ApiError::Unavailable(cause)
         }
     }
 }

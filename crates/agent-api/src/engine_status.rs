@@ -25,7 +25,7 @@ pub async fn engine_status(client: &mut Client, deadline: Duration) -> Result<En
     let answer: TEngineStatusResp = client
         .call(ENGINE_STATUS, &TEngineStatusReq {}, deadline)
         .await
-        .map_err(|error| ApiError::Unavailable(error.to_string()))?;
+        .map_err(|error| ApiError::Unavailable(error.into()))?;
     Ok(EngineStatus {
         engine: answer.engine,
         uid: answer.uid,

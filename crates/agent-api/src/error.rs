@@ -1,10 +1,11 @@
 //! Errors of the API: calls without effect, or with an unknown outcome.
 
+use model::cause::Cause;
 use model::error::{ErrorKind, UserError};
 use model::snapshot::MasterRecord;
 use thiserror::Error;
 
-/// The error of a call. It crosses the connection between processes, so causes are texts.
+/// The error of a call. Between processes a cause is sent as its text.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ApiError {
     /// Another master has raised the epoch: the current row.
@@ -15,10 +16,10 @@ pub enum ApiError {
     Conflict(String),
     /// Nothing was done: no agent, no database, or not in time.
     #[error("unavailable: {0}")]
-    Unavailable(String),
+    Unavailable(#[source] Cause),
     /// The call may have taken effect. Repeating it is harmless and returns the outcome.
     #[error("outcome unknown: {0}")]
-    OutcomeUnknown(String),
+    OutcomeUnknown(#[source] Cause),
     /// The call cannot succeed, now or later.
     #[error("refused: {0}")]
     Refused(UserError),

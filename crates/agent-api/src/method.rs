@@ -40,8 +40,8 @@ pub(crate) fn to_answer<T: Serialize>(outcome: Result<T, ApiError>) -> TApiResp 
             let (kind, detail) = match &error {
                 ApiError::Deposed(record) => ("deposed", to_json(record).unwrap_or_default()),
                 ApiError::Conflict(reason) => ("conflict", reason.clone()),
-                ApiError::Unavailable(reason) => ("unavailable", reason.clone()),
-                ApiError::OutcomeUnknown(reason) => ("outcome_unknown", reason.clone()),
+                ApiError::Unavailable(cause) => ("unavailable", cause.to_string()),
+                ApiError::OutcomeUnknown(cause) => ("outcome_unknown", cause.to_string()),
                 ApiError::Refused(refused) => ("refused", to_json(refused).unwrap_or_default()),
             };
             let error = Some(TApiError { kind: kind.to_owned(), detail });
@@ -61,8 +61,8 @@ pub(crate) fn from_answer<T: DeserializeOwned>(answer: TApiResp) -> Result<T, Ap
     Err(match error.kind.as_str() {
         "deposed" => ApiError::Deposed(from_json(&error.detail)?),
         "conflict" => ApiError::Conflict(error.detail),
-        "unavailable" => ApiError::Unavailable(error.detail),
-        "outcome_unknown" => ApiError::OutcomeUnknown(error.detail),
+        "unavailable" => ApiError::Unavailable(error.detail.into()),
+        "outcome_unknown" => ApiError::OutcomeUnknown(error.detail.into()),
         _ => ApiError::Refused(from_json(&error.detail)?),
     })
 }
@@ -82,8 +82,8 @@ mod tests {
         for error in [
             ApiError::Deposed(Box::new(record)),
             ApiError::Conflict("c".to_owned()),
-            ApiError::Unavailable("u".to_owned()),
-            ApiError::OutcomeUnknown("o".to_owned()),
+            ApiError::Unavailable("u".into()),
+            ApiError::OutcomeUnknown("o".into()),
             ApiError::Refused(refused),
         ] {
             assert_eq!(from_answer::<()>(to_answer::<()>(Err(error.clone()))), Err(error));

@@ -81,7 +81,7 @@ impl AgentPool {
     where
         F: Future<Output = Result<T, ApiError>>,
     {
-        let mut last = ApiError::Unavailable("none is registered".to_owned());
+        let mut last = ApiError::Unavailable("none is registered".into());
         for client in self.clients() {
             let address = client.address().to_owned();
             match call(client).await {
@@ -171,7 +171,7 @@ mod tests {
         let call = |agent: Arc<AgentClient>| {
             let works = agent.address() == working;
             tried.lock().push(agent.address().to_owned());
-            async move { if works { Ok(()) } else { Err(ApiError::Unavailable("no database".to_owned())) } }
+            async move { if works { Ok(()) } else { Err(ApiError::Unavailable("no database".into())) } }
         };
         let answer = pool.call(call, |kind| kind == ApiErrorKind::Unavailable).await;
         (tried.into_inner(), answer)

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use agent::{Agent, UNKNOWN_KEY, commit, id, unit};
 use agent_api::{AgentApi as _, AgentClient, ApiError, ApiErrorKind, EngineStatus, Role, engine_status};
-use hs2::{Auth, Client, ClientOptions};
+use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::alteration::{Abort, AlterationProgress, Outcome, Source};
+use model::cause::chain;
 use model::engine_state::Phase;
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts, ObservedEngine, Publication};
@@ -170,6 +171,9 @@ async fn an_agent_that_is_gone_is_unavailable_and_found_again_when_it_is_back() 
     agent.stop().await;
     let error = client.raise_epoch(Epoch(0), "one").await.unwrap_err();
     assert_eq!(error.kind(), ApiErrorKind::Unavailable, "nothing was sent: {error}");
+    let ApiError::Unavailable(cause) = &error else { panic!("{error}") };
+    assert!(cause.source().unwrap().is::<ClientError>(), "the cause keeps its type: {cause:?}");
+    assert_eq!(chain(&error).to_string(), error.to_string(), "each cause is printed once");
     let agent = Agent::start_at(&address, store).await;
     client.raise_epoch(Epoch(0), "one").await.unwrap();
     // The server closes the connection between two calls: the next one needs no help.

@@ -79,20 +79,20 @@ impl Agents {
     pub(crate) fn none_reachable(&self) -> UserError {
         let known = self.pool().addresses();
         let detail = if known.is_empty() {
-            "none is registered in ZooKeeper".to_owned()
+            "No agent is registered in ZooKeeper.".to_owned()
         } else {
-            format!("registered and silent: {}", known.join(", "))
+            format!("Registered agents that do not respond: {}.", known.join(", "))
         };
         UserError::new(ErrorKind::Unavailable, "no metadata agent can be reached")
             .detail(detail)
-            .hint("nothing was changed; queries go on; try again when an operator has started one")
+            .hint("Nothing was changed, and queries still run. Retry when an operator has started a metadata agent.")
     }
 
     /// The catalog, from the first agent that answers.
     pub(crate) async fn snapshot(&self) -> Result<ProxySnapshot, ApiError> {
         let pool = self.pool();
         if pool.addresses().is_empty() {
-            return Err(ApiError::Unavailable("no metadata agent is registered".to_owned()));
+            return Err(ApiError::Unavailable("no metadata agent is registered".into()));
         }
         pool.call(|agent| async move { agent.proxy_snapshot().await }, |_| true).await
     }

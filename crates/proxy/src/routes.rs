@@ -221,7 +221,7 @@ impl Routes {
     pub(crate) async fn status(&self, route: &Route, deadline: Duration) -> Result<EngineStatus, agent_api::ApiError> {
         let options = self.options(route, "");
         let mut client =
-            Client::connect(&options).await.map_err(|error| agent_api::ApiError::Unavailable(error.to_string()))?;
+            Client::connect(&options).await.map_err(|error| agent_api::ApiError::Unavailable(error.into()))?;
         agent_api::engine_status(&mut client, deadline).await
     }
 

@@ -54,8 +54,8 @@ fn api_error(error: Error) -> ApiError {
     match error {
         Error::Deposed(record) => ApiError::Deposed(record),
         Error::Conflict(what) => ApiError::Conflict(what),
-        Error::Unavailable(cause) => ApiError::Unavailable(cause.to_string()),
-        Error::OutcomeUnknown(cause) => ApiError::OutcomeUnknown(cause.to_string()),
+        Error::Unavailable(cause) => ApiError::Unavailable(cause),
+        Error::OutcomeUnknown(cause) => ApiError::OutcomeUnknown(cause),
         other => ApiError::Refused(other.user_error()),
     }
 }

@@ -31,10 +31,10 @@ fn api_error(error: Error) -> ApiError {
             ApiError::Deposed(record)
         }
         Error::Conflict(reason) => ApiError::Conflict(reason),
-        Error::Unavailable(cause) => ApiError::Unavailable(cause.to_string()),
+        Error::Unavailable(cause) => ApiError::Unavailable(cause),
         // Only this agent is affected: another one has the version of the database's schema.
-        error @ (Error::NewerSchema { .. } | Error::OlderSchema { .. }) => ApiError::Unavailable(error.to_string()),
-        Error::OutcomeUnknown(cause) => ApiError::OutcomeUnknown(cause.to_string()),
+        error @ (Error::NewerSchema { .. } | Error::OlderSchema { .. }) => ApiError::Unavailable(error.into()),
+        Error::OutcomeUnknown(cause) => ApiError::OutcomeUnknown(cause),
         other => ApiError::Refused(other.user_error()),
     }
 }

@@ -57,8 +57,8 @@ fn failure(error: ApiError) -> Failure {
     match error {
         ApiError::Deposed(record) => Failure::Deposed(format!("epoch {} is held by {}", record.epoch, record.holder)),
         ApiError::Conflict(what) => Failure::Moved(what),
-        ApiError::Unavailable(what) => Failure::Unavailable(format!("a metadata agent: {what}")),
-        ApiError::OutcomeUnknown(what) => Failure::Unknown(what),
+        ApiError::Unavailable(cause) => Failure::Unavailable(format!("a metadata agent: {cause}")),
+        ApiError::OutcomeUnknown(cause) => Failure::Unknown(cause.to_string()),
         ApiError::Refused(error) => Failure::Refused(error.text()),
     }
 }
