@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hs2::message::{ExceptionKind, encode_exception};
 use hs2::{Connection, Handler, Mechanism, Message, Method};
+use model::cause::chain;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, info_span};
 
@@ -43,7 +44,7 @@ impl Handler for Gateway {
                     }
                 };
                 if let Err(reason) = serve(&self, &mut connection, message).await {
-                    debug!(%reason, "closing a client connection");
+                    debug!(reason = %chain(&reason), "closing a client connection");
                     break;
                 }
             }

@@ -109,7 +109,7 @@ pub(crate) async fn serve(
     tokio::select! {
         served = dispatch(gateway, connection, &entry, named, method, message, &request) => served,
         // The statement is cancelled with the connection to the engine.
-        () = closed.cancelled() => Err(Disconnect::because("another connection closed the session").into()),
+        () = closed.cancelled() => Err(Disconnect::SessionClosed.into()),
     }
 }
 

@@ -31,10 +31,17 @@ const NO_SESSION_TEXT: &[u8] = b"Invalid SessionHandle";
 /// `fetchType` of a fetch that asks for rows.
 const FETCH_ROWS: i16 = 0;
 
-/// Why a proxy connection is closed without a reply.
+/// Why a proxy connection is closed.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Disconnect(String);
+pub(super) enum Disconnect {
+    /// The engine's session is unusable. The caller has the error; the end of its connection ends the session.
+    #[error("{}", .0.text())]
+    EngineLost(UserError),
+    #[error("the reply could not be sent")]
+    Send(#[from] WireError),
+    #[error("the reply of the engine could not be relayed")]
+    Relay(#[source] RelayError),
+}
 
 pub(super) async fn serve(
     agent: &Arc<AgentContext>,
@@ -45,10 +52,9 @@ pub(super) async fn serve(
     match served(agent, connection, method, &message).await {
         Ok(()) => Ok(()),
         Err(Failure::Refused(error)) => send(connection, &encode_refusal(method, message.seqid(), &error)).await,
-        // The engine's session is unusable. The caller receives the error, and the end of the connection ends the session.
         Err(Failure::Lost(error)) => {
             send(connection, &encode_refusal(method, message.seqid(), &error)).await?;
-            Err(Disconnect(error.text()))
+            Err(Disconnect::EngineLost(error))
         }
         Err(Failure::Disconnect(disconnect)) => Err(disconnect),
     }
@@ -74,7 +80,7 @@ impl From<Disconnect> for Failure {
 }
 
 async fn send(connection: &mut Connection, reply: &[u8]) -> Result<(), Disconnect> {
-    connection.send(reply).await.map_err(|error| Disconnect(format!("the reply could not be sent: {error}")))
+    Ok(connection.send(reply).await?)
 }
 
 /// The status call of proxies and masters, the only extension of `HiveServer2` here. Plain Thrift carries no identity, so
@@ -250,7 +256,7 @@ async fn on_session(
             Err(Failure::Lost(session_lost(agent, entry, "Its connection to the engine was closed")))
         }
         Ok(Outcome::Buffered(reply)) => Err(replacement_of(agent, entry, &reply)),
-        outcome => outcome.map(|_| ()).map_err(|error| relay_failure(agent, &error)),
+        outcome => outcome.map(|_| ()).map_err(|error| relay_failure(agent, error)),
     }
 }
 
@@ -318,7 +324,7 @@ async fn on_operation(
     if method == Method::CloseOperation {
         agent.sessions.remove_operation(entry, &named);
     }
-    outcome.map(|_| ()).map_err(|error| relay_failure(agent, &error))
+    outcome.map(|_| ()).map_err(|error| relay_failure(agent, error))
 }
 
 fn record_end(entry: &Entry, named: &Handle, method: Method, fetches_rows: bool, reply: &Reply, bytes: &[u8]) {
@@ -351,8 +357,8 @@ fn patched(message: &Message, request: &Request, handle: &Handle) -> Result<Mess
     Message::new(bytes).map_err(unreadable)
 }
 
-fn relay_failure(agent: &AgentContext, error: &RelayError) -> Failure {
-    if let RelayError::Backend { error: WireError::TooLong { bytes, limit }, partly: false } = error {
+fn relay_failure(agent: &AgentContext, error: RelayError) -> Failure {
+    if let RelayError::Backend { error: WireError::TooLong { bytes, limit }, partly: false } = &error {
         return Failure::Lost(
             UserError::new(
                 ErrorKind::ProgramLimit,
@@ -369,5 +375,5 @@ fn relay_failure(agent: &AgentContext, error: &RelayError) -> Failure {
                 .hint("The statement is not retried because it may have taken effect; check before retrying."),
         );
     }
-    Failure::Disconnect(Disconnect(error.to_string()))
+    Failure::Disconnect(Disconnect::Relay(error))
 }

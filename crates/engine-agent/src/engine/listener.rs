@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hs2::{Authenticator, Connection, Credentials, Handler, Principal};
+use model::cause::chain;
 use model::credential::keys_match;
 use model::error::{ErrorKind, UserError};
 use tokio_util::sync::CancellationToken;
@@ -67,7 +68,7 @@ impl Handler for AgentContext {
             };
             drop(serving);
             if let Err(reason) = served {
-                debug!(%reason, "closing a proxy connection");
+                debug!(reason = %chain(&reason), "closing a proxy connection");
                 break;
             }
         }

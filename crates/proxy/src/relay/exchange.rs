@@ -47,6 +47,6 @@ pub(super) async fn exchange(
     relayed.map_err(|error| match error {
         RelayError::Broken => Failure::Broken(error.to_string()),
         error if error.client_is_usable() => Failure::Backend(error.to_string()),
-        error => Failure::Client(Disconnect::because(error.to_string())),
+        error => Failure::Client(Disconnect::Relay(error)),
     })
 }

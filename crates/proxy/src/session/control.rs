@@ -61,14 +61,14 @@ pub(crate) async fn execute(
     model::failpoint!(failpoints::CONTROL_ID_MADE);
     let (handle, backend) = tokio::select! {
         begun = begin(gateway, session, ControlRequest { id: &id, text, timeout }, false) => begun?,
-        () = connection.closed() => return Err(Disconnect::client_left("its statement ran").into()),
+        () = connection.closed() => return Err(Disconnect::ClientLeft { during: "its statement ran" }.into()),
     };
     let mut operation =
         ControlOperation { handle, backend, fetched: false, id, text: text.to_owned(), timeout, budget_guard };
     if !run_async {
         tokio::select! {
             ended = await_end(gateway, session, &mut operation) => ended?,
-            () = connection.closed() => return Err(Disconnect::client_left("its statement ran").into()),
+            () = connection.closed() => return Err(Disconnect::ClientLeft { during: "its statement ran" }.into()),
         }
     }
     let mut operation = Operation::new(OperationState::Control(Box::new(operation)));

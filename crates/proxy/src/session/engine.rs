@@ -31,7 +31,7 @@ pub(crate) async fn bind_and_relay(
         let bound = tokio::select! {
             bound = bind::bind(gateway, session) => bound,
             // An engine session that is being opened is cut with its connection.
-            () = connection.closed() => return Err(Disconnect::client_left("its session was bound").into()),
+            () = connection.closed() => return Err(Disconnect::ClientLeft { during: "its session was bound" }.into()),
         };
         match bound {
             Ok(()) => {}
@@ -55,7 +55,7 @@ pub(crate) async fn bind_and_relay(
                 };
                 tokio::select! {
                     _ = tokio::time::timeout(pause, changes.changed()) => {}
-                    () = connection.closed() => return Err(Disconnect::client_left("it waited for an engine").into()),
+                    () = connection.closed() => return Err(Disconnect::ClientLeft { during: "it waited for an engine" }.into()),
                 }
                 continue;
             }

@@ -46,21 +46,21 @@ pub(crate) async fn execute(
     } else {
         None
     };
-    match classify(request.statement_in(message.bytes()).unwrap_or_default()) {
-        Statement::Control(text) => {
+    match request.statement_in(message.bytes()).map(classify) {
+        Some(Statement::Control(text)) => {
             let statement = ControlStatement { text, run_async: request.run_async, timeout, budget_guard };
             let executed = control::execute(gateway, connection, entry, &mut session, statement).await;
             // A refused statement has left no operation whose close would release the backend.
             session.release_control();
             return executed;
         }
-        Statement::Session(text, statement) => {
+        Some(Statement::Session(text, statement)) => {
             impersonate::check_set(&session.principal, &statement)?;
             pool::check_set(gateway, &session, &statement).await?;
             if session.is_unbound() && classify::prefers_engine(&statement) {
                 tokio::select! {
                     bound = bind::bind_if_ready(gateway, &mut session) => bound?,
-                    () = connection.closed() => return Err(Disconnect::client_left("its session was bound").into()),
+                    () = connection.closed() => return Err(Disconnect::ClientLeft { during: "its session was bound" }.into()),
                 }
             }
             if let Some(result) = local::execute(&mut session, text, &statement, &mut budget_guard)? {
@@ -70,7 +70,8 @@ pub(crate) async fn execute(
                 return Ok(reply::accepted(&handle, has_result).into());
             }
         }
-        Statement::Engine => {}
+        // A metadata call has no statement.
+        Some(Statement::Engine) | None => {}
     }
     let call = EngineCall {
         message,

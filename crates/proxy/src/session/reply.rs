@@ -5,6 +5,7 @@
 
 use hs2::answer::{Answer, encode_refusal};
 use hs2::message::encode_reply;
+use hs2::relay::RelayError;
 use hs2::tcli::{TCloseOperationResp, TExecuteStatementResp, TGetOperationStatusResp, TOperationState, TOperationType};
 use hs2::{Handle, Method, WireError, status};
 use model::error::{ErrorKind, UserError};
@@ -58,24 +59,16 @@ impl From<Disconnect> for CallError {
 
 /// Why a client connection is closed without a reply.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Disconnect(String);
-
-impl Disconnect {
-    /// The client closed its connection while something happened.
-    pub(crate) fn client_left(while_: &str) -> Self {
-        Self(format!("the client closed its connection while {while_}"))
-    }
-
-    pub(crate) fn because(reason: impl Into<String>) -> Self {
-        Self(reason.into())
-    }
-}
-
-impl From<WireError> for Disconnect {
-    fn from(error: WireError) -> Self {
-        Self(format!("the reply could not be sent: {error}"))
-    }
+pub(crate) enum Disconnect {
+    /// The client closed its connection during this, which is a clause such as *its statement ran*.
+    #[error("the client closed its connection while {during}")]
+    ClientLeft { during: &'static str },
+    #[error("another connection closed the session")]
+    SessionClosed,
+    #[error("the reply could not be sent")]
+    Send(#[from] WireError),
+    #[error("the reply of the backend could not be relayed")]
+    Relay(#[source] RelayError),
 }
 
 /// The message to send after a call; `None` if the client has the reply already.
