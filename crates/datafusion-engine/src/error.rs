@@ -33,7 +33,7 @@ pub enum EngineError {
     #[error(transparent)]
     DataFusion(#[from] DataFusionError),
     /// An I/O error of the engine's own files and sockets.
-    #[error("could not {what}: {source}")]
+    #[error("could not {what}")]
     Io {
         /// The failed action, with the path.
         what: String,

@@ -11,6 +11,7 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::TableProvider;
 use datafusion::common::Constraint;
 use hs2::SqlType;
+use model::cause::chain;
 use model::error::UserError;
 
 use crate::catalog::CATALOG;
@@ -175,7 +176,7 @@ async fn build(engine: &Engine, session: &Session, schema: &str, name: &str) -> 
     match engine.catalog().table(schema, name).await {
         Ok(table) => table,
         Err(error) => {
-            tracing::debug!(schema, name, %error, "left out of GetColumns");
+            tracing::debug!(schema, name, error = %chain(&error), "left out of GetColumns");
             None
         }
     }

@@ -74,7 +74,7 @@ pub enum SampleError {
     /// More than [`ROWS_MAX`] rows, or none.
     #[error("{0} is not a valid number of rows; it must be from 1 to {ROWS_MAX}")]
     Rows(u64),
-    #[error("{}: {source}", path.display())]
+    #[error("could not write {}", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Parquet(#[from] ParquetError),

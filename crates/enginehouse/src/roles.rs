@@ -12,6 +12,7 @@ use engine_agent::metadata::{Listener, MetadataAgent};
 use master::Master;
 use metadata::Store;
 use model::advertised::Advertised;
+use model::cause::chain;
 use model::change::Rules;
 use model::clock::{SharedClock, SystemClock};
 use model::configuration::Defaults;
@@ -25,6 +26,9 @@ use crate::{client_authentication, listener_tls, open_files, orchestrators};
 
 /// The largest secret file that is read, in bytes.
 const MAX_SECRET_BYTES: u64 = 4_096;
+/// How to resolve an address that is in use.
+const LISTEN_HINT: &str =
+    "Hint: Choose another address with proxy.listen (standalone: --listen HOST:PORT); port 0 selects a free port.";
 
 /// Reads the cluster secret; refuses a file that others can read. A file of root's may be readable by its group, as
 /// Kubernetes mounts secrets for a process that is not root.
@@ -202,11 +206,10 @@ pub async fn proxy(
     if configuration.access.insecure && !section.listens_on_loopback() {
         client_authentication::warn_off_loopback(configuration, section.listen);
     }
-    Proxy::start(settings, clock.clone()).await.map_err(|error| {
-        let in_use = matches!(error, proxy::StartError::Listen { .. });
-        let hint =
-            "\nHint: Choose another address with proxy.listen (standalone: --listen HOST:PORT); port 0 selects a free port.";
-        anyhow::anyhow!("{error}{}", if in_use { hint } else { "" })
+    Proxy::start(settings, clock.clone()).await.map_err(|error| match error {
+        // A hint is the end of a message, after the cause.
+        proxy::StartError::Listen { .. } => anyhow::anyhow!("{}\n{LISTEN_HINT}", chain(&error)),
+        proxy::StartError::Advertise(_) => error.into(),
     })
 }
 

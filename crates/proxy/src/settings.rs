@@ -149,7 +149,7 @@ pub const AGENT_DEADLINE: Duration = Duration::from_secs(5);
 /// Why a proxy could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("could not listen on {address}: {source}")]
+    #[error("could not listen on {address}")]
     Listen { address: SocketAddr, source: io::Error },
     /// The address for discovery is invalid.
     #[error("{}", .0.text())]

@@ -9,7 +9,7 @@ use crate::launch::EngineFile;
 /// This build has no engine.
 #[cfg(not(feature = "datafusion-engine"))]
 pub fn runtime(_file: &EngineFile) -> anyhow::Result<Arc<dyn EngineRuntime>> {
-    anyhow::bail!("this build has no engine of type 'datafusion'\nHint: build with the feature datafusion-engine")
+    anyhow::bail!("this build has no engine of type 'datafusion'\nHint: Build with the feature datafusion-engine.")
 }
 
 /// The engine that the file describes.
@@ -31,7 +31,7 @@ mod embedded {
     use async_trait::async_trait;
     use datafusion_engine::{BucketConfig, Config, Credential, Limits, Server};
     use engine_agent::engine::{Backend, EngineRuntime, Key};
-    use model::cause::Cause;
+    use model::cause::{Cause, chain};
 
     use super::super::supervised::Supervised;
     use crate::launch::EngineFile;
@@ -98,7 +98,7 @@ mod embedded {
                 if !supervisor.stop.is_cancelled() {
                     let reason = match outcome {
                         Ok(Ok(())) => "it stopped serving".to_owned(),
-                        Ok(Err(error)) => error.to_string(),
+                        Ok(Err(error)) => chain(&error).to_string(),
                         Err(error) => format!("it panicked: {error}"),
                     };
                     supervisor.ended(reason);
