@@ -17,15 +17,15 @@ pub(crate) struct TlsSession {
 }
 
 /// A socket as rustls sees it: an error of kind `WouldBlock` instead of a wait.
-struct Unwaiting<'a>(&'a TcpStream);
+struct NonBlocking<'a>(&'a TcpStream);
 
-impl Read for Unwaiting<'_> {
+impl Read for NonBlocking<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.0.try_read(into)
     }
 }
 
-impl Write for Unwaiting<'_> {
+impl Write for NonBlocking<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }
@@ -49,7 +49,7 @@ fn invalid(error: rustls::Error) -> io::Error {
 
 /// Reads and decrypts once. Zero bytes are the end.
 fn receive(session: &mut rustls::Connection, stream: &TcpStream) -> io::Result<usize> {
-    let length = session.read_tls(&mut Unwaiting(stream))?;
+    let length = session.read_tls(&mut NonBlocking(stream))?;
     let processed = session.process_new_packets();
     // An alert, or the answer to a change of keys. What does not fit now is sent before the next write.
     if let Err(error) = send(session, stream)
@@ -64,7 +64,7 @@ fn receive(session: &mut rustls::Connection, stream: &TcpStream) -> io::Result<u
 /// Sends the encrypted bytes that wait.
 fn send(session: &mut rustls::Connection, stream: &TcpStream) -> io::Result<()> {
     while session.wants_write() {
-        if session.write_tls(&mut Unwaiting(stream))? == 0 {
+        if session.write_tls(&mut NonBlocking(stream))? == 0 {
             return Err(ErrorKind::WriteZero.into());
         }
     }

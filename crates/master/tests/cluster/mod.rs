@@ -2,6 +2,8 @@
 //! are entries of the orchestrator's fake and register, drain and exit as engine agents do.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
+mod engines;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
@@ -9,8 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use coordination::{
-    Alteration, CreateOutcome, EngineCredential, Error as ZkError, Identity, Layout, NoRebuild, Rebuild, Registration,
-    Session, Supervisor, agents, alter_node, registry,
+    Alteration, CreateOutcome, Error as ZkError, Identity, Layout, Rebuild, Session, Supervisor, agents, alter_node,
 };
 use embedded_zookeeper::{Config, Server};
 use master::{CandidateState, Launch, Launcher, Master, Parts, Settings};
@@ -21,15 +22,17 @@ use model::clock::{SharedClock, SystemClock};
 use model::credential::ClusterSecret;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::labels::{LabelMap, UNIT_CONFIGS};
+use model::labels::LabelMap;
 use model::resource_requests::ResourceRequests;
 use model::secret::SecretKeys;
 use model::{Generation, PoolName, TenantName, UnitName, UserError, rights};
-use orchestrator::memory::{End, Memory};
+use orchestrator::memory::Memory;
 use orchestrator::{InstanceOptions, LogPolicy, ObservedInstance, Orchestrator, Spec};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+
+use engines::Engines;
 
 use crate::agent::Agent;
 
@@ -387,64 +390,4 @@ pub async fn acting(master: &Master) -> CandidateState {
     let mut state = master.state();
     let acts = state.wait_for(|state| matches!(state, CandidateState::Acting { .. }));
     *timeout(WAIT, acts).await.unwrap().unwrap()
-}
-
-/// What engine agents do, for all engines of the fake.
-struct Engines {
-    memory: Memory,
-    servers: String,
-    secret: ClusterSecret,
-    clock: SharedClock,
-    broken: Arc<Mutex<BTreeSet<String>>>,
-    sessions: BTreeMap<String, Supervisor>,
-}
-
-impl Engines {
-    async fn live(mut self) {
-        loop {
-            let engines = self.memory.list(&LabelMap::new()).await.unwrap().engines;
-            let alive: Vec<ObservedInstance> =
-                engines.into_iter().filter(|engine| engine.phase == Phase::Running).collect();
-            let gone: Vec<String> =
-                self.sessions.keys().filter(|uid| alive.iter().all(|engine| engine.uid != **uid)).cloned().collect();
-            for uid in gone {
-                self.sessions.remove(&uid).unwrap().close().await;
-            }
-            for engine in alive {
-                // What can't be done now is tried again.
-                let _ = self.live_on(&engine).await;
-            }
-            sleep(Duration::from_millis(30)).await;
-        }
-    }
-
-    async fn live_on(&mut self, engine: &ObservedInstance) -> Result<(), ZkError> {
-        let sizes = engine.labels.get(UNIT_CONFIGS).cloned().unwrap_or_default();
-        let supervisor = self.sessions.entry(engine.uid.clone()).or_insert_with(|| {
-            let credential = EngineCredential::derive(&self.secret, &engine.name);
-            let settings = zookeeper_settings(&self.servers, Identity::Engine(credential));
-            Supervisor::start(settings, Arc::clone(&self.clock), Arc::new(NoRebuild))
-        });
-        let session = supervisor.session()?;
-        let standing = registry::read_own(&session, &engine.name).await?;
-        let drains = standing.drain.and_then(|node| node.content.ok()).and_then(|order| order.uid);
-        if drains.as_ref() == Some(&engine.uid) {
-            self.memory.end(&engine.name, &End::code(0).with_reason("drained"));
-            return Ok(());
-        }
-        let Some(permit) = standing.permit else { return Ok(()) };
-        let broken = self.broken.lock().contains(&sizes);
-        if permit.registration.is_some() || permit.uid() != Some(&engine.uid) || broken {
-            return Ok(());
-        }
-        let live = Registration {
-            address: "127.0.0.1:9".to_owned(),
-            capacity: 10,
-            config: String::new(),
-            version: "0".to_owned(),
-            uid: engine.uid.clone(),
-            catalog: None,
-        };
-        registry::register(&session, &permit, &live).await
-    }
 }

@@ -1,0 +1,77 @@
+//! What engine agents do: they register, drain and exit, for all engines of the orchestrator's fake.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordination::{EngineCredential, Error as ZkError, Identity, NoRebuild, Registration, Supervisor, registry};
+use model::clock::SharedClock;
+use model::credential::ClusterSecret;
+use model::engine_state::Phase;
+use model::labels::{LabelMap, UNIT_CONFIGS};
+use orchestrator::memory::{End, Memory};
+use orchestrator::{ObservedInstance, Orchestrator};
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+use super::zookeeper_settings;
+
+/// The agents of all engines of the fake.
+pub(super) struct Engines {
+    pub memory: Memory,
+    pub servers: String,
+    pub secret: ClusterSecret,
+    pub clock: SharedClock,
+    pub broken: Arc<Mutex<BTreeSet<String>>>,
+    pub sessions: BTreeMap<String, Supervisor>,
+}
+
+impl Engines {
+    pub async fn live(mut self) {
+        loop {
+            let engines = self.memory.list(&LabelMap::new()).await.unwrap().engines;
+            let alive: Vec<ObservedInstance> =
+                engines.into_iter().filter(|engine| engine.phase == Phase::Running).collect();
+            let gone: Vec<String> =
+                self.sessions.keys().filter(|uid| alive.iter().all(|engine| engine.uid != **uid)).cloned().collect();
+            for uid in gone {
+                self.sessions.remove(&uid).unwrap().close().await;
+            }
+            for engine in alive {
+                // What can't be done now is tried again.
+                let _ = self.live_on(&engine).await;
+            }
+            sleep(Duration::from_millis(30)).await;
+        }
+    }
+
+    async fn live_on(&mut self, engine: &ObservedInstance) -> Result<(), ZkError> {
+        let sizes = engine.labels.get(UNIT_CONFIGS).cloned().unwrap_or_default();
+        let supervisor = self.sessions.entry(engine.uid.clone()).or_insert_with(|| {
+            let credential = EngineCredential::derive(&self.secret, &engine.name);
+            let settings = zookeeper_settings(&self.servers, Identity::Engine(credential));
+            Supervisor::start(settings, Arc::clone(&self.clock), Arc::new(NoRebuild))
+        });
+        let session = supervisor.session()?;
+        let standing = registry::read_own(&session, &engine.name).await?;
+        let drains = standing.drain.and_then(|node| node.content.ok()).and_then(|order| order.uid);
+        if drains.as_ref() == Some(&engine.uid) {
+            self.memory.end(&engine.name, &End::code(0).with_reason("drained"));
+            return Ok(());
+        }
+        let Some(permit) = standing.permit else { return Ok(()) };
+        let broken = self.broken.lock().contains(&sizes);
+        if permit.registration.is_some() || permit.uid() != Some(&engine.uid) || broken {
+            return Ok(());
+        }
+        let live = Registration {
+            address: "127.0.0.1:9".to_owned(),
+            capacity: 10,
+            config: String::new(),
+            version: "0".to_owned(),
+            uid: engine.uid.clone(),
+            catalog: None,
+        };
+        registry::register(&session, &permit, &live).await
+    }
+}
