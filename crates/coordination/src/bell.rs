@@ -5,7 +5,7 @@
 use crate::error::Error;
 use crate::session::Session;
 
-/// Wakes the master. The caller logs an error and goes on.
+/// Wakes the master. The caller logs an error and continues.
 pub async fn ring(session: &Session) -> Result<(), Error> {
     session.set(&session.layout().bell(), b"").await.map(drop)
 }

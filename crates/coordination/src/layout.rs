@@ -134,7 +134,7 @@ fn checked(what: &str, path: &str) -> Result<String, UserError> {
     } else {
         return Ok(path.to_owned());
     };
-    Err(UserError::new(ErrorKind::InvalidValue, format!("invalid zookeeper {what} {path:?}"))
+    Err(UserError::new(ErrorKind::InvalidValue, format!("invalid zookeeper {what} \"{}\"", path.escape_debug()))
         .detail(detail)
         .hint(format!("Use for example {DEFAULT_ROOT} or /my-app/my-project.")))
 }

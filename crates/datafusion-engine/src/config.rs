@@ -145,7 +145,7 @@ impl Config {
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if self.engine.is_empty() || self.engine.starts_with('.') || !self.engine.chars().all(plain) {
-            return refuse("engine", format!("{:?} is not an engine name", self.engine));
+            return refuse("engine", format!("\"{}\" is not an engine name", self.engine.escape_debug()));
         }
         if self.memory_bytes < MEMORY_BYTES_MIN {
             return refuse("memory_bytes", format!("{} is below {MEMORY_BYTES_MIN}", self.memory_bytes));

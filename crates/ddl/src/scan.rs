@@ -115,7 +115,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The length of a quoted text with its quotes, a doubled quote being part of it; `None` if it isn't closed.
+/// The length of a quoted text with its quotes, a doubled quote being part of it; `None` if it is not closed.
 fn quoted_bytes(rest: &str, quote: char) -> Option<usize> {
     let mut at = 1;
     loop {

@@ -118,7 +118,7 @@ fn kind(token: SqlToken) -> Option<TokenKind> {
     })
 }
 
-/// The error for text that can't be cut into tokens.
+/// The error for text that cannot be split into tokens.
 fn unreadable(rest: &str, position: Position) -> ParseError {
     match rest.chars().next() {
         Some('\'') => ParseError::syntax(position, "unterminated quoted string")

@@ -151,14 +151,14 @@ fn override_key(table: &mut toml::Table, known: &toml::Table, variable: &str, va
         let sections = known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         bail!(
             "environment variable {variable} names no section of the configuration\nHint: {ENVIRONMENT_PREFIX}<SECTION>\
-             _<KEY> overrides a key; the sections are {sections}"
+             _<KEY> overrides a key. The sections are {sections}."
         );
     };
     let key = &rest[section.len() + 1..];
     let keys = known.get(section).and_then(toml::Value::as_table);
     if keys.is_none_or(|keys| !keys.contains_key(key)) {
         let keys = keys.map(|keys| keys.keys().map(String::as_str).collect::<Vec<_>>().join(", ")).unwrap_or_default();
-        bail!("environment variable {variable}: section {section} has no key {key}\nHint: its keys are {keys}");
+        bail!("environment variable {variable}: section {section} has no key {key}\nHint: Its keys are {keys}.");
     }
     let entry = table.entry(section.clone()).or_insert_with(|| toml::Value::Table(toml::Table::new()));
     let Some(entry) = entry.as_table_mut() else { bail!("section {section} is not a table") };
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(read.metadata_agent.alter_wait.0.as_secs(), 3);
         for (name, value, expected) in [
             ("ENGINEHOUSE_DATABSE_URL", "x", "metadata_agent"),
-            ("ENGINEHOUSE_DATABASE_URI", "x", "its keys are url"),
+            ("ENGINEHOUSE_DATABASE_URI", "x", "Its keys are url"),
             ("ENGINEHOUSE_PROXY_MAX_CONNECTIONS", "x", "ENGINEHOUSE_PROXY_MAX_CONNECTIONS: invalid type"),
         ] {
             let error = format!("{:#}", Configuration::parse(text, &env(name, value)).unwrap_err());

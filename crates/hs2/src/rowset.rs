@@ -21,7 +21,7 @@ pub enum RowSetError {
     /// The columns are encoded a second time.
     #[error("the result set is encoded by the engine's tasks, which is not supported")]
     Encoded,
-    /// The columns don't have the same length.
+    /// The columns do not have the same length.
     #[error("the columns of the result set differ in length")]
     Ragged,
     /// A value that does not fit its column's type.

@@ -149,7 +149,7 @@ async fn end_tick(tx: &mut Transaction, publication: &Publication, now_ms: i64) 
         tx.execute(sql::MASTER_TICK, args![now_ms, waits_for]).await?;
         return Ok(());
     };
-    // Two ticks of one millisecond are two all the same.
+    // Two ticks within one millisecond count as two.
     let end_ms = if now_ms == before_ms { now_ms + 1 } else { now_ms };
     if tx.execute(sql::MASTER_TICK_AFTER, args![end_ms, waits_for, before_ms]).await? == 0 {
         return Err(Error::Conflict("this tick's report, or a later one's, was written already".to_owned()));
@@ -201,7 +201,7 @@ async fn record_ends(tx: &mut Transaction, ended: &[EndedEngine], now_ms: i64, t
     tx.update_each(&sql::ENGINES_ENDED, &[Arg::from(now_ms)], first.into_values().collect()).await.map(drop)
 }
 
-/// Replaces the rows of the engines that were seen; of two rows of one name the last counts.
+/// Replaces the rows of the observed engines; of two rows with one name the last counts.
 async fn write_engines(
     tx: &mut Transaction,
     engines: &[ObservedEngine],

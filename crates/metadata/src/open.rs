@@ -19,8 +19,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Brings the schema of the database up to this program's version, making it if it is empty. Answers the
-    /// version. Repeating it, also at the same time, is harmless.
+    /// Migrates the schema of the database to this program's version, which it returns. An empty database gets all tables.
+    /// Repeating it is harmless, also concurrently.
     pub async fn migrate(settings: &StoreSettings) -> Result<i64, Error> {
         let store = Self::connect(settings, Rules::default(), SystemClock::shared()).await?;
         store.await_database().await?;

@@ -27,7 +27,7 @@ pub struct ReadOnlySqlite {
 }
 
 impl Store {
-    /// Looks at the `SQLite` file that the settings name, which another process may have.
+    /// Diagnoses the `SQLite` file of the settings, which another process may have open.
     pub async fn diagnose_read_only(settings: &StoreSettings) -> Result<ReadOnlySqlite, Error> {
         if settings.backend()? != Backend::Sqlite {
             return Err(Error::Settings("only an SQLite database supports a read-only diagnosis".into()));

@@ -152,7 +152,8 @@ impl Spec {
         let refuse = |reason: String| Err(Error::refused(reason));
         match self.labels.get(labels::NAME) {
             Some(label) if label == self.name.as_str() => {}
-            other => return refuse(format!("label \"name\" is {other:?} instead of \"{}\"", self.name)),
+            Some(other) => return refuse(format!("label \"name\" is \"{other}\" instead of \"{}\"", self.name)),
+            None => return refuse(format!("label \"name\" is missing; it must be \"{}\"", self.name)),
         }
         if self.labels.len() > MAX_LABELS || self.annotations.len() > MAX_LABELS {
             return refuse(format!("more than {MAX_LABELS} labels or annotations"));

@@ -20,7 +20,7 @@ use crate::unregistered;
 /// The slot's context in the plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SlotContext<'a> {
-    /// The engine that serves until the present one is registered.
+    /// The engine that serves until the current one is registered.
     pub stand_in: Option<&'a EngineName>,
     /// Whether other slots of the (tenant, pool, unit) are replaced first.
     pub waits_for_turn: bool,

@@ -292,7 +292,7 @@ impl Outcome {
 }
 
 impl Index {
-    /// From the names of the present engines in the order of the slots' keys.
+    /// From the names of the current engines in the order of the slots' keys.
     fn new(slots: &[Slot], current_by_key: Vec<EngineName>) -> Self {
         let by_key = in_order(slots);
         let mut current = vec![None; slots.len()];

@@ -21,8 +21,8 @@
 //! engine), `session::operation_calls` and `session::cancel`. Each returns a `session::reply`.
 //!
 //! A proxy holds no business state: it can die at any moment, and its clients connect to another. It writes nothing to
-//! ZooKeeper for a session. Without ZooKeeper or metadata agents it uses what it last read (`catalog`, `routes`) and says
-//! so (`staleness`). A stale route leads to an engine that refuses before it executes anything.
+//! ZooKeeper for a session. Without ZooKeeper or metadata agents it uses what it last read (`catalog`, `routes`) and reports
+//! that (`staleness`). A stale route leads to an engine that refuses before it executes anything.
 
 mod accept;
 mod activity;

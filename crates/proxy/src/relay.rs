@@ -54,7 +54,7 @@ pub(crate) enum Relayed {
     TimedOut(UserError),
 }
 
-/// What an engine's reply says.
+/// The content of an engine's reply, as far as the proxy reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// The call succeeded; with the engine's handle if it created an operation.

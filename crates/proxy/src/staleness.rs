@@ -1,6 +1,6 @@
 //! The staleness notice: text for users about a lost connection to ZooKeeper.
 //!
-//! A proxy without ZooKeeper uses what it last read there. SHOW output says so, with the age of the data; a statement that
+//! A proxy without ZooKeeper uses what it last read there. SHOW output reports that, with the age of the data; a statement that
 //! waits for an engine reports that new engines are not visible to this proxy. Informational only: no decision uses it.
 
 use std::fmt::Write as _;

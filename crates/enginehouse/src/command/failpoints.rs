@@ -88,7 +88,9 @@ pub fn arm_from_environment() -> anyhow::Result<()> {
             anyhow::bail!("{VARIABLE}: \"{entry}\" is not of the form name=action");
         };
         if !all().contains(&name) {
-            anyhow::bail!("{VARIABLE}: there is no failpoint \"{name}\"\nHint: enginehouse --list-failpoints");
+            anyhow::bail!(
+                "{VARIABLE}: there is no failpoint \"{name}\"\nHint: enginehouse --list-failpoints lists them."
+            );
         }
         arm(name, action)?;
     }

@@ -35,7 +35,7 @@ impl EnginesSection {
         match url.strip_prefix("file://") {
             Some("") => Ok(Catalogs::Default),
             Some(path) if path.starts_with('/') => Ok(Catalogs::Folder(PathBuf::from(path))),
-            _ => bail!("engines.catalog_url {url:?} is none of file://, file:///folder, {}…", STORES.join("…, ")),
+            _ => bail!("engines.catalog_url \"{url}\" is none of file://, file:///folder, {}…", STORES.join("…, ")),
         }
     }
 

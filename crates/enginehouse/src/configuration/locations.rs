@@ -44,8 +44,8 @@ impl Configuration {
                     continue;
                 };
                 bail!(
-                    "engines.allowed_locations has \"{}\", which {how} {key} (\"{}\")\nHint: statements could read the keys \
-                     of engines or write the catalogs of other tenants there; allow a folder that holds nothing but data",
+                    "engines.allowed_locations has \"{}\", which {how} {key} (\"{}\")\nHint: Statements could read the \
+                     keys of engines or write the catalogs of other tenants there. Allow a folder that holds only data.",
                     location.display(),
                     own.display()
                 );

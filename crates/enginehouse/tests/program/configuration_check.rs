@@ -78,8 +78,8 @@ fn an_invalid_override_is_refused_with_its_name() {
     let files = Files::new();
     let file = files.write("good.toml", "", 0o600);
     for (variable, value, expected) in [
-        ("ENGINEHOUSE_PROXY_LISEN", "127.0.0.1:1", "its keys are"),
-        ("ENGINEHOUSE_PROXI_LISTEN", "127.0.0.1:1", "the sections are"),
+        ("ENGINEHOUSE_PROXY_LISEN", "127.0.0.1:1", "Its keys are"),
+        ("ENGINEHOUSE_PROXI_LISTEN", "127.0.0.1:1", "The sections are"),
         ("ENGINEHOUSE_PROXY_LISTEN", "nowhere", "socket address"),
         ("ENGINEHOUSE_MASTER_SURGE", "many", "u32"),
     ] {

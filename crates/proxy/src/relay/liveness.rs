@@ -4,7 +4,7 @@
 //! While a call waits longer than [`REPLY_OVERDUE`] for its reply, the engine's agent is asked for its status on a side
 //! connection. An agent answers that while its engine computes. Two pieces of evidence are needed to give up soon: several
 //! status calls without a reply, and no registration in ZooKeeper, which goes with the agent's session. An agent that is
-//! still registered, or a registry that this proxy can't read, is given more time. A statement that was given up here is
+//! still registered, or a registry that this proxy cannot read, is given more time. A statement that was given up here is
 //! never sent again, because it may have taken effect.
 
 use std::time::Duration;
