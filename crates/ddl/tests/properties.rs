@@ -1,4 +1,4 @@
-//! What holds for all statements and all texts.
+//! Properties of all statements and all texts.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod generate;

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     match command::run(arguments) {
         Ok(code) => code,
         Err(error) => {
-            output::print_error(&format!("enginehouse: {error:#}"));
+            output::print_error(&format!("enginehouse: {}", output::with_causes(&error)));
             ExitCode::FAILURE
         }
     }

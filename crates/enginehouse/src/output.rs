@@ -5,6 +5,8 @@
 
 use std::io::Write as _;
 
+use model::cause::chain;
+
 /// Writes one line to standard output; ignores a closed pipe.
 pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
@@ -15,6 +17,12 @@ pub fn print_error(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
+/// The error with its causes, each once: many errors have the text of their cause in their own.
+pub fn with_causes(error: &anyhow::Error) -> String {
+    let error: &(dyn std::error::Error + 'static) = error.as_ref();
+    chain(error).to_string()
+}
+
 /// Makes external text safe for a terminal: control characters become blanks, except line breaks.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
@@ -23,6 +31,14 @@ pub fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_printed_once() {
+        let source = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let error = hs2::ClientError::Connect { address: "h:1".to_owned(), source };
+        let error = anyhow::Error::new(error).context("could not open a session");
+        assert_eq!(with_causes(&error), "could not open a session: could not connect to h:1: connection refused");
+    }
 
     #[test]
     fn no_control_character_but_line_breaks_reaches_a_terminal() {

@@ -1,4 +1,4 @@
-//! What a candidate for master is given, and the state that it reports.
+//! The dependencies of a candidate for master, and the state that it reports.
 
 use std::fmt;
 use std::sync::Arc;

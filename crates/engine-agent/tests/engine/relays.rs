@@ -1,4 +1,4 @@
-//! What goes through the relay: whose handles, cancel, dead connections, the counts of the status call.
+//! The relay: handles, cancel, dead connections, and the counts of the status call.
 
 use std::time::Duration;
 

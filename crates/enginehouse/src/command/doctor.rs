@@ -33,7 +33,7 @@ use model::clock::utc;
 use tokio::time::{Instant, sleep};
 
 use crate::cli::{DoctorArguments, DoctorFormat};
-use crate::output::{print_error, print_line};
+use crate::output::{print_error, print_line, with_causes};
 use crate::roles;
 use report::Report;
 use target::{CONNECT_DEADLINE, Target, bounded};
@@ -59,7 +59,7 @@ pub async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
     let target = match target {
         Ok(target) => target,
         Err(error) => {
-            print_error(&format!("enginehouse: {error:#}"));
+            print_error(&format!("enginehouse: {}", with_causes(&error)));
             return Ok(ExitCode::from(BLIND));
         }
     };

@@ -27,7 +27,7 @@ use tracing::info;
 
 use crate::cli::StandaloneArguments;
 use crate::configuration::{Authentication, Configuration};
-use crate::output::{print_error, print_line};
+use crate::output::{print_error, print_line, with_causes};
 use crate::{orchestrators, roles, telemetry};
 use data_dir::DataDir;
 pub use running::RunningStandalone;
@@ -84,7 +84,7 @@ pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> any
             Ok(true) => {}
             Ok(false) => code = ExitCode::FAILURE,
             Err(error) => {
-                print_error(&format!("the tour failed: {error:#}"));
+                print_error(&format!("the tour failed: {}", with_causes(&error)));
                 code = ExitCode::FAILURE;
             }
         }

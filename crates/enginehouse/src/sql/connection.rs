@@ -64,8 +64,12 @@ async fn open_session(login: &Login<'_>) -> anyhow::Result<Session> {
     let client = match Client::connect(&options).await {
         Ok(client) => client,
         Err(ClientError::Unauthenticated(text)) => bail!("{} refused user \"{user}\": {text}", target.address),
+        // A hint is the end of a message, after the cause.
         Err(error @ ClientError::Connect { .. }) => bail!("{error}{}", trust_hint(&error)),
-        Err(error) => bail!("{} is not a usable HiveServer2: {error}", target.address),
+        Err(error) => {
+            let failed = format!("{} is not a usable HiveServer2", target.address);
+            return Err(anyhow::Error::new(error).context(failed));
+        }
     };
     Session::open_as(client, Some((user, password)), &target.configuration)
         .await

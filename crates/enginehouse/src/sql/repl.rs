@@ -11,7 +11,7 @@ use rustyline::error::ReadlineError;
 use super::connection::{Connection, Login};
 use super::print::Format;
 use super::{runner, script};
-use crate::output::{print_error, print_line};
+use crate::output::{print_error, print_line, with_causes};
 
 const PROMPT: &str = "enginehouse> ";
 const CONTINUED: &str = "        ...> ";
@@ -82,7 +82,10 @@ async fn run(connection: &mut Connection, text: &str, parameters: &ReplParameter
     if connection.is_broken() {
         match connection.reopen(parameters.login).await {
             Ok(()) => print_error("the connection was lost; reconnected with a new session"),
-            Err(error) => print_error(&format!("the connection was lost; the next statement reconnects: {error:#}")),
+            Err(error) => {
+                let reason = with_causes(&error);
+                print_error(&format!("the connection was lost; the next statement reconnects: {reason}"));
+            }
         }
     }
     match outcome {

@@ -1,4 +1,4 @@
-//! A master that is no longer one.
+//! Deposed masters: they stop, and change nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

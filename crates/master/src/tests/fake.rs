@@ -1,5 +1,5 @@
-//! A simulation in memory: the planner's own simulation with an alter node, a database row of the master, and a script of
-//! faults.
+//! The fake: the planner's simulation with an alter node, the rows of alterations, a script of faults, and a journal of
+//! requests.
 
 mod boundary;
 mod journal;

@@ -1,4 +1,4 @@
-//! What a master says in the log of a trouble that lasts.
+//! The log of conditions that last: throttled lines, and one when the condition is over.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};

@@ -1,4 +1,4 @@
-//! What moves between a tick's look and its effects.
+//! Changes between the observation of a tick and its effects.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What becomes of alterations, and of their node.
+//! Settling of alterations, and the deletion of their node.
 
 use std::time::Duration;
 

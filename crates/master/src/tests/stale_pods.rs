@@ -1,4 +1,4 @@
-//! What a tick does when the list has what is not there.
+//! Probes of instances that the list contains although they are gone.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a tick does, and what it does not let stop it.
+//! Whole ticks: steady states, failures of some parts, and recovery.
 
 use std::time::Duration;
 

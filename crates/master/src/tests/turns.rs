@@ -1,4 +1,4 @@
-//! Creates that hang and whom they delay.
+//! Creates that hang: they delay no other tenant.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What engine agents do: they register, drain and exit, for all engines of the orchestrator's fake.
+//! The engine agents of the cluster: they register, drain and exit, for all engines of the orchestrator's fake.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Whose handles count, and how many sessions a user may have.
+//! The handles that a caller may name, and the number of sessions of a user.
 
 use hs2::tcli::{TCancelOperationReq, TCloseSessionReq, TExecuteStatementReq, TGetOperationStatusReq, TOpenSessionReq};
 use hs2::{Auth, Client, ClientError, ClientOptions, Session, protocol};

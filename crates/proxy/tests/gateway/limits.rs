@@ -1,4 +1,4 @@
-//! What one client may take of a proxy, and names and requests that need a special look.
+//! The limits of one client, and unusual names and requests.
 
 use std::time::Duration;
 

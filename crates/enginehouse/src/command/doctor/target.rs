@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::command::standalone;
 use crate::configuration::{Configuration, OrchestratorKind};
+use crate::output::with_causes;
 use crate::{orchestrators, roles};
 
 /// The deadline of a connection attempt.
@@ -67,7 +68,7 @@ impl Target {
             Some(
                 orchestrators::open_kubernetes(&configuration, &secret, clock)
                     .await
-                    .map_err(|error| format!("{error:#}")),
+                    .map_err(|error| with_causes(&error)),
             )
         } else {
             None
@@ -166,6 +167,6 @@ pub async fn bounded<T, E: std::error::Error + 'static>(
 
 /// Opens a session within its deadline.
 pub async fn session(target: &Target) -> Result<Session, String> {
-    let settings = target.zookeeper().map_err(|error| format!("{error:#}"))?;
+    let settings = target.zookeeper().map_err(|error| with_causes(&error))?;
     bounded("opening a session with ZooKeeper", Session::connect(&settings, &target.clock)).await
 }
