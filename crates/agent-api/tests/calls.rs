@@ -117,7 +117,7 @@ async fn every_call_does_what_the_store_does() {
 
 /// In a rolling upgrade the master may be of this version and the agent of the one before.
 #[tokio::test]
-async fn an_agent_without_the_call_for_many_slots_is_asked_for_each() {
+async fn an_agent_without_the_batch_call_receives_a_call_for_each_slot() {
     for is_old in [false, true] {
         let agent = Agent::start().await;
         agent.knows_no(is_old.then_some("NewIncarnations"));
@@ -141,7 +141,7 @@ async fn an_agent_without_the_call_for_many_slots_is_asked_for_each() {
 }
 
 #[tokio::test]
-async fn a_deposed_master_learns_its_successor() {
+async fn a_deposed_master_receives_the_row_of_its_successor() {
     let agent = Agent::start().await;
     let client = agent.client(Role::Master);
     client.raise_epoch(Epoch(0), "one").await.unwrap();
@@ -209,7 +209,7 @@ async fn an_answer_that_does_not_come_leaves_only_effects_unknown() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_given_up_spoils_no_other() {
+async fn an_abandoned_call_affects_no_other() {
     let agent = Agent::start().await;
     let client = agent.client(Role::Master);
     client.master().await.unwrap();
@@ -222,7 +222,7 @@ async fn a_call_that_was_given_up_spoils_no_other() {
 }
 
 #[tokio::test]
-async fn an_engine_agent_tells_its_load() {
+async fn an_engine_agent_reports_its_load() {
     let agent = Agent::start().await;
     let options = ClientOptions::new(agent.address.clone(), Auth::service("proxy", agent.key.clone(), ""));
     let mut client = Client::connect(&options).await.unwrap();

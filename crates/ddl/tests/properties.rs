@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn no_secret_value_stands_in_the_masked_text(statement in generate::statement()) {
+    fn the_masked_text_contains_no_secret_value(statement in generate::statement()) {
         let keys = SecretKeys::default();
         let masked = masked_text(&statement, &keys);
         let parsed = parse(&masked).unwrap();

@@ -13,7 +13,7 @@ use std::path::Path;
 use ddl::{ParseError, near_miss, parse, sniff};
 
 #[test]
-fn every_statement_of_the_data_files_is_read_as_the_file_says() {
+fn every_statement_of_the_data_files_is_parsed_as_expected() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
@@ -52,7 +52,7 @@ fn every_statement_of_the_data_files_is_read_as_the_file_says() {
 }
 
 #[test]
-fn a_null_character_is_refused_wherever_it_stands() {
+fn a_null_character_is_refused_at_any_position() {
     for statement in [
         "ALTER RESOURCE UNIT uc_1 COMMENT 'a\0b'",
         "ALTER RESOURCE UNIT uc_1 PROPERTIES ('k\0'='v')",

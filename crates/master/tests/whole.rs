@@ -61,7 +61,7 @@ fn started_slot(snapshot: &model::snapshot::Snapshot) -> model::SlotKey {
 }
 
 #[tokio::test]
-async fn masters_that_come_and_go_at_any_moment_bring_the_work_to_its_end() {
+async fn work_converges_while_masters_come_and_go() {
     let cluster = Cluster::founded(3).await;
     for life_ms in (5..200).step_by(15) {
         let master = cluster.master();

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn auth_stands_for_every_proven_identity_but_the_address() {
+    fn auth_means_every_proven_identity_except_the_address() {
         let me = authenticate("digest", b"me:secret", &local()).unwrap();
         let acl = resolve(&[entry(READ, "auth", ""), entry(READ, "auth", "")], &[local(), me.clone()]).unwrap();
         assert_eq!(acl.to_vec(), [AclEntry { permissions: READ, identity: me.clone() }]);

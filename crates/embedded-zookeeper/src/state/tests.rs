@@ -132,7 +132,7 @@ fn a_paused_server_extends_session_deadlines() {
 }
 
 #[test]
-fn a_container_goes_when_it_has_had_children_and_has_none() {
+fn a_container_is_deleted_when_its_last_child_is_gone() {
     let mut state = state(&[1]);
     for path in ["/used", "/fresh"] {
         state.handle(at(0), 1, create(path, 4));
@@ -329,7 +329,7 @@ fn check_many(tree: &mut Tree, txn: Txn, session: i64, writes: Vec<Write>) {
 
 proptest! {
     #[test]
-    fn the_tree_stays_whole_whatever_is_asked(steps in prop::collection::vec(any_step(), 1..60)) {
+    fn the_tree_stays_consistent_after_any_requests(steps in prop::collection::vec(any_step(), 1..60)) {
         let mut tree = Tree::new();
         for (number, step) in steps.into_iter().enumerate() {
             let txn = Txn { zxid: number as i64 + 1, wall_ms: number as i64 };

@@ -115,7 +115,7 @@ macro_rules! for_each_behaviour {
             access::an_event_about_an_unreadable_node_is_not_delivered;
             access::who_am_i_returns_the_identities;
             access::a_wrong_scheme_ends_the_connection;
-            sessions::a_session_goes_on_with_its_password;
+            sessions::a_session_is_resumed_with_its_password;
             sessions::a_wrong_password_or_unknown_session_is_answered_as_expired;
             sessions::the_older_connection_of_a_session_is_closed;
             sessions::a_silent_session_loses_its_nodes_and_watches_fire;

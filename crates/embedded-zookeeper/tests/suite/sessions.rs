@@ -10,7 +10,7 @@ fn short() -> Handshake {
     Handshake { timeout_ms: 2_000, ..Handshake::default() }
 }
 
-pub async fn a_session_goes_on_with_its_password(target: Target) {
+pub async fn a_session_is_resumed_with_its_password(target: Target) {
     let client = soon(Client::connector().with_detached().connect(&target.addr.to_string())).await.unwrap();
     client.create(&target.path("/e"), b"", &EPHEMERAL).await.unwrap();
     let id = client.session_id();

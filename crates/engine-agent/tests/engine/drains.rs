@@ -137,7 +137,7 @@ async fn a_result_of_many_batches_stays_fetchable_to_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_with_state_goes_on_until_the_grace_is_over() {
+async fn a_pinned_session_continues_until_the_grace_is_over() {
     let fixture = Fixture::new().await;
     let lock = fixture.master().await;
     let (mut engine, address) = ready(&fixture, &lock).await;

@@ -30,7 +30,7 @@ async fn it_registers_only_below_a_permit_with_its_own_uid() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_answers_no_query_never_registers_and_says_why() {
+async fn an_engine_that_answers_no_query_never_registers_and_reports_why() {
     let fixture = Fixture::new().await;
     let lock = fixture.master().await;
     let name = engine_name(1);
@@ -44,7 +44,7 @@ async fn an_engine_that_answers_no_query_never_registers_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_permit_and_fact_it_goes_after_its_start_deadline() {
+async fn without_permit_and_drain_order_it_ends_after_its_start_deadline() {
     let fixture = Fixture::new().await;
     let _lock = fixture.master().await;
     let name = engine_name(1);
@@ -183,7 +183,7 @@ async fn a_dead_sessions_registration_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_its_permit_it_goes_on_serving_and_takes_a_new_one() {
+async fn without_its_permit_it_keeps_serving_and_takes_a_new_one() {
     let fixture = Fixture::new().await;
     let lock = fixture.master().await;
     let engine = RunningEngine::start(&fixture, engine_name(1));

@@ -106,7 +106,7 @@ async fn every_show_reports_the_age_and_the_source_of_observations() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_stale_says_so() {
+async fn stale_rows_are_reported_as_stale() {
     let _gate = among_others().await;
     let bench = Bench::with(|settings| settings.tick_interval = Duration::from_millis(1)).await;
     let mut admin = bench.objects().await;

@@ -57,7 +57,7 @@ async fn execute(url: &str, sql: &'static str) {
 }
 
 #[test]
-fn a_metadata_agent_names_the_port_in_use_before_it_asks_its_database() {
+fn a_metadata_agent_reports_a_used_port_before_it_opens_its_database() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     // A database that takes connections and never answers.

@@ -72,7 +72,7 @@ fn statements_come_from_the_command_line_a_file_or_standard_input() {
 }
 
 #[test]
-fn the_first_error_ends_a_script_and_says_where_it_is() {
+fn the_first_error_ends_a_script_and_has_its_position() {
     let server = Installation::with_an_engine();
     let script = "SELECT 1 AS a;\n\nSELECT nope\n  FROM nowhere;\nSELECT 3";
     let (status, out, error) = run(server.sql().args(["-e", script]));

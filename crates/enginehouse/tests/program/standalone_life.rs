@@ -15,7 +15,7 @@ use crate::installation::{
 const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b";
 
 #[test]
-fn a_second_instance_is_refused_and_the_first_goes_on() {
+fn a_second_instance_is_refused_and_the_first_continues() {
     let mut first = Installation::with_an_engine();
     let engines = first.engines();
     let output = first.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();

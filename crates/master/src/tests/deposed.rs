@@ -48,7 +48,7 @@ async fn a_master_that_is_deposed_in_its_last_effect_reports_nothing() {
 }
 
 #[tokio::test]
-async fn a_master_that_stood_still_after_it_asked_for_an_outcome_aborts_nothing() {
+async fn a_master_suspended_after_reading_an_outcome_aborts_nothing() {
     let fake = Fake::new();
     // The agent's session is gone: the alteration is to be aborted at once.
     fake.create_node("a-1", 99);

@@ -162,7 +162,7 @@ async fn a_converging_row_is_finished_without_its_node() {
 }
 
 #[tokio::test]
-async fn an_alteration_that_stalls_holds_up_no_other_and_converges_later() {
+async fn a_stalled_alteration_blocks_no_other_and_converges_later() {
     let fake = Fake::with_engines_wanted(1);
     fake.settle(&mut fake.reconciler(1)).await;
     fake.create_node("a-1", 7);

@@ -48,7 +48,7 @@ async fn an_engine_that_vanished_without_an_event_is_probed_and_replaced() {
 }
 
 #[tokio::test]
-async fn an_engine_that_only_lost_its_registration_is_asked_for_and_stays() {
+async fn an_engine_that_only_lost_its_registration_is_probed_and_stays() {
     let (fake, mut reconciler, engine) = at_rest().await;
     fake.state().simulation.observed.registrations.clear();
     for _ in 0..3 {

@@ -109,7 +109,7 @@ async fn a_successor_completes_the_work_of_a_master_that_died_after_any_effect()
 }
 
 #[tokio::test]
-async fn one_create_that_is_refused_holds_up_no_other_and_backs_off() {
+async fn a_refused_create_delays_no_other_and_backs_off() {
     let fake = Fake::with_engines_wanted(3);
     let broken = fake.present(1);
     let failure = Failure::Refused("no quota left".to_owned());
@@ -199,7 +199,7 @@ async fn a_create_with_a_lost_answer_is_observed_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn without_the_orchestrator_no_engine_is_touched_and_the_master_says_so() {
+async fn without_the_orchestrator_no_engine_is_touched_and_the_wait_is_shown() {
     let fake = Fake::with_engines_wanted(1);
     fake.script("orchestrator: list", Fault::Fails(no_answer()));
     let mut reconciler = fake.reconciler(1);
@@ -247,7 +247,7 @@ async fn an_alteration_stalls_at_its_deadline_without_the_orchestrator() {
 }
 
 #[tokio::test]
-async fn an_engine_about_which_the_orchestrator_is_silent_has_not_vanished() {
+async fn an_engine_whose_probe_is_not_answered_has_not_vanished() {
     let fake = Fake::with_engines_wanted(1);
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
@@ -348,7 +348,7 @@ async fn a_stand_in_whose_replacement_lost_its_registration_in_between_is_kept()
 }
 
 #[tokio::test]
-async fn explain_over_the_last_report_says_the_decisions_that_are_then_executed() {
+async fn explain_over_the_last_report_lists_the_decisions_then_executed() {
     let fake = Fake::with_engines_wanted(3);
     fake.settle(&mut fake.reconciler(1)).await;
     // A new master's first report is complete: what a metadata agent knows.
@@ -384,7 +384,7 @@ async fn a_master_that_is_shut_down_begins_no_further_effect() {
 }
 
 #[tokio::test]
-async fn an_alteration_that_can_not_be_settled_now_holds_up_no_engine() {
+async fn an_alteration_that_cannot_be_settled_delays_no_engine() {
     let fake = Fake::with_engines_wanted(2);
     fake.create_node("a-1", 99);
     let blocked = Failure::Unknown("a transaction holds the row".to_owned());

@@ -20,7 +20,7 @@ async fn generation(bench: &Bench) -> Generation {
     bench.store.catalog().await.unwrap().generation
 }
 
-pub async fn a_tenant_gets_the_slots_that_minimum_asks_for(bench: Bench) {
+pub async fn a_tenant_is_given_the_minimum_of_slots(bench: Bench) {
     let bench = bench.founded(2).await;
     let snapshot = bench.store.snapshot().await.unwrap();
     let ordinals: Vec<u32> = snapshot.slots.iter().map(|slot| slot.key.ordinal).collect();
@@ -57,7 +57,7 @@ pub async fn a_repeat_returns_the_first_answer(bench: Bench) {
     assert_eq!(generation(&bench).await, before, "a repeat draws no number");
 }
 
-pub async fn an_id_stands_for_one_statement(bench: Bench) {
+pub async fn an_id_is_valid_for_one_statement(bench: Bench) {
     bench.alter("a-1", create_unit("uc_1", 0, 3)).await;
     let error = bench.try_alter("a-1", create_unit("uc_2", 0, 3)).await.unwrap_err();
     assert_eq!(error.user_error().sqlstate(), "22023", "{error}");

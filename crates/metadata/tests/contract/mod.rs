@@ -65,9 +65,9 @@ cases! {
         a_diagnosis_shows_the_effective_durability_settings,
     }
     alterations::{
-        a_tenant_gets_the_slots_that_minimum_asks_for,
+        a_tenant_is_given_the_minimum_of_slots,
         a_repeat_returns_the_first_answer,
-        an_id_stands_for_one_statement,
+        an_id_is_valid_for_one_statement,
         an_alteration_supersedes_only_the_open_one_of_its_object,
         a_stale_base_is_refused,
         an_invalid_statement_changes_nothing,
