@@ -201,7 +201,7 @@ def test_a_pool_without_nodes_starts_nothing_and_keeps_what_runs(control, pods, 
     uids = tenant.uids()
     control.execute(f"ALTER RESOURCE POOL {tenant.pool} NODE_LIST ()")
     with tenant.session() as session:
-        assert "its NODE_LIST is empty" in refused(session, start).message
+        assert "NODE_LIST is empty" in refused(session, start).message
         assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
     (row,) = control.engines(tenant.name)
     assert (row["engine"], row["state"], row["current"]) == (engine, "ready", True), row

@@ -6,6 +6,7 @@ use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
 use model::rights::StatementKind;
 use model::slot::Link;
+use model::text::as_detail;
 
 use crate::caller::Caller;
 
@@ -71,7 +72,7 @@ pub fn pool_lacks_unit(pool: &PoolName, unit: &UnitName, has: &[UnitName]) -> Us
 /// [`PoolSpec::lacks_nodes`]: model::catalog::PoolSpec::lacks_nodes
 pub fn pool_lacks_nodes(pool: &PoolName, reason: &str) -> UserError {
     UserError::new(ErrorKind::WrongState, format!("resource pool \"{pool}\" has no nodes"))
-        .detail(reason.to_owned())
+        .detail(as_detail(reason))
         .hint(format!(
             "An administrator can assign nodes with ALTER RESOURCE POOL {pool} NODE_LIST ('…') or NODE_SELECTOR ('…'='…')."
         ))

@@ -20,7 +20,7 @@
 //! | [`error`], [`secret`], [`fingerprint`], [`credential`] | errors for users, secret values and their fingerprint, keys |
 //! | [`cause`] | the causes of errors, kept and printed |
 //! | [`clock`], [`millis`] | time; durations as milliseconds |
-//! | [`text`], [`stack_trace`] | texts cut to a limit; Java stack traces in error texts |
+//! | [`text`], [`stack_trace`] | texts cut to a limit, reasons as details; Java stack traces in error texts |
 //! | [`statement_timeout`] | how long a statement may take |
 //! | [`log_throttle`] | how often a condition that lasts is logged |
 //!

@@ -1,4 +1,4 @@
-//! Texts cut to a limit, such as that of a column.
+//! Texts: cut to a limit, such as that of a column, or as the detail of an error.
 
 /// The first `max` bytes of a text at most, cut at a character boundary.
 pub fn cut(text: &str, max: usize) -> &str {
@@ -19,4 +19,11 @@ pub fn tail(text: &str, max: usize) -> &str {
         start += 1;
     }
     &text[start..]
+}
+
+/// A reason, which is a clause, as the detail of an error, which is a sentence: with a capital and a full stop.
+pub fn as_detail(reason: &str) -> String {
+    let mut chars = reason.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str())
 }

@@ -53,7 +53,7 @@ impl Waiters {
         if let Some(detail) = full {
             return Err(UserError::new(ErrorKind::ProgramLimit, "too many statements wait already")
                 .detail(detail)
-                .hint("The statement stands and is carried on without the wait; SHOW ENGINES reports its progress."));
+                .hint("The statement remains in effect without the wait. SHOW ENGINES reports its progress."));
         }
         counts.insert(user.to_owned(), of_user + 1);
         Ok(Waiter { user: user.to_owned(), of: Arc::clone(self) })
@@ -177,7 +177,7 @@ mod tests {
         let mut of_ann: Vec<Waiter> = (0..MAX_WAITERS_PER_USER).map(|_| waiters.add("ann").unwrap()).collect();
         let error = waiters.add("ann").map(drop).unwrap_err();
         assert_eq!(error.sqlstate(), "54000");
-        assert!(error.text().contains("The statement stands"), "{}", error.text());
+        assert!(error.text().contains("The statement remains in effect"), "{}", error.text());
         drop(waiters.add("bob").unwrap());
         of_ann.pop();
         drop(waiters.add("ann").unwrap());

@@ -11,6 +11,7 @@ use model::alteration::{ObjectKind, ObjectRef};
 use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
 use model::slot::{Slot, SlotKey};
+use model::text::as_detail;
 
 use super::context::{Context, canceled};
 use super::settings::MAX_WAIT;
@@ -99,7 +100,7 @@ async fn until<T>(
         let reading = tokio::select! {
             reading = poller.next() => reading,
             () = context.cancelled.cancelled() => {
-                return Err(canceled().detail("Only the wait was cancelled: the statement stands."));
+                return Err(canceled().detail("Only the wait was cancelled; the statement remains in effect."));
             }
         };
         let reason = match reading {
@@ -136,15 +137,15 @@ pub(super) fn check(wait: Option<Duration>) -> Result<(), UserError> {
 /// The error of a wait whose own time has passed.
 fn deadline_passed(patience: Duration, what: &str, reason: &str) -> UserError {
     UserError::new(ErrorKind::Timeout, format!("{what} after {}", model::span::print(patience)))
-        .detail(reason.to_owned())
-        .hint("Only the wait has ended: the statement stands and is carried on. SHOW ENGINES reports its progress.")
+        .detail(as_detail(reason))
+        .hint("Only the wait has ended; the statement remains in effect. SHOW ENGINES reports its progress.")
 }
 
 /// The error of a wait that its client's or session's statement timeout ended.
 fn timed_out(reason: &str) -> UserError {
     UserError::new(ErrorKind::Timeout, "canceling statement due to statement timeout")
-        .detail(reason.to_owned())
-        .hint("Only the wait has ended: the statement stands and is carried on. SHOW ENGINES reports its progress.")
+        .detail(as_detail(reason))
+        .hint("Only the wait has ended; the statement remains in effect. SHOW ENGINES reports its progress.")
 }
 
 /// The error if the pool of a slot without an engine has no nodes: the engine cannot start until an admin adds some.
@@ -156,8 +157,9 @@ fn without_nodes(context: &Context, overview: &Overview, slot: &Slot) -> Option<
     if observed(overview, &slot.engine()).is_some_and(|row| row.engine.uid.is_some()) {
         return None;
     }
-    let error = user_error::pool_lacks_nodes(pool, why);
-    Some(error.detail(format!("{why}; engine \"{}\" is desired and waits until the pool has some", slot.engine())))
+    let detail =
+        format!("{} Engine \"{}\" is desired and waits until the pool has nodes.", as_detail(why), slot.engine());
+    Some(user_error::pool_lacks_nodes(pool, why).detail(detail))
 }
 
 fn slot_of<'a>(overview: &'a Overview, key: &SlotKey) -> Option<&'a Slot> {

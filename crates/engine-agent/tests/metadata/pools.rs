@@ -33,10 +33,10 @@ async fn a_wait_fails_when_its_pool_is_emptied() {
     run(&mut admin, "ALTER RESOURCE POOL rp_1 NODE_LIST ()").await;
     let error = crate::fixture::within("the waiting", waiting).await.unwrap().unwrap_err();
     assert_eq!((error.sqlstate(), error.message.as_str()), ("55000", "resource pool \"rp_1\" has no nodes"));
-    assert!(error.detail.unwrap().contains("is desired and waits until the pool has some"));
+    assert!(error.detail.unwrap().contains("is desired and waits until the pool has nodes."));
     // A new one is refused without a wait.
     let error = try_run(&mut admin, "START ENGINE t_1 rp_1 uc_1 WAIT '1h'").await.unwrap_err();
-    assert_eq!(error.detail.as_deref(), Some("its NODE_LIST is empty"));
+    assert_eq!(error.detail.as_deref(), Some("Its NODE_LIST is empty."));
     assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 1);
     // So it is with everybody who waits for an object.
     let error = try_run(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G' WAIT '1h'").await.unwrap_err();

@@ -36,9 +36,9 @@ pub async fn an_emptied_pool_keeps_its_engines_and_starts_none(bench: Bench) {
     bench.made(&running).await;
     bench.alter("a-1", change_pool("rp_1", listed(&[]))).await;
     let before = bench.store.snapshot().await.unwrap();
-    no_nodes(&bench.start("s-2").await.unwrap_err(), "its NODE_LIST is empty");
+    no_nodes(&bench.start("s-2").await.unwrap_err(), "Its NODE_LIST is empty.");
     for force in [false, true] {
-        no_nodes(&bench.restart("s-3", &running, force).await.unwrap_err(), "its NODE_LIST is empty");
+        no_nodes(&bench.restart("s-3", &running, force).await.unwrap_err(), "Its NODE_LIST is empty.");
     }
     let after = bench.store.snapshot().await.unwrap();
     assert_eq!((&after.slots, &after.engines), (&before.slots, &before.engines), "nothing was made or condemned");
@@ -58,7 +58,7 @@ pub async fn a_pool_without_required_nodes_starts_no_engine(bench: Bench) {
     rules.defaults.needs_nodes = true;
     let store = Store::open(&settings, rules, clock.clone()).await.unwrap();
     let bench = Bench { settings, store, clock };
-    no_nodes(&bench.start("s-1").await.unwrap_err(), "it has neither NODE_LIST nor NODE_SELECTOR");
+    no_nodes(&bench.start("s-1").await.unwrap_err(), "It has neither NODE_LIST nor NODE_SELECTOR.");
     assert!(bench.present().await.is_empty());
     assert!(bench.store.snapshot().await.unwrap().namespaces.is_empty(), "not even a namespace is remembered");
     bench.alter("a-1", change_pool("rp_1", selected("a"))).await;

@@ -13,6 +13,7 @@ use hs2::tcli::TCloseSessionReq;
 use hs2::{Client, Handle, Principal};
 use model::error::{ErrorKind, UserError};
 use model::table_catalog::TableCatalog;
+use model::text::as_detail;
 use tracing::{debug, info};
 
 use super::operation::{Operation, OperationState};
@@ -276,13 +277,6 @@ impl ControlBackend {
             debug!(%error, "could not close a metadata agent session; connection cut");
         }
     }
-}
-
-/// A reason as the detail of an error: with a capital and a full stop.
-fn as_detail(reason: &str) -> String {
-    let mut chars = reason.chars();
-    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", chars.as_str())
 }
 
 async fn close_session(client: &mut Client, session: &Handle) -> Result<(), hs2::ClientError> {

@@ -37,7 +37,7 @@ async fn a_query_timeout_counts_while_an_engine_or_a_wait_is_waited_for() {
     let mut admin = cluster.objects().await;
     let error = within_a_second(&mut admin, "START ENGINE t_1 rp_1 uc_1 WAIT '1h'", true).await.unwrap_err();
     assert_eq!(error.sqlstate(), "HYT00");
-    assert!(error.text().contains("the statement stands"), "{}", error.text());
+    assert!(error.text().contains("the statement remains in effect"), "{}", error.text());
     assert_eq!(cluster.store.snapshot().await.unwrap().slots.len(), 1);
     let error = try_run(&mut admin, "START ENGINE t_1 rp_1 uc_1 WAIT '25h'").await.unwrap_err();
     assert_eq!(error.sqlstate(), "22023");
