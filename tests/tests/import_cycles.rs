@@ -52,7 +52,8 @@ fn import_cycles_inside_crates_only_become_fewer() {
             );
         }
         let lines: Vec<String> = found.into_iter().collect();
-        std::fs::write(root().join(RECORD), lines.join("\n") + "\n").unwrap();
+        let record = if lines.is_empty() { String::new() } else { lines.join("\n") + "\n" };
+        std::fs::write(root().join(RECORD), record).unwrap();
         return;
     }
     let new: Vec<&String> = found.difference(&recorded).collect();
