@@ -165,6 +165,16 @@ impl Authenticator for Admission {
         Ok(principal)
     }
 
+    fn authenticate_cookie(&self, cookie: &str) -> Result<Principal, UserError> {
+        let principal = self.authenticator.authenticate_cookie(cookie)?;
+        self.count_for(&principal)?;
+        Ok(principal)
+    }
+
+    fn issue_cookie(&self, principal: &Principal) -> Option<String> {
+        self.authenticator.issue_cookie(principal)
+    }
+
     fn serves_host(&self, name: &str) -> bool {
         self.authenticator.serves_host(name)
     }

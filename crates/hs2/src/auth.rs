@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use async_trait::async_trait;
-use model::error::UserError;
+use model::error::{ErrorKind, UserError};
 
 /// The transport of the credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,6 +87,19 @@ pub trait Authenticator: Send + Sync {
     /// Returns the principal, or the error for the client. It must return within the limit for authentication;
     /// otherwise the connection is closed.
     async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError>;
+
+    /// Returns the principal of an HTTP client's cookie, or the error for the client.
+    fn authenticate_cookie(&self, cookie: &str) -> Result<Principal, UserError> {
+        let _ = cookie;
+        Err(UserError::new(ErrorKind::InvalidAuthorization, "cookies are not accepted"))
+    }
+
+    /// The cookie with which an HTTP client may authenticate its next calls, without the name; `None` if there is none
+    /// for this principal.
+    fn issue_cookie(&self, principal: &Principal) -> Option<String> {
+        let _ = principal;
+        None
+    }
 
     /// Whether this server is reachable under that name: a valid HTTP `Host`, apart from IP addresses, `localhost`
     /// and the machine's own name.

@@ -352,7 +352,7 @@ impl Client {
     pub(crate) async fn write(&self, message: &[u8]) -> Result<(), WireError> {
         match self.framing {
             Framing::Length(_) => self.wire.write(&(message.len() as u32).to_be_bytes(), message).await,
-            _ => self.wire.write(message, &[]).await,
+            Framing::Walked(_) => self.wire.write(message, &[]).await,
         }
     }
 
@@ -366,8 +366,6 @@ impl Client {
                 next_frame(&mut self.wire, expected, limit, None).await?
             }
             Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit, None).await?,
-            // No client is created with it.
-            Framing::Http(_) => None,
         };
         Ok(Message::new(bytes.ok_or(WireError::ClosedInside)?)?)
     }

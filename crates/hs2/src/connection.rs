@@ -11,19 +11,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
-use tracing::debug;
 
 use crate::auth::{Authenticator, Mechanism, Principal};
 use crate::error::WireError;
-use crate::framing::{Framing, LENGTH_BYTES, next_frame, next_walked};
-use crate::http::Exchange;
-use crate::limits::{Limits, MAX_FIRST_MESSAGE_BYTES};
+use crate::framing::Framing;
+use crate::http::HttpConnection;
+use crate::limits::{AUTHENTICATION, Limits};
 use crate::message::Message;
-use crate::rejection::{MAX_ANNOUNCED_BYTES, Refused};
 use crate::sasl;
-use crate::scan::MessageKind;
 use crate::tls::log::{Mismatch, TlsLog};
 use crate::tls::{LacksTls, ServerTls};
+use crate::transport::{Stream, Transport};
 use crate::wire::{LINGER, LINGER_BYTES, Wire};
 
 /// The first byte of a TLS client: a record with a part of the handshake.
@@ -34,9 +32,6 @@ const TLS_ALERT: [u8; 7] = [0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x46];
 
 /// The reply to an unrecognised protocol: readable text, because it may be a person with telnet.
 const NOT_OURS: &[u8] = b"this port speaks HiveServer2: SASL PLAIN, plain Thrift, or HTTP\n";
-
-/// The limit that a client exceeded that did not authenticate in time.
-pub(crate) const AUTHENTICATION: &str = "the limit for authentication";
 
 /// The limit that a client exceeded whose TLS handshake did not end in time.
 const TLS_HANDSHAKE_LIMIT: &str = "the limit for a TLS handshake";
@@ -62,16 +57,13 @@ pub enum HandshakeError {
 
 /// A client's connection.
 pub struct Connection {
-    pub(crate) wire: Wire,
-    pub(crate) framing: Framing,
+    pub(crate) transport: Transport,
     id: u64,
     peer: SocketAddr,
     mechanism: Mechanism,
     principal: Option<Principal>,
     authenticator: Arc<dyn Authenticator>,
     limits: Arc<Limits>,
-    /// A rejected message, while work on it remains.
-    refused: Option<Box<Refused>>,
     /// The deadline of an unauthenticated client.
     unknown_until: Instant,
 }
@@ -100,7 +92,7 @@ impl Connection {
             }
         }
         let lacks_tls = tls.is_some_and(|tls| tls.required) && !wire.is_tls();
-        let authenticator =
+        let authenticator: Arc<dyn Authenticator> =
             if lacks_tls { Arc::new(LacksTls::new(authenticator, Arc::clone(log))) } else { authenticator };
         match timeout_at(unknown_until, wire.fill()).await {
             Ok(Ok(true)) => {}
@@ -108,6 +100,7 @@ impl Connection {
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => return Err(WireError::Stalled(AUTHENTICATION).into()),
         }
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let (framing, mechanism, principal) = match wire.pending.first() {
             Some(&sasl::START) => match sasl::accept(&mut wire, peer, &*authenticator, unknown_until).await {
                 Ok(principal) => (Framing::Length(None), Mechanism::SaslPlain, Some(principal)),
@@ -119,7 +112,22 @@ impl Connection {
                 }
             },
             Some(0x80) => (Framing::Walked(None), Mechanism::PlainThrift, None),
-            Some(b'A'..=b'Z') => (Framing::Http(Box::new(Exchange::new(lacks_tls))), Mechanism::HttpBasic, None),
+            Some(b'A'..=b'Z') => {
+                let client = Arc::clone(&authenticator);
+                let http = HttpConnection::new(wire, peer, client, Arc::clone(&limits), lacks_tls, unknown_until);
+                let transport = Transport::Http(Box::new(http));
+                let mechanism = Mechanism::HttpBasic;
+                return Ok(Self {
+                    transport,
+                    id,
+                    peer,
+                    mechanism,
+                    principal: None,
+                    authenticator,
+                    limits,
+                    unknown_until,
+                });
+            }
             Some(&TLS_HANDSHAKE) if !wire.is_tls() => {
                 log.note(peer, Mismatch::NoTls, &"");
                 wire.write(&TLS_ALERT, &[]).await?;
@@ -135,8 +143,8 @@ impl Connection {
         if let Some(principal) = &principal {
             wire.sent_by(&principal.user);
         }
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { wire, framing, id, peer, mechanism, principal, authenticator, limits, refused: None, unknown_until })
+        let transport = Transport::Stream(Stream::new(wire, framing));
+        Ok(Self { transport, id, peer, mechanism, principal, authenticator, limits, unknown_until })
     }
 
     /// Unique in this process.
@@ -160,7 +168,9 @@ impl Connection {
 
     /// Sets the principal that `OpenSession` authenticated, for plain Thrift.
     pub fn set_principal(&mut self, principal: Principal) {
-        self.wire.sent_by(&principal.user);
+        if let Transport::Stream(stream) = &mut self.transport {
+            stream.wire.sent_by(&principal.user);
+        }
         self.principal = Some(principal);
     }
 
@@ -174,87 +184,41 @@ impl Connection {
     }
 
     /// The next whole message; `None` when the client has closed between two. An idle connection waits without a
-    /// buffer and, once the client is authenticated, without a time limit (callers wrap the future if they need one).
-    /// Cancel safe.
+    /// buffer and, once the client is authenticated, without a time limit (callers wrap the future if they need one);
+    /// over HTTP the limit is [`HTTP_IDLE`](crate::limits::HTTP_IDLE). Cancel safe.
     pub async fn next(&mut self) -> Result<Option<Message>, WireError> {
-        if self.principal.is_some() {
-            return self.next_message().await;
+        let stream = match &mut self.transport {
+            Transport::Stream(stream) => stream,
+            Transport::Http(http) => {
+                let Some((principal, message)) = http.next().await? else { return Ok(None) };
+                self.principal = Some(principal);
+                return Ok(Some(message));
+            }
+        };
+        let is_known = self.principal.is_some();
+        let next = stream.next(&self.limits, is_known, self.peer);
+        if is_known {
+            return next.await;
         }
-        match timeout_at(self.unknown_until, self.next_message()).await {
+        match timeout_at(self.unknown_until, next).await {
             Ok(next) => next,
             Err(_) => Err(WireError::Stalled(AUTHENTICATION)),
         }
     }
 
-    async fn next_message(&mut self) -> Result<Option<Message>, WireError> {
-        loop {
-            if let Some(refused) = &mut self.refused {
-                refused.finish(&mut self.wire, &mut self.framing, &self.limits).await?;
-                self.refused = None;
-            }
-            let error = match self.take_message().await {
-                Err(error @ (WireError::TooLong { .. } | WireError::Scan(_))) => error,
-                taken => return taken,
-            };
-            let length = match (&self.framing, &error) {
-                (Framing::Length(_), WireError::TooLong { bytes, .. }) if *bytes > MAX_ANNOUNCED_BYTES => {
-                    return Err(error);
-                }
-                (Framing::Length(_), WireError::TooLong { bytes, .. }) => {
-                    self.wire.discard(LENGTH_BYTES);
-                    Some(*bytes)
-                }
-                (Framing::Length(_), _) | (Framing::Http(_), WireError::Scan(_)) => Some(0),
-                (Framing::Walked(_) | Framing::Http(_), _) => None,
-            };
-            // At debug level: a client can cause any number of these lines.
-            debug!(connection = self.id, peer = %self.peer, why = %error, "request refused");
-            self.refused = Some(Box::new(Refused::new(error, length)));
-        }
-    }
-
-    async fn take_message(&mut self) -> Result<Option<Message>, WireError> {
-        let limit = match (&self.framing, &self.principal) {
-            (Framing::Walked(_), None) => self.limits.frame_bytes.min(MAX_FIRST_MESSAGE_BYTES),
-            _ => self.limits.frame_bytes,
-        };
-        let within = self.limits.request_deadline;
-        let taken = match &mut self.framing {
-            Framing::Length(expected) => next_frame(&mut self.wire, expected, limit, Some(within)).await,
-            Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit, Some(within)).await,
-            Framing::Http(exchange) => {
-                let next = exchange.next(&mut self.wire, (limit, within), self.peer, &*self.authenticator).await;
-                next.map(|next| {
-                    next.map(|(principal, bytes)| {
-                        self.principal = Some(principal);
-                        bytes
-                    })
-                })
-            }
-        };
-        self.wire.request_taken();
-        let bytes = taken?;
-        let message = bytes.map(Message::new).transpose()?;
-        if message.as_ref().is_some_and(|message| message.header().kind == MessageKind::OneWay) {
-            // A one-way call must not be answered, and no method of the protocol is one-way.
-            return Err(WireError::Decode("a one-way call".to_owned()));
-        }
-        Ok(message)
-    }
-
     /// Sends one whole reply.
     pub async fn send(&mut self, reply: &[u8]) -> Result<(), WireError> {
-        self.framing.write_reply(&self.wire, reply).await
+        self.transport.send(reply).await
     }
 
     /// Completes when the client has closed its end: race it against the work on a call. Reads nothing.
     pub async fn closed(&self) {
-        self.wire.hung_up().await;
+        self.transport.hung_up().await;
     }
 
     /// Closes the connection so that the last bytes sent still arrive.
     pub async fn close(mut self) {
-        self.wire.part(LINGER_BYTES, LINGER).await;
+        self.transport.part().await;
     }
 }
 

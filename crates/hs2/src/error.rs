@@ -13,6 +13,9 @@ pub enum WireError {
     /// The error of the operating system.
     #[error("the connection failed: {0}")]
     Io(#[from] io::Error),
+    /// The HTTP connection of a client failed, or its request was malformed.
+    #[error("the HTTP connection failed: {0}")]
+    Http(#[from] hyper::Error),
     /// The peer closed it in the middle of a message.
     #[error("the connection was closed in the middle of a message")]
     ClosedInside,
@@ -62,7 +65,7 @@ impl WireError {
     /// Only after [`WireErrorKind::Application`] may the connection be used again.
     pub fn kind(&self) -> WireErrorKind {
         match self {
-            Self::Io(_) | Self::ClosedInside | Self::Stalled(_) => WireErrorKind::Gone,
+            Self::Io(_) | Self::Http(_) | Self::ClosedInside | Self::Stalled(_) => WireErrorKind::Gone,
             Self::TooLong { .. } | Self::Scan(_) | Self::Decode(_) | Self::Thrift(_) | Self::RowSet(_) => {
                 WireErrorKind::Protocol
             }

@@ -1,9 +1,8 @@
-//! Framing: how messages are delimited on a connection, for servers and clients.
+//! Framing: how messages are delimited on a connection without HTTP, for servers and clients.
 
 use std::time::Duration;
 
 use crate::error::WireError;
-use crate::http;
 use crate::scan::{WalkProgress, Walker};
 use crate::wire::Wire;
 
@@ -16,8 +15,6 @@ pub(crate) enum Framing {
     Length(Option<usize>),
     /// Not delimited: the walk over the current message finds its end.
     Walked(Option<Box<Walker>>),
-    /// One per POST.
-    Http(Box<http::Exchange>),
 }
 
 impl Framing {
@@ -31,7 +28,6 @@ impl Framing {
         match self {
             Self::Length(_) => (length as u32).to_be_bytes().to_vec(),
             Self::Walked(_) => Vec::new(),
-            Self::Http(exchange) => exchange.reply_head(length),
         }
     }
 }

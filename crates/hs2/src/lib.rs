@@ -7,6 +7,7 @@
 //! | [`message`], [`method`], [`handle`], [`answer`] | whole messages, to structs and back |
 //! | [`server`], [`connection`], [`auth`] | the listener and its connections at the level of messages |
 //! | [`tls`] | TLS below a connection: certificates of listeners, roots of clients |
+//! | `http` | HTTP on such a connection: Thrift in POSTs, and the probes of every role |
 //! | [`service`] | the trait of typed servers above them |
 //! | [`client`], [`session`] | the client: calls, and the statements of a session |
 //! | [`relay`] | sends a request to a backend and copies the reply without decoding results |
@@ -49,6 +50,7 @@ pub mod session;
 mod socket;
 pub mod status;
 pub mod tls;
+mod transport;
 mod typed_server;
 pub mod value;
 mod wire;

@@ -45,6 +45,26 @@ pub const HANDSHAKES_AT_ONCE: usize = 256;
 /// The most of these from one address: a quarter, so that slow handshakes of one peer delay no other.
 pub const HANDSHAKES_PER_ADDRESS: usize = 64;
 
+/// The longest head of an HTTP request, and of its trailers, in bytes.
+pub const MAX_HTTP_HEAD_BYTES: usize = 16 * 1024;
+
+/// The most headers of an HTTP request.
+pub const MAX_HTTP_HEADERS: usize = 64;
+
+/// The buffer of an HTTP connection, in bytes: of a head or a part of a body, with the requests that a client sends
+/// before it has read a reply. The rest waits in the operating system. A reply is buffered in pieces of the same length,
+/// or of one piece that was copied.
+pub const HTTP_BUFFER_BYTES: usize = 16 * 1024;
+
+/// How long an HTTP connection may be silent between two requests. Sessions do not depend on it.
+pub const HTTP_IDLE: Duration = Duration::from_mins(5);
+
+/// The lifetime of an HTTP client's cookie, which its server signs.
+pub const HTTP_COOKIE_LIFETIME: Duration = Duration::from_mins(15);
+
+/// The name of the limit that a client exceeded that did not authenticate in time.
+pub(crate) const AUTHENTICATION: &str = "the limit for authentication";
+
 /// The limits of a server, a client or a relay.
 #[derive(Debug, Clone)]
 pub struct Limits {

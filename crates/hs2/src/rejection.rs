@@ -22,10 +22,10 @@ use crate::scan::{self, Header, ScanError};
 use crate::wire::Wire;
 
 /// How long to wait for the head of a message that is too long.
-const HEAD_DEADLINE: Duration = Duration::from_secs(5);
+pub(crate) const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The longest head: version, name, sequence number.
-const MAX_HEAD_BYTES: usize = 12 + MAX_METHOD_NAME_BYTES;
+pub(crate) const MAX_HEAD_BYTES: usize = 12 + MAX_METHOD_NAME_BYTES;
 
 /// The method in the response to a message without one: an empty name is not a message.
 const NO_NAME: &str = "unknown";
@@ -65,7 +65,7 @@ impl Refused {
     pub(crate) async fn finish(
         &mut self,
         wire: &mut Wire,
-        framing: &mut Framing,
+        framing: &Framing,
         limits: &Limits,
     ) -> Result<(), WireError> {
         loop {
@@ -79,9 +79,6 @@ impl Refused {
                     let head = head?;
                     let answer = answer(&wire.pending, head.as_ref(), &self.why);
                     self.stage = Stage::Answering;
-                    if let Framing::Http(exchange) = framing {
-                        exchange.end();
-                    }
                     framing.write_reply(wire, &answer).await?;
                     self.stage = rest(wire, length.filter(|_| head.is_some()), limits);
                 }
@@ -118,6 +115,11 @@ async fn head(wire: &mut Wire, length: Option<usize>) -> Result<Option<Header>, 
             Err(_) => return Ok(None),
         }
     }
+}
+
+/// The response to a message that begins with `bytes`.
+pub(crate) fn refusal(bytes: &[u8], why: &WireError) -> Vec<u8> {
+    answer(bytes, scan::header(bytes).ok().as_ref(), why)
 }
 
 /// The response to a message of which at most the head is known.

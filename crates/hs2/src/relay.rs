@@ -234,7 +234,6 @@ async fn forward(
     reply: &Reply,
     total: usize,
 ) -> Result<Outcome, RelayError> {
-    let head = client.framing.reply_head(total);
     let begun = std::mem::take(&mut from.wire.pending);
     let mut left = total.saturating_sub(begun.len());
     let mut walker = PieceWalker::new(&reply.header);
@@ -244,11 +243,10 @@ async fn forward(
         // The whole reply was read: a client that fails now leaves the backend's connection between two calls.
         from.set_broken(false);
     }
-    client.wire.write(&head, &begun).await.map_err(RelayError::Client)?;
-    drop(begun);
+    client.transport.begin_reply(total, begun).await.map_err(RelayError::Client)?;
     while left > 0 {
         let check = |piece: &[u8]| checked(&mut walker, piece, left.saturating_sub(piece.len()));
-        match from.wire.copy_some(&client.wire, left, check).await {
+        match client.transport.copy_reply(&mut from.wire, left, check).await {
             Ok(copied) => left -= copied.min(left),
             Err(CopyError::From(error)) => return Err(RelayError::Backend { error, partly: true }),
             Err(CopyError::To(error)) => return Err(RelayError::Client(error)),

@@ -5,10 +5,11 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustix::net::sockopt;
-use tokio::io::{AsyncWriteExt, Interest};
+use rustix::net::{Shutdown, shutdown, sockopt};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::tls::session::TlsSession;
@@ -66,6 +67,14 @@ impl Socket {
         }
     }
 
+    /// The same as a poll, for one task.
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.tls {
+            Some(session) if session.is_readable() => Poll::Ready(Ok(())),
+            _ => self.stream.poll_read_ready(cx),
+        }
+    }
+
     /// Reads what is available; zero bytes are the end.
     pub(crate) fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
@@ -98,6 +107,11 @@ impl Socket {
         self.stream.writable().await
     }
 
+    /// The same as a poll, for one task.
+    pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_write_ready(cx)
+    }
+
     /// Takes bytes to send. With TLS some of them may wait for [`Socket::try_flush`].
     pub(crate) fn try_write(&self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
         match &self.tls {
@@ -115,11 +129,11 @@ impl Socket {
     }
 
     /// Closes the write half. What cannot be sent at once is lost.
-    pub(crate) async fn shutdown(&mut self) -> io::Result<()> {
+    pub(crate) fn shutdown(&self) -> io::Result<()> {
         if let Some(session) = &self.tls {
             session.close(&self.stream);
         }
-        self.stream.shutdown().await
+        Ok(shutdown(&self.stream, Shutdown::Write)?)
     }
 }
 

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -33,9 +34,19 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
 }
 
+/// Reads the available bytes into the worker thread's buffer, at most `most`, and passes them on.
+pub(crate) fn try_receive<T>(socket: &Socket, most: usize, received: impl FnOnce(&[u8]) -> T) -> io::Result<T> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let capacity = scratch.len().min(most);
+        let length = socket.try_read(&mut scratch[..capacity])?;
+        Ok(received(&scratch[..length]))
+    })
+}
+
 /// A connection, with the bytes received but not taken.
 pub(crate) struct Wire {
-    socket: Socket,
+    /// Shared with the HTTP stack, on a connection that speaks HTTP.
+    socket: Arc<Socket>,
     pub(crate) pending: Vec<u8>,
     stall: Duration,
     arriving: Arriving,
@@ -52,7 +63,12 @@ struct Arriving {
 
 impl Wire {
     pub(crate) fn new(stream: TcpStream, stall: Duration) -> Self {
-        Self { socket: Socket::new(stream), pending: Vec::new(), stall, arriving: Arriving::default(), share: None }
+        let socket = Arc::new(Socket::new(stream));
+        Self { socket, pending: Vec::new(), stall, arriving: Arriving::default(), share: None }
+    }
+
+    pub(crate) fn socket(&self) -> Arc<Socket> {
+        Arc::clone(&self.socket)
     }
 
     pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
@@ -61,7 +77,8 @@ impl Wire {
 
     /// Performs a TLS handshake, for which the caller has a deadline.
     pub(crate) async fn start_tls(&mut self, session: rustls::Connection) -> io::Result<()> {
-        self.socket.start_tls(session).await
+        let socket = Arc::get_mut(&mut self.socket).ok_or(io::ErrorKind::AlreadyExists)?;
+        socket.start_tls(session).await
     }
 
     pub(crate) fn is_tls(&self) -> bool {
@@ -87,11 +104,9 @@ impl Wire {
 
     /// Reads the available bytes, up to `most` and the size of the scratch buffer.
     fn try_fill(&mut self, most: usize) -> io::Result<usize> {
-        SCRATCH.with_borrow_mut(|scratch| {
-            let capacity = scratch.len().min(most);
-            let length = self.socket.try_read(&mut scratch[..capacity])?;
-            self.pending.extend_from_slice(&scratch[..length]);
-            Ok(length)
+        try_receive(&self.socket, most, |bytes| {
+            self.pending.extend_from_slice(bytes);
+            bytes.len()
         })
     }
 
@@ -177,11 +192,6 @@ impl Wire {
         }
     }
 
-    /// The same within a message: the buffer is kept.
-    pub(crate) fn discard_some(&mut self, length: usize) {
-        self.pending.drain(..length.min(self.pending.len()));
-    }
-
     /// Writes two pieces as one.
     pub(crate) async fn write(&self, first: &[u8], second: &[u8]) -> Result<(), WireError> {
         let total = first.len() + second.len();
@@ -236,6 +246,22 @@ impl Wire {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The next piece of a reply with `left` more bytes. It must begin to arrive within the stall limit.
+    pub(crate) async fn piece(&mut self, left: usize) -> Result<Vec<u8>, WireError> {
+        while self.pending.is_empty() {
+            match timeout(self.stall, self.socket.readable()).await {
+                Ok(ready) => ready?,
+                Err(_) => return Err(WireError::Stalled("the limit for reading a reply")),
+            }
+            match self.try_fill(left) {
+                Ok(0) => return Err(WireError::ClosedInside),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error.into()),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(std::mem::take(&mut self.pending))
     }
 
     fn try_copy(
@@ -305,7 +331,7 @@ impl Wire {
     /// it, and the peer would lose the response. Bytes that the peer still sends are discarded, at most `bytes` and
     /// for `deadline`, until it closes or is silent for [`LINGER`].
     pub(crate) async fn part(&mut self, bytes: usize, deadline: Duration) {
-        if self.socket.shutdown().await.is_err() {
+        if self.socket.shutdown().is_err() {
             return;
         }
         let _ = timeout(deadline, async {

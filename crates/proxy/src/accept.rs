@@ -15,7 +15,6 @@ use tracing::{Instrument, debug, info_span};
 
 use crate::gateway::Gateway;
 use crate::session::reply::{self, CallError, Disconnect, Reply};
-use crate::settings::HTTP_CONNECTION_IDLE;
 use crate::{authenticate, close, handshake, session};
 
 #[async_trait]
@@ -88,12 +87,11 @@ async fn open_session(
 }
 
 impl Gateway {
-    /// How long the connection may be silent; `None` for a binary connection with a session, which has limits of its own.
+    /// How long a binary connection without a session may be silent; others have limits of their own.
     fn idle_limit(&self, connection: &Connection) -> Option<Duration> {
-        if connection.mechanism() == Mechanism::HttpBasic {
-            return Some(HTTP_CONNECTION_IDLE);
-        }
-        (!self.sessions.has_connection(connection.id())).then_some(self.settings.limits.without_session)
+        let is_binary = connection.mechanism() != Mechanism::HttpBasic;
+        let limit = self.settings.limits.without_session;
+        (is_binary && !self.sessions.has_connection(connection.id())).then_some(limit)
     }
 }
 

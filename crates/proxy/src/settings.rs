@@ -138,8 +138,6 @@ pub const CONTROL_CALL_DEADLINE: Duration = Duration::from_secs(10);
 pub const HTTP_SESSION_IDLE: Duration = Duration::from_hours(1);
 /// How often idle sessions are closed.
 pub const IDLE_INTERVAL: Duration = Duration::from_mins(1);
-/// How long a connection over HTTP may be silent between two requests; its sessions do not depend on it.
-pub const HTTP_CONNECTION_IDLE: Duration = Duration::from_mins(5);
 /// The longest reply of an engine that is buffered whole, in bytes. Results are not, and agents cut the error texts of
 /// their engines far below that.
 pub const MAX_BUFFERED_REPLY_BYTES: usize = 1 << 20;

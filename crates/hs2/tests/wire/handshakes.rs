@@ -260,18 +260,31 @@ async fn http_takes_one_message_per_post_and_credentials_with_each() {
 async fn http_requests_that_are_none_of_ours_are_refused_in_words() {
     let server = start(Limits { frame_bytes: 1000, ..Limits::default() }).await;
     let long_header = format!("POST / HTTP/1.1\r\nX: {}", "x".repeat(20_000));
+    let many_headers = format!("POST / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(65));
+    let basic = "POST / HTTP/1.1\r\nAuthorization: Basic YTo=\r\n";
+    let long_chunk = format!("{basic}Transfer-Encoding: chunked\r\n\r\n3e9\r\n{}", "x".repeat(1001));
+    let bad_chunk = format!("{basic}Transfer-Encoding: chunked\r\n\r\nzz\r\n");
+    let signed_chunk = format!("{basic}Transfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n");
+    let compressed = format!("{basic}Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\n");
     for (request, status) in [
         ("GET / HTTP/1.1\r\n\r\n", "405"),
-        ("POST / HTTP/2.0\r\n\r\n", "505"),
+        ("POST / HTTP/2.0\r\n\r\n", "400"),
         ("POST / HTTP/1.1\r\n\r\n", "411"),
         ("POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", "401"),
         ("POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400"),
         ("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "400"),
-        ("POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "400"),
-        ("POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", "501"),
-        ("POST / HTTP/1.1\r\nAuthorization: Basic YTo=\r\nTransfer-Encoding: chunked\r\n\r\nfffffffff\r\n", "413"),
-        ("POST / HTTP/1.1\r\nAuthorization: Basic YTo=\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400"),
+        // The chunks count, and the connection ends after them (RFC 9112, 6.1).
+        ("POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "401"),
+        ("POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", "400"),
+        (&long_chunk, "413"),
+        (&bad_chunk, "400"),
+        (&signed_chunk, "400"),
+        (&compressed, "415"),
+        ("POST http://localhost/ HTTP/1.1\r\nContent-Length: 0\r\n\r\n", "400"),
+        ("CONNECT localhost:1 HTTP/1.1\r\n\r\n", "405"),
+        ("TRACE / HTTP/1.1\r\n\r\n", "405"),
         ("POST / HTTP/1.1\r\nno colon\r\n\r\n", "400"),
+        (&many_headers, "431"),
         (&long_header, "431"),
     ] {
         let mut stream = raw(&server).await;

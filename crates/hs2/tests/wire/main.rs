@@ -2,9 +2,12 @@
 //! that it is linked once.
 
 mod admission;
+mod cookies;
 mod corpus;
 mod handshakes;
 mod hostile;
+mod http;
+mod http_relays;
 mod number_server;
 mod real_clients;
 mod recorded;

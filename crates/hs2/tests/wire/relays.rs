@@ -74,14 +74,14 @@ impl Front {
     }
 }
 
-struct Relaying {
-    address: SocketAddr,
+pub struct Relaying {
+    pub address: SocketAddr,
     ended: mpsc::UnboundedReceiver<Result<(), RelayError>>,
     stop: CancellationToken,
     task: tokio::task::JoinHandle<()>,
 }
 
-async fn front(backend: ClientOptions, deadline: Duration) -> Relaying {
+pub async fn front(backend: ClientOptions, deadline: Duration) -> Relaying {
     let (sender, ended) = mpsc::unbounded_channel();
     let server = Server::bind("127.0.0.1:0", Limits::default()).await.unwrap();
     let address = server.local_addr().unwrap();
@@ -101,7 +101,7 @@ async fn front(backend: ClientOptions, deadline: Duration) -> Relaying {
 }
 
 impl Relaying {
-    async fn stop(self) {
+    pub async fn stop(self) {
         self.stop.cancel();
         self.task.await.unwrap();
     }

@@ -1,0 +1,162 @@
+//! The head of a request: what is decided before the body is read.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderName, ORIGIN, TRANSFER_ENCODING,
+};
+use http::request::Parts;
+use http::{Method, StatusCode};
+use model::error::{ErrorKind, UserError};
+
+use super::cookie;
+use super::exchange::Client;
+use super::probe::Probe;
+use super::text_response::TextResponse;
+use crate::auth::{Authenticator, Credentials, Mechanism, Principal};
+
+/// The longest part of a `Host` header that a response repeats.
+const MAX_SHOWN_CHARS: usize = 255;
+
+#[derive(Debug)]
+pub(super) struct RequestHead {
+    pub(super) probe: Option<Probe>,
+    /// The length of the body in bytes; `None` if it comes in chunks.
+    pub(super) length: Option<usize>,
+    pub(super) expects_continue: bool,
+    proof: Option<Proof>,
+    host: Option<String>,
+    has_origin: bool,
+}
+
+/// What a client sends to show who it is.
+#[derive(Debug)]
+enum Proof {
+    Credentials(Credentials),
+    Cookie(String),
+}
+
+/// The value of a header that may occur once.
+fn single<'a>(head: &'a Parts, name: &HeaderName) -> Result<Option<&'a str>, TextResponse> {
+    let mut values = head.headers.get_all(name).iter();
+    let value = values.next().map(|value| value.to_str());
+    match (value, values.next()) {
+        (Some(Err(_)), _) => Err(TextResponse::bad_request("the head is not plain text")),
+        (_, Some(_)) => Err(TextResponse::bad_request(&format!("more than one {name} header"))),
+        (value, None) => Ok(value.and_then(Result::ok).map(str::trim)),
+    }
+}
+
+impl RequestHead {
+    pub(super) fn new(head: &Parts) -> Result<Self, TextResponse> {
+        let probe = Probe::new(&head.method, head.uri.path());
+        if head.method != Method::POST && probe.is_none() {
+            return Err(TextResponse::method_not_allowed());
+        }
+        if head.uri.authority().is_some() {
+            return Err(TextResponse::bad_request("the request names a server; only a path is valid"));
+        }
+        if head.headers.contains_key(CONTENT_ENCODING) {
+            let text = "compressed requests are not supported";
+            return Err(TextResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        }
+        // hyper has compared both: a body in chunks has no other length.
+        let length = if head.headers.contains_key(TRANSFER_ENCODING) {
+            None
+        } else {
+            match (single(head, &CONTENT_LENGTH)?, probe) {
+                // A length that does not fit is above every limit.
+                (Some(length), _) => Some(length.parse().unwrap_or(usize::MAX)),
+                (None, Some(_)) => Some(0),
+                (None, None) => {
+                    return Err(TextResponse::new(StatusCode::LENGTH_REQUIRED, "the request has no length"));
+                }
+            }
+        };
+        let expects_continue = single(head, &EXPECT)?.is_some_and(|value| value.eq_ignore_ascii_case("100-continue"));
+        // An Authorization header takes precedence.
+        let proof = match single(head, &AUTHORIZATION)? {
+            Some(value) => basic(value).map(Proof::Credentials),
+            None => cookie::value(head).map(Proof::Cookie),
+        };
+        Ok(Self {
+            probe,
+            length,
+            expects_continue,
+            proof,
+            host: single(head, &HOST)?.map(str::to_owned),
+            has_origin: head.headers.contains_key(ORIGIN),
+        })
+    }
+
+    /// The sender of a request that may be served.
+    pub(super) async fn admit(&self, client: &Client) -> Result<Principal, TextResponse> {
+        self.check_origin(&*client.authenticator)?;
+        let authenticated = match &self.proof {
+            Some(Proof::Credentials(credentials)) => client.authenticator.authenticate(client.peer, credentials).await,
+            Some(Proof::Cookie(cookie)) => client.authenticator.authenticate_cookie(cookie),
+            None => Err(UserError::new(ErrorKind::InvalidAuthorization, "the request has no Basic credentials")),
+        };
+        authenticated.map_err(|error| TextResponse::unauthorized(&error))
+    }
+
+    /// Whether the client has sent credentials: a cookie is not renewed by itself.
+    pub(super) fn has_credentials(&self) -> bool {
+        matches!(self.proof, Some(Proof::Credentials(_)))
+    }
+
+    /// Rejects a request that a web page of another site may have sent. Browsers send `Origin`, which no HiveServer2
+    /// client does, and the name in `Host`: a page whose own name was pointed at this address (DNS rebinding) is
+    /// rejected, because the server has another name ([`Authenticator::serves_host`]).
+    fn check_origin(&self, authenticator: &dyn Authenticator) -> Result<(), TextResponse> {
+        if self.has_origin {
+            let text = "requests of web pages are not served: the request has an Origin header";
+            return Err(TextResponse::new(StatusCode::FORBIDDEN, text));
+        }
+        let Some(host) = &self.host else { return Ok(()) };
+        let name = name_in(host);
+        if is_local(name) || authenticator.serves_host(name) {
+            return Ok(());
+        }
+        let shown: String = host.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect();
+        let error = UserError::new(ErrorKind::InvalidAuthorization, format!("host \"{shown}\" is not served here"))
+            .hint("Connect with an IP address, or add the name to proxy.hosts.");
+        Err(TextResponse::new(StatusCode::MISDIRECTED_REQUEST, error.text()))
+    }
+}
+
+/// Parses `Basic base64(user:password)`.
+fn basic(value: &str) -> Option<Credentials> {
+    let (scheme, token) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = String::from_utf8(STANDARD.decode(token.trim()).ok()?).ok()?;
+    let (user, password) = pair.split_once(':')?;
+    if user.is_empty() {
+        return None;
+    }
+    Some(Credentials {
+        mechanism: Mechanism::HttpBasic,
+        authzid: String::new(),
+        user: user.to_owned(),
+        password: password.to_owned(),
+    })
+}
+
+/// The name or address in a `Host` header, without its port.
+fn name_in(host: &str) -> &str {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name)
+}
+
+/// Whether no other site can have this name: an address, or one of this machine's own names.
+fn is_local(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name.parse::<std::net::IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || rustix::system::uname().nodename().to_str().is_ok_and(|own| name.eq_ignore_ascii_case(own))
+}

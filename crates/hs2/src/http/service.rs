@@ -1,0 +1,141 @@
+//! Serves one request: a probe, a call for the handler of the connection, or a rejection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_TYPE};
+use http::request::Parts;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tracing::debug;
+
+use super::body::{self, BodyError};
+use super::cookie::{self, THRIFT};
+use super::exchange::Exchange;
+use super::reply::ReplyBody;
+use super::request::RequestHead;
+use super::text_response::{TextResponse, close_after};
+use crate::auth::Principal;
+use crate::byte_budget::{BudgetGuard, Share};
+use crate::error::WireError;
+use crate::message::Message;
+use crate::rejection::{HEAD_DEADLINE, MAX_HEAD_BYTES, refusal};
+use crate::scan::{self, MessageKind, ScanError};
+
+/// The longest body of a rejected request that is discarded to keep the connection usable.
+const MAX_DROPPED_BODY_BYTES: usize = 64 * 1024;
+
+/// How long discarding it may take.
+const DROPPED_BODY_DEADLINE: Duration = Duration::from_mins(1);
+
+/// An error ends the connection without a response.
+pub(super) async fn serve(
+    exchange: Arc<Exchange>,
+    request: Request<Incoming>,
+) -> Result<Response<ReplyBody>, WireError> {
+    exchange.serving();
+    let (head, body) = request.into_parts();
+    let response = respond(&exchange, &head, body).await;
+    exchange.served(response.as_ref().map_or(true, |response| response.headers().contains_key(CONNECTION)));
+    response
+}
+
+async fn respond(exchange: &Arc<Exchange>, head: &Parts, mut body: Incoming) -> Result<Response<ReplyBody>, WireError> {
+    let client = &exchange.client;
+    let request = match RequestHead::new(head) {
+        Ok(request) => request,
+        Err(refusal) => return Ok(refusal.response(true)),
+    };
+    if let Some(probe) = request.probe {
+        let goes_on = discard_short(exchange, &request, body);
+        return Ok(probe.respond(&*client.authenticator).response(!goes_on));
+    }
+    if client.lacks_tls {
+        return Ok(TextResponse::lacks_tls().response(true));
+    }
+    let principal = match request.admit(client).await {
+        Ok(principal) => principal,
+        Err(refusal) => return Ok(refusal.response(!discard_short(exchange, &request, body))),
+    };
+    exchange.authenticated();
+    let share = Share::of(&principal.user);
+    match body::receive(exchange, &mut body, request.length, &share).await {
+        Ok((bytes, budget_guard)) => {
+            let login = request.has_credentials().then(|| principal.clone());
+            let mut response = call(exchange, principal, bytes, budget_guard).await?;
+            if let Some(principal) = login {
+                cookie::set(client, &principal, &mut response);
+            }
+            Ok(response)
+        }
+        Err(BodyError::Stalled(error)) => Err(error),
+        Err(BodyError::Malformed) => Ok(TextResponse::bad_request("malformed body").response(true)),
+        Err(BodyError::ChunksTooLong { limit }) => Ok(TextResponse::too_long(limit).response(true)),
+        Err(BodyError::TooLong { bytes, limit }) => {
+            let head = body::receive_head(&mut body, HEAD_DEADLINE, |head| {
+                head.len() >= MAX_HEAD_BYTES || !matches!(scan::header(head), Err(ScanError::Truncated { .. }))
+            });
+            let head = head.await;
+            discard_long(exchange, body);
+            Ok(refuse(exchange, &head, &WireError::TooLong { bytes, limit }))
+        }
+    }
+}
+
+/// Discards a short body of a request that is answered from its head. `false` if the connection must end instead.
+fn discard_short(exchange: &Exchange, request: &RequestHead, body: Incoming) -> bool {
+    let (most, stall) = (MAX_DROPPED_BODY_BYTES.min(exchange.limits.frame_bytes), exchange.limits.stall);
+    match request.length {
+        Some(0) => true,
+        Some(length) if length <= most && !request.expects_continue => {
+            exchange.discard(Box::pin(body::discard(body, length, DROPPED_BODY_DEADLINE, stall)));
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Discards the rest of a body that is too long, so that a client that writes all before it reads finds the response.
+fn discard_long(exchange: &Exchange, body: Incoming) {
+    let limits = &exchange.limits;
+    let discarding = body::discard(body, limits.refused_bytes, limits.refused_deadline, limits.stall);
+    exchange.discard(Box::pin(discarding));
+}
+
+/// Passes a call to the handler of the connection. The head of the response is sent when the reply begins.
+async fn call(
+    exchange: &Arc<Exchange>,
+    principal: Principal,
+    bytes: Vec<u8>,
+    budget_guard: BudgetGuard,
+) -> Result<Response<ReplyBody>, WireError> {
+    // A message that cannot be parsed has no head to answer to.
+    let message = match Message::new(bytes) {
+        Ok(message) => message,
+        Err(error) => return Ok(refuse(exchange, &[], &error.into())),
+    };
+    if message.header().kind == MessageKind::OneWay {
+        // A one-way call must not be answered, and no method of the protocol is one-way.
+        return Err(WireError::Decode("a one-way call".to_owned()));
+    }
+    let reply = exchange.call(principal, message, budget_guard);
+    // Dropped together with the handler of the connection.
+    let left = reply.await.map_err(|_| WireError::ClosedInside)?;
+    Ok(thrift(ReplyBody::Delivered { exchange: Arc::clone(exchange), left }))
+}
+
+/// Rejects a call in Thrift; the connection ends.
+fn refuse(exchange: &Exchange, head: &[u8], error: &WireError) -> Response<ReplyBody> {
+    // At debug level: a client can cause any number of these lines.
+    debug!(peer = %exchange.client.peer, why = %error, "request refused");
+    let mut response = thrift(ReplyBody::Whole(Bytes::from(refusal(head, error))));
+    close_after(&mut response);
+    response
+}
+
+fn thrift(body: ReplyBody) -> Response<ReplyBody> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, THRIFT);
+    response
+}

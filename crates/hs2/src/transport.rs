@@ -1,0 +1,148 @@
+//! The transport of a client's connection: messages on the socket itself, or in HTTP.
+//!
+//! Both deliver a reply whole or piecewise, as a relay receives it. After an error of a client the connection can only be
+//! closed.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use tracing::debug;
+
+use crate::error::WireError;
+use crate::framing::{Framing, LENGTH_BYTES, next_frame, next_walked};
+use crate::http::HttpConnection;
+use crate::limits::{Limits, MAX_FIRST_MESSAGE_BYTES};
+use crate::message::Message;
+use crate::rejection::{MAX_ANNOUNCED_BYTES, Refused};
+use crate::scan::{MessageKind, ScanError};
+use crate::wire::{CopyError, LINGER, LINGER_BYTES, Wire};
+
+pub(crate) enum Transport {
+    Stream(Stream),
+    Http(Box<HttpConnection>),
+}
+
+/// Messages on the socket itself, framed or delimited by their own structure.
+pub(crate) struct Stream {
+    pub(crate) wire: Wire,
+    framing: Framing,
+    /// A rejected message, while work on it remains.
+    refused: Option<Box<Refused>>,
+}
+
+impl Transport {
+    /// Sends one whole reply.
+    pub(crate) async fn send(&mut self, reply: &[u8]) -> Result<(), WireError> {
+        match self {
+            Self::Stream(stream) => stream.framing.write_reply(&stream.wire, reply).await,
+            Self::Http(http) => http.send(reply).await,
+        }
+    }
+
+    /// Begins a reply of `total` bytes with the first of them.
+    pub(crate) async fn begin_reply(&mut self, total: usize, begun: Vec<u8>) -> Result<(), WireError> {
+        match self {
+            Self::Stream(stream) => stream.wire.write(&stream.framing.reply_head(total), &begun).await,
+            Self::Http(http) => {
+                http.begin_reply(total)?;
+                http.deliver(Bytes::from(begun)).await
+            }
+        }
+    }
+
+    /// Copies up to `left` bytes of the reply from a backend. A piece that `check` rejects is not sent. Returns the number
+    /// of copied bytes, at least one.
+    pub(crate) async fn copy_reply(
+        &mut self,
+        from: &mut Wire,
+        left: usize,
+        mut check: impl FnMut(&[u8]) -> Result<(), ScanError>,
+    ) -> Result<usize, CopyError> {
+        match self {
+            Self::Stream(stream) => from.copy_some(&stream.wire, left, check).await,
+            Self::Http(http) => {
+                let piece = from.piece(left).await.map_err(CopyError::From)?;
+                check(&piece).map_err(|error| CopyError::From(error.into()))?;
+                let length = piece.len();
+                http.deliver(Bytes::from(piece)).await.map_err(CopyError::To)?;
+                Ok(length)
+            }
+        }
+    }
+
+    /// Completes when the client has closed its end. Reads nothing.
+    pub(crate) async fn hung_up(&self) {
+        match self {
+            Self::Stream(stream) => stream.wire.hung_up().await,
+            Self::Http(http) => http.hung_up().await,
+        }
+    }
+
+    /// Closes the connection so that the last bytes sent still arrive.
+    pub(crate) async fn part(&mut self) {
+        match self {
+            Self::Stream(stream) => stream.wire.part(LINGER_BYTES, LINGER).await,
+            Self::Http(http) => http.part().await,
+        }
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(wire: Wire, framing: Framing) -> Self {
+        Self { wire, framing, refused: None }
+    }
+
+    /// The next whole message; `None` when the client has closed between two. Rejects those that are too long or
+    /// malformed. Cancel safe.
+    pub(crate) async fn next(
+        &mut self,
+        limits: &Limits,
+        is_known: bool,
+        peer: SocketAddr,
+    ) -> Result<Option<Message>, WireError> {
+        loop {
+            if let Some(refused) = &mut self.refused {
+                refused.finish(&mut self.wire, &self.framing, limits).await?;
+                self.refused = None;
+            }
+            let error = match self.take_message(limits, is_known).await {
+                Err(error @ (WireError::TooLong { .. } | WireError::Scan(_))) => error,
+                taken => return taken,
+            };
+            let length = match (&self.framing, &error) {
+                (Framing::Length(_), WireError::TooLong { bytes, .. }) if *bytes > MAX_ANNOUNCED_BYTES => {
+                    return Err(error);
+                }
+                (Framing::Length(_), WireError::TooLong { bytes, .. }) => {
+                    self.wire.discard(LENGTH_BYTES);
+                    Some(*bytes)
+                }
+                (Framing::Length(_), _) => Some(0),
+                (Framing::Walked(_), _) => None,
+            };
+            // At debug level: a client can cause any number of these lines.
+            debug!(%peer, why = %error, "request refused");
+            self.refused = Some(Box::new(Refused::new(error, length)));
+        }
+    }
+
+    async fn take_message(&mut self, limits: &Limits, is_known: bool) -> Result<Option<Message>, WireError> {
+        let limit = match self.framing {
+            Framing::Walked(_) if !is_known => limits.frame_bytes.min(MAX_FIRST_MESSAGE_BYTES),
+            _ => limits.frame_bytes,
+        };
+        let within = limits.request_deadline;
+        let taken = match &mut self.framing {
+            Framing::Length(expected) => next_frame(&mut self.wire, expected, limit, Some(within)).await,
+            Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit, Some(within)).await,
+        };
+        self.wire.request_taken();
+        let bytes = taken?;
+        let message = bytes.map(Message::new).transpose()?;
+        if message.as_ref().is_some_and(|message| message.header().kind == MessageKind::OneWay) {
+            // A one-way call must not be answered, and no method of the protocol is one-way.
+            return Err(WireError::Decode("a one-way call".to_owned()));
+        }
+        Ok(message)
+    }
+}

@@ -1,0 +1,76 @@
+//! The memory of idle connections over HTTP. A binary of its own: the resident set belongs to the process.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hs2::{Authenticator, Connection, Credentials, Handler, Limits, Principal, Server};
+use model::error::UserError;
+use tests::resident_set::resident_bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+const CONNECTIONS: usize = 500;
+const BYTES_PER_CONNECTION: usize = 8 * 1024;
+/// The longest message that each connection has carried, which must leave nothing behind.
+const MESSAGE_BYTES: usize = 40_000;
+
+struct Echo;
+
+#[async_trait]
+impl Authenticator for Echo {
+    async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
+        Ok(Principal::user(credentials.user.clone()))
+    }
+}
+
+#[async_trait]
+impl Handler for Echo {
+    async fn connection(self: Arc<Self>, mut connection: Connection, _: CancellationToken) {
+        while let Ok(Some(message)) = connection.next().await {
+            connection.send(message.bytes()).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_over_http_owns_at_most_8_kib() {
+    let server = Server::bind("127.0.0.1:0", Limits::default()).await.unwrap();
+    let address = server.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(server.serve_connections(Arc::new(Echo), stop.clone()));
+    let message =
+        hs2::message::encode_call("GetInfo", 1, &hs2::tcli::TStringValue { value: Some("x".repeat(MESSAGE_BYTES)) })
+            .unwrap();
+    let head =
+        format!("POST / HTTP/1.1\r\nAuthorization: Basic YWxpY2U6eA==\r\nContent-Length: {}\r\n\r\n", message.len());
+    let request = [head.as_bytes(), &message].concat();
+    let idle = async || {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&request).await.unwrap();
+        let mut end = Vec::new();
+        while !end.ends_with(b"\r\n\r\n") {
+            end.push(stream.read_u8().await.unwrap());
+        }
+        stream.read_exact(&mut vec![0; message.len()]).await.unwrap();
+        stream
+    };
+    // The first connections pay for what all share.
+    let mut sockets = Vec::with_capacity(CONNECTIONS + 20);
+    for _ in 0..20 {
+        sockets.push(idle().await);
+    }
+    let before = resident_bytes(std::process::id()).unwrap();
+    for _ in 0..CONNECTIONS {
+        sockets.push(idle().await);
+    }
+    let each = resident_bytes(std::process::id()).unwrap().saturating_sub(before) / CONNECTIONS;
+    println!("an idle connection over HTTP: {each} bytes");
+    assert!(each <= BYTES_PER_CONNECTION, "{each} bytes for each idle connection");
+    drop(sockets);
+    stop.cancel();
+    serving.await.unwrap();
+}
