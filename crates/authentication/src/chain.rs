@@ -99,6 +99,11 @@ impl Chain {
         None
     }
 
+    /// The words of the methods, in their order.
+    pub fn method_names(&self) -> Vec<&'static str> {
+        self.methods.iter().map(|method| method.name()).collect()
+    }
+
     /// The principal of these credentials, or the error for the client, after the delay of a failed login.
     pub async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
         match self.attempt(peer.ip(), credentials).await {

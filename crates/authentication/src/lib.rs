@@ -9,6 +9,7 @@
 //! | `password` | password hashes, and their limits |
 //! | `hash_queue` | how many hashes are computed at once |
 //! | `cache` | logins that succeeded a short time ago |
+//! | `cookie` | the cookie of HTTP clients |
 //! | `failure_log` | how many failed logins have a line in the log |
 //! | `throttle` | delays and lock-outs after failed logins |
 //! | `impersonation` | the rules who may act for whom |
@@ -17,6 +18,7 @@
 
 mod cache;
 mod chain;
+mod cookie;
 mod failure_log;
 mod file;
 mod hash_queue;
@@ -28,6 +30,7 @@ mod users_file;
 
 pub use cache::LoginCache;
 pub use chain::{Chain, Method, Verdict};
+pub use cookie::{Cookies, MAX_COOKIE_BYTES};
 pub use file::FileMethod;
 pub use hash_queue::HashQueue;
 pub use impersonation::{ImpersonationRules, RuleError, RuleErrorReason};

@@ -45,6 +45,8 @@ pub enum Purpose<'a> {
     PodSignature(&'a str),
     /// No access: keys the fingerprints of secret properties.
     Fingerprint,
+    /// Signs the cookies of HTTP clients (proxies).
+    HttpCookie,
 }
 
 impl ClusterSecret {
@@ -71,6 +73,7 @@ impl ClusterSecret {
             Purpose::ZookeeperEngine(name) => ("zookeeper-engine", name.as_str()),
             Purpose::PodSignature(pod) => ("pod-signature", *pod),
             Purpose::Fingerprint => ("fingerprint", ""),
+            Purpose::HttpCookie => ("http-cookie", ""),
         };
         // HMAC takes a key of any length, so this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
@@ -103,6 +106,7 @@ mod tests {
             secret.derive(&Purpose::ZookeeperEngine(&one)),
             secret.derive(&Purpose::ZookeeperMaster),
             secret.derive(&Purpose::Fingerprint),
+            secret.derive(&Purpose::HttpCookie),
             secret.derive(&Purpose::PodSignature("rp-1--t-1/a")),
             secret.derive(&Purpose::PodSignature("rp-1--t-2/a")),
         ];

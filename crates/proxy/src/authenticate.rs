@@ -31,6 +31,17 @@ impl Authenticator for Gateway {
         }
     }
 
+    fn authenticate_cookie(&self, cookie: &str) -> Result<Principal, UserError> {
+        let methods = self.settings.authentication.as_ref().map(|chain| chain.method_names()).unwrap_or_default();
+        self.cookies.verify(cookie, self.clock.wall_ms(), &methods)
+    }
+
+    /// None where names are trusted: a cookie would prove nothing.
+    fn issue_cookie(&self, principal: &Principal) -> Option<String> {
+        self.settings.authentication.as_ref()?;
+        self.cookies.issue(principal, self.clock.wall_ms())
+    }
+
     fn serves_host(&self, name: &str) -> bool {
         self.settings.hosts.iter().any(|host| host == "*" || host.eq_ignore_ascii_case(name))
     }

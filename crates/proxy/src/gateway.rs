@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use authentication::Cookies;
 use hs2::Principal;
 use model::clock::SharedClock;
 use model::rights::Subject;
@@ -21,6 +22,7 @@ pub(crate) struct Gateway {
     /// The advertised address, or the listen address without one: the name of this proxy in the audit.
     pub(crate) address: String,
     pub(crate) clock: SharedClock,
+    pub(crate) cookies: Cookies,
     pub(crate) agents: Agents,
     pub(crate) catalog: Arc<CatalogView>,
     pub(crate) routes: Routes,

@@ -49,6 +49,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use authentication::Cookies;
 use coordination::{Supervisor, View};
 use hs2::Server;
 use model::advertised::Advertised;
@@ -114,10 +115,12 @@ impl Proxy {
         let sessions = Sessions::new(&settings.limits);
         let budget = Budget::new(settings.limits.held_bytes);
         let activity = Arc::new(Activity::default());
+        let cookies = Cookies::new(&settings.secret);
         let gateway = Arc::new(Gateway {
             settings,
             address: name,
             clock,
+            cookies,
             agents,
             catalog,
             routes,

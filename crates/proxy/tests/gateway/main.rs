@@ -16,6 +16,7 @@ mod binding;
 mod budgets;
 mod cluster;
 mod control;
+mod cookies;
 mod drains;
 mod faults;
 mod handles;
