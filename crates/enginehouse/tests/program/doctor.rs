@@ -187,8 +187,11 @@ fn a_certificate_that_expires_soon_or_cannot_be_used_is_reported() {
 /// The report on an installation with pods of which nothing runs.
 fn of_pods(folder: &Path) -> Value {
     let kubeconfig = folder.join("nowhere");
-    let more =
-        format!("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nkubeconfig = \"{}\"\n", kubeconfig.display());
+    // With method `file`, without which there is no check of the users file.
+    let more = format!(
+        "[access]\nauthentication = \"file\"\n[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nkubeconfig = \"{}\"\n",
+        kubeconfig.display()
+    );
     let output = run(&["doctor", "--config", dead(folder, &more).to_str().unwrap(), "--format", "json"]);
     serde_json::from_slice(&output.stdout).unwrap()
 }
