@@ -20,6 +20,7 @@ use model::log_throttle::LogThrottle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::configuration::{Configuration, TlsSection, relative_hint};
+use crate::output::with_causes;
 
 /// The largest file of a certificate chain or of a key, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -190,7 +191,7 @@ impl Reloader {
             Err(error) => {
                 let due = self.failures.hit(self.clock.boottime());
                 if due.is_some() || requested {
-                    let error = format!("{error:#}");
+                    let error = with_causes(&error);
                     // The hint is for the command line.
                     let error = error.lines().next().unwrap_or_default();
                     tracing::warn!(

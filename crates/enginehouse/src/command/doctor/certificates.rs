@@ -7,6 +7,7 @@ use super::checks::CERTIFICATES;
 use super::report::{Finding, Report};
 use super::target::Target;
 use crate::listener_tls::CertificateFiles;
+use crate::output::with_causes;
 
 const DAY_MS: i64 = 86_400_000;
 /// The remaining days from which on a certificate is a warning, and from which on the warning says that it is urgent.
@@ -26,7 +27,7 @@ pub fn check(target: &Target, report: &mut Report) {
         "replace tls.certificate_file and tls.key_file; proxies read them again by themselves, and at once on SIGHUP";
     match CertificateFiles::new(section).read_at_any_time() {
         Err(error) => {
-            let text = format!("{error:#}");
+            let text = with_causes(&error);
             let (what, hint) = text.split_once("\nHint: ").unwrap_or((&text, mend));
             let finding = Finding::problem(file, what, hint.trim_end_matches('.')).about_set_up();
             report.checked(CERTIFICATES, "the files cannot be used", vec![finding]);
