@@ -115,11 +115,12 @@ def test_a_late_delete_ends_only_its_own_engine(deposed):
     deposed.points.wait_claimed(RAISED)
     assert deposed.masters.term().epoch == deposed.term.epoch + 1 and condemned.is_alive()
     serving = deposed.cluster.engines.one(new).process
-    # The late call, the only one: its master has given it up, and it takes effect and hits no other engine.
+    # The late call is the only one, takes effect, and hits no other engine. Its master gives it up, or is just in time to learn
+    # its outcome: the call and its deadline both end when the process is resumed.
     before = len(deposed.stopped.logged())
     deposed.stopped.resume()
     wait_until(lambda: "term ended" in deposed.stopped.logged()[before:], 20, "the stopped master ends its term")
-    assert applied_in(deposed.stopped.logged()[before:]) == []
+    assert {it[:2] for it in applied_in(deposed.stopped.logged()[before:])} <= {("delete engine", old)}
     wait_until(lambda: not condemned.is_alive(), 20, f"{old} is deleted")
     deposed.let_successor_go()
     assert list(at_rest(deposed.cluster)) == [new]
