@@ -38,8 +38,7 @@ impl Cookies {
     }
 
     /// The cookie of a user who has just been authenticated; `None` if it would be too long, or if the user is not the one
-    /// who authenticated. `now` is in milliseconds
-    /// since 1970.
+    /// who authenticated. `now` is in milliseconds since 1970.
     pub fn issue(&self, principal: &Principal, now: i64) -> Option<String> {
         if principal.service.is_some() || principal.via.is_some() {
             return None;

@@ -1,7 +1,8 @@
 //! Authorization: the tenant whose engines a session may use.
 //!
-//! The rights table decides which tenants those are: an admin may query every one. A user of exactly one tenant uses it; a user of several chooses with
-//! `enginehouse.tenant`; a user of none can use only what needs no tenant. A refusal does not reveal which tenants exist.
+//! The rights table decides which tenants those are: an admin may query every one. A user of exactly one tenant uses it; a
+//! user of several chooses with `enginehouse.tenant`; a user of none can use only what needs no tenant. A refusal does not
+//! reveal which tenants exist.
 
 use model::catalog::Catalog;
 use model::error::{ErrorKind, UserError};
