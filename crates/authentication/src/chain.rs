@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(chain.groups("eve").await, None);
     }
 
-    /// Refuses every login as soon as it may, and counts those that run and those that ran.
+    /// Refuses every login once it gets a permit. Counts the logins that were started.
     struct Slow(tokio::sync::Semaphore, AtomicUsize);
 
     #[async_trait]

@@ -1,4 +1,4 @@
-//! The rules who may act for whom: `"superset: @analysts, carl"`.
+//! The rules of impersonation: which user may act for which others, as in `"superset: @analysts, carl"`.
 //!
 //! A rule permits one user to impersonate others: named users, the users of groups, or `*` for any user. That admins,
 //! operators and auditors are never impersonated is decided by the caller, who knows the roles.

@@ -42,7 +42,7 @@ impl Gateway {
         Subject::new(principal.user.clone(), self.groups(principal).await, &self.settings.roles)
     }
 
-    /// The groups of now. Those at the login count only if no method can be asked for others.
+    /// The current groups of a user. Without a method that knows them, those of the login.
     pub(crate) async fn groups(&self, principal: &Principal) -> Vec<String> {
         match &self.settings.authentication {
             Some(chain) => chain.groups(&principal.user).await.unwrap_or_default(),

@@ -52,7 +52,7 @@ impl Service<Request<Incoming>> for RequestService {
 
 enum State {
     Active(HyperConnection),
-    /// Between two requests, since then: there is no state of hyper.
+    /// Between two requests, since this time: hyper has no state.
     Idle(Instant),
     Ended,
 }

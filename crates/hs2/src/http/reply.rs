@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::exchange::Exchange;
 
 pub(super) enum ReplyBody {
-    /// All of it.
+    /// A complete body.
     Whole(Bytes),
     /// A reply with this many more bytes, as they are delivered.
     Delivered { exchange: Arc<Exchange>, left: usize },

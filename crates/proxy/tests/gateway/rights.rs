@@ -107,7 +107,7 @@ async fn groups_of_the_users_file_reach_sessions_and_statements() {
     assert_eq!(try_run(&mut ann, "SELECT 1").await.unwrap_err().sqlstate(), "42501");
 }
 
-/// The SQLSTATE of SHOW ENGINES.
+/// The SQLSTATE with which SHOW ENGINES is refused; `None` if it is permitted.
 async fn run_or_refused(session: &mut hs2::Session) -> Option<String> {
     try_run(session, "SHOW ENGINES t_1").await.err().map(|error| error.sqlstate().to_owned())
 }

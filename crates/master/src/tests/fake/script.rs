@@ -109,7 +109,7 @@ impl Fake {
         self.state().script.faults.clear();
     }
 
-    /// From now on the master's clock runs.
+    /// Starts the master's clock.
     pub fn run_clock(&self) {
         self.state().script.clock_runs_since = Some(Instant::now());
     }
