@@ -8,6 +8,7 @@
 //! | [`server`], [`connection`], [`auth`] | the listener and its connections at the level of messages |
 //! | [`tls`] | TLS below a connection: certificates of listeners, roots of clients |
 //! | `http` | HTTP on such a connection: Thrift in POSTs, and the probes of every role |
+//! | [`http_api`] | the trait of what is served below `/api/` |
 //! | [`service`] | the trait of typed servers above them |
 //! | [`client`], [`session`] | the client: calls, and the statements of a session |
 //! | [`relay`] | sends a request to a backend and copies the reply without decoding results |
@@ -34,6 +35,7 @@ mod framing;
 pub mod handle;
 pub mod handle_table;
 mod http;
+pub mod http_api;
 pub mod limits;
 pub mod message;
 pub mod method;
@@ -67,6 +69,7 @@ pub use connection::Connection;
 pub use error::{WireError, WireErrorKind};
 pub use handle::Handle;
 pub use handle_table::HandleTable;
+pub use http_api::{ApiRequest, HttpApi};
 pub use limits::Limits;
 pub use message::{Call, Message};
 pub use method::{Method, Scope};
