@@ -44,6 +44,17 @@ fn every_package_takes_its_dependencies_from_the_workspace() {
 }
 
 #[test]
+fn the_dev_profile_keeps_line_tables_of_every_package() {
+    // It is that of the dependencies: what it does not name is optimized and has no line tables.
+    let workspace: toml::Table = read("Cargo.toml").unwrap().parse().unwrap();
+    let profiles = &workspace["profile"]["dev"]["package"];
+    for package in package::all().unwrap() {
+        let debug = profiles.get(&package.name).and_then(|profile| profile.get("debug"));
+        assert_eq!(debug.and_then(toml::Value::as_str), Some("line-tables-only"), "{}", package.name);
+    }
+}
+
+#[test]
 fn there_is_one_program_and_cargo_run_means_it() {
     let packages = package::all().unwrap();
     let programs: Vec<(&str, &str)> = packages
