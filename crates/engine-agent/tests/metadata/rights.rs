@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::rights::{Role, RoleLists, StatementKind};
+use model::rights::RoleLists;
 
 use crate::agents::{column, run, try_run, try_run_with};
 use crate::bench::{Bench, among_others};
@@ -106,14 +106,7 @@ async fn the_agent_decides_every_cell_of_the_rights_table() {
     bench.settled().await;
     drop(settling);
     let engines = Engines::start(&mut admin).await;
-    for role in Role::ALL {
-        let mut session = bench.session(rights_matrix::user_of(role)).await;
-        // Queries are no control statements: the proxy decides about them.
-        let cases = rights_matrix::cases().into_iter().filter(|case| case.kind != StatementKind::Query);
-        for case in cases.filter(|case| case.role == role) {
-            case.check(&mut session, &engines).await;
-        }
-    }
+    rights_matrix::check_control_statements(&engines, async |user| bench.session(user).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
