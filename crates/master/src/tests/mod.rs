@@ -5,6 +5,7 @@ mod deposed;
 mod draining;
 mod fake;
 mod logging;
+mod outages;
 mod races;
 mod resigning;
 mod settle;
