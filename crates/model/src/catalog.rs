@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_a_pools_own_when_list_and_labels_both_say_so() {
+    fn a_node_of_a_pool_satisfies_both_its_list_and_its_labels() {
         let labels: LabelMap = [("zone".to_owned(), "a".to_owned())].into();
         let any = PoolSpec::default();
         assert!(any.admits("node-1", &labels) && !any.claims("node-1", &labels));

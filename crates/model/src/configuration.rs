@@ -183,7 +183,7 @@ mod tests {
 
     /// Compares every digest that a label could be of a value, if it were not keyed.
     #[test]
-    fn no_label_tells_a_secret_to_a_dictionary() {
+    fn labels_resist_a_dictionary_attack_on_secrets() {
         use crate::fingerprint::FingerprintKey;
         let labels_of = |value: &str, key: &FingerprintKey| {
             let mut labelled = configuration();

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_survive_the_way_there_and_back() {
+    fn labels_survive_a_round_trip() {
         let labels = labels();
         assert_eq!(EngineLabels::decode(&labels.encode()).unwrap(), labels);
         assert!(selector("eh").iter().all(|(label, value)| labels.encode().get(label) == Some(value)));

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_draining_engine_may_be_left_for_another_at_once() {
+    fn an_08s01_error_is_retried_elsewhere_only_with_an_error_code() {
         assert_eq!(ErrorKind::EngineDraining.error_code(), ENGINE_DRAINING);
         assert_eq!(ErrorKind::EngineDraining.retry(), Retry::Elsewhere);
         assert_eq!(ErrorKind::EngineSessionLost.error_code(), ENGINE_SESSION_LOST);

@@ -123,7 +123,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_condition_is_logged_at_its_begin_each_minute_and_at_its_end() {
+    fn a_condition_is_logged_at_its_start_each_minute_and_at_its_end() {
         let (mut throttle, begun) = (LogThrottle::default(), Duration::from_hours(1));
         assert_eq!(throttle.clear(), None, "nothing to end");
         let lines: Vec<_> = (0..150).filter_map(|at| Some((at, throttle.hit(begun + SECOND * at)?))).collect();

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_name_says_which_kind_of_object_it_was_for() {
+    fn an_invalid_name_is_refused_with_the_kind_of_its_object() {
         let error = PoolName::new("Rp").unwrap_err();
         assert_eq!(error.sqlstate(), "42602");
         assert!(error.message.contains("resource pool"), "{}", error.message);

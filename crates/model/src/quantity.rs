@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_a_hint() {
+    fn invalid_amounts_are_refused() {
         for text in ["", "0", "-1", "1.2345", "m", "1 ", "1e3", "99999999999999999999", ".", "1.", ".5"] {
             assert_eq!(text.parse::<Cpu>().unwrap_err().sqlstate(), "22023", "{text}");
         }

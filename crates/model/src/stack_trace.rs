@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_without_end_is_read_up_to_a_limit() {
+    fn an_endless_trace_is_read_up_to_a_limit() {
         let causes: Vec<String> = (0..10_000).map(|n| format!("{CAUSE}x: cause {n}.")).collect();
         let text = format!("top\n\tat a{}", causes.concat());
         assert_eq!(without_frames(&text).matches(CAUSE).count(), CAUSES_MAX);

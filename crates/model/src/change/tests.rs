@@ -122,7 +122,7 @@ fn only_a_changed_configuration_renews_rows() {
 }
 
 #[test]
-fn a_link_that_goes_takes_its_rows_along_and_says_why() {
+fn a_removed_link_deletes_its_rows_and_gives_the_reason() {
     let before = founding();
     let after = applied(&before, &alter(tenant("t_1", &[])));
     let changes = derive(&before, &after, &rows(&[(0, Origin::Minimum)]), &Defaults::default());
@@ -187,7 +187,7 @@ fn selectors_that_include_each_other_are_refused_and_others_are_not() {
 }
 
 #[test]
-fn a_queue_is_one_pools_and_a_longer_one_may_be_anothers() {
+fn a_queue_belongs_to_one_pool_and_a_longer_one_may_belong_to_another() {
     let queue = |name: &str, prefix: &str| {
         named(name, PoolPatch { queue_prefix: Setting::Set(prefix.to_owned()), ..PoolPatch::default() })
     };
