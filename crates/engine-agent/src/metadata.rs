@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use coordination::Supervisor;
 use hs2::Server;
-use metadata::Store;
+use metadata::{DeletedRows, Store};
 use model::advertised::Advertised;
 use model::clock::SharedClock;
 use tokio::task::JoinHandle;
@@ -155,7 +155,10 @@ impl MetadataAgent {
 async fn delete_old_rows(store: Store, audit_keep: Duration, stop: CancellationToken) {
     loop {
         match store.housekeep(audit_keep).await {
-            Ok(deleted) => tracing::debug!(?deleted, "old rows deleted"),
+            Ok(deleted) => {
+                let DeletedRows { requests, alterations, engines, audit } = deleted;
+                tracing::debug!(requests, alterations, engines, audit, "old rows deleted");
+            }
             Err(error) => tracing::debug!(%error, "could not delete old rows"),
         }
         tokio::select! {

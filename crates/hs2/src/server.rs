@@ -158,7 +158,7 @@ async fn open(
         Ok(connection) => Some(connection),
         Err(HandshakeError::GoneAway) => None,
         Err(error) => {
-            debug!(?peer, %error, "handshake failed");
+            debug!(peer = peer.map(tracing::field::display), %error, "handshake failed");
             None
         }
     }

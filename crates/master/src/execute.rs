@@ -100,7 +100,7 @@ impl Executor {
                 done.merge(chain);
             }
             if let Some(chain) = stage.first().filter(|_| done.left > 0) {
-                tracing::info!(stage = ?chain.stage, chains = done.left, "left to the next tick: the stage took too long");
+                tracing::info!(stage = %chain.stage, chains = done.left, "left to the next tick: the stage took too long");
             }
             executed.merge(done);
             if executed.stop.is_some() {

@@ -224,6 +224,6 @@ fn is_finished(record: &AlterationRecord) -> bool {
 async fn delete_node(ctx: &dyn ControllerCtx, node: &AlterNode) -> Result<(), Failure> {
     ctx.apply(Effect::DeleteAlterNode(node)).await?;
     let alterations: Vec<&str> = node.children.iter().map(|child| child.id.as_str()).collect();
-    tracing::info!(?alterations, "alter node deleted");
+    tracing::info!(alterations = alterations.join(", "), "alter node deleted");
     Ok(())
 }

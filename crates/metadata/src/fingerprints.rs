@@ -38,7 +38,8 @@ pub(crate) async fn record(store: &Store) -> Result<(), Error> {
     let mut tx = store.begin(Mode::Write).await?;
     let result = write(&mut tx, store.rules()).await;
     let recorded = tx.end(POINTS, result).await?;
-    tracing::info!(units = ?recorded, "secret properties of units recorded");
+    let units: Vec<&str> = recorded.iter().map(UnitName::as_str).collect();
+    tracing::info!(units = units.join(", "), "secret properties of units recorded");
     Ok(())
 }
 

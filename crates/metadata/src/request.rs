@@ -3,6 +3,7 @@
 //! The transaction that carries out a request inserts its row with the answer, so a repeat, however late, returns the same answer
 //! and does nothing. The permissions of the user are checked again here, because the statement depends on the list of users.
 
+use std::fmt;
 use std::time::Duration;
 
 use model::alteration::RequestId;
@@ -90,6 +91,18 @@ pub enum RequestEffect {
     InProgress,
     /// The slot of the engine is gone: it is no longer desired, nothing was changed.
     NoLongerWanted,
+}
+
+impl fmt::Display for RequestEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Started => "started",
+            Self::Stopped => "stopped",
+            Self::Restarted => "restarted",
+            Self::InProgress => "restart in progress",
+            Self::NoLongerWanted => "no longer wanted",
+        })
+    }
 }
 
 /// The answer to a request, the same for every repeat.

@@ -125,6 +125,19 @@ pub enum Stage {
     Finish,
 }
 
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Create => "create",
+            Self::Keep => "keep",
+            Self::Renew => "renew",
+            Self::Drain => "drain",
+            Self::Clear => "clear",
+            Self::Finish => "finish",
+        })
+    }
+}
+
 /// An engine that differs from its desired state, and why nothing is done about it now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wait {

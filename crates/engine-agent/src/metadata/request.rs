@@ -128,7 +128,7 @@ fn unknown(cause: Cause) -> UserError {
 }
 
 async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration>) -> Result<Answer, UserError> {
-    info!(engine = %done.engine, effect = ?done.effect, user = context.subject.user, "request took effect");
+    info!(engine = %done.engine, effect = %done.effect, user = context.subject.user, "request took effect");
     ring(context).await;
     model::failpoint!(failpoints::REQUEST_RUNG);
     let mut state = match done.effect {

@@ -17,6 +17,7 @@ use crate::candidate::CandidateState;
 use crate::ctx::{ControllerCtx, Failure};
 use crate::settings::Settings;
 use crate::term;
+use crate::tick::Reconciler;
 
 const TICK: Duration = Duration::from_secs(2);
 /// Ticks within three minutes and a little more.
@@ -135,6 +136,19 @@ async fn a_long_wait_is_logged_once_a_minute_and_at_its_end() {
     reconciler.tick(&*fake).await;
     assert_eq!(lines.with("no longer waiting").len(), 1);
     assert_eq!(lines.with("settling works again").len(), 1);
+}
+
+#[tokio::test]
+async fn chains_left_to_the_next_tick_are_logged_with_their_stage() {
+    let (lines, _guard) = capture();
+    let fake = Fake::with_engines_wanted(8);
+    let settings = Settings { effect_deadline: Duration::from_millis(20), parallelism: 1, ..settings() };
+    let mut reconciler = Reconciler::new(settings, Epoch(1), fake.state().now(), CancellationToken::new());
+    fake.run_clock();
+    fake.script("create engine", Fault::Hangs);
+    reconciler.tick(&*fake).await;
+    let left = lines.with("left to the next tick");
+    assert!(left.len() == 1 && left[0].contains("stage=create "), "{left:#?}");
 }
 
 /// The orchestrator has a higher epoch, because the database was restored from an older state.
