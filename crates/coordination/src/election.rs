@@ -16,7 +16,7 @@ use uuid::Uuid;
 use zookeeper_client::CreateMode;
 
 use crate::bootstrap::create_base_nodes;
-use crate::error::{Error, ZkErrorKind};
+use crate::error::{Error, LockLoss, ZkErrorKind};
 use crate::failpoints;
 use crate::session::{Session, SessionSettings, SessionState};
 use crate::watches::{Target, Watches};
@@ -80,17 +80,19 @@ impl Election {
         };
         match read {
             Ok(Some((names, _))) => match first(&names) {
-                _ if !names.iter().any(|name| name == lock.name()) => Err(Error::lock_lost("our node is gone")),
+                _ if !names.iter().any(|name| name == lock.name()) => Err(Error::LockLost(LockLoss::NodeGone)),
                 Some(name) => Ok(name == lock.name()),
-                None => Err(Error::lock_lost("our node has no number")),
+                None => Err(Error::LockLost(LockLoss::NoSequenceNumber)),
             },
-            Ok(None) => Err(Error::lock_lost("the queue is gone")),
+            Ok(None) => Err(Error::LockLost(LockLoss::QueueGone)),
             Err(error)
                 if error.kind() == ZkErrorKind::Unavailable && lock.session.state() == SessionState::Suspended =>
             {
                 Ok(false)
             }
-            Err(_) if lock.session.state() == SessionState::Expired => Err(Error::lock_lost("our session has ended")),
+            Err(error) if lock.session.state() == SessionState::Expired => {
+                Err(Error::LockLost(LockLoss::SessionEnded(error.into())))
+            }
             Err(error) => Err(error),
         }
     }

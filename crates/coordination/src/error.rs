@@ -44,8 +44,8 @@ pub enum Error {
         cause: Cause,
     },
     /// The lease is lost, or may be: nothing was written.
-    #[error("lost the master's lock: {reason}")]
-    LockLost { reason: String },
+    #[error("lost the master's lock: {0}")]
+    LockLost(#[source] LockLoss),
     /// No connection, or no answer to a read: nothing was written.
     #[error("zookeeper is not available: {0}")]
     Unavailable(#[source] Cause),
@@ -66,6 +66,22 @@ pub enum Error {
         #[source]
         cause: Cause,
     },
+}
+
+/// Why the lease of a candidate or of the master is lost, or may be.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+pub enum LockLoss {
+    /// The server may have ended the session already.
+    #[error("no answer from zookeeper for two thirds of the session timeout")]
+    NoAnswer,
+    #[error("the session has ended: {0}")]
+    SessionEnded(#[source] Cause),
+    #[error("the node of the lock is gone")]
+    NodeGone,
+    #[error("the node of the lock has no sequence number")]
+    NoSequenceNumber,
+    #[error("the queue of candidates is gone")]
+    QueueGone,
 }
 
 /// What the caller should do about an error.
@@ -101,7 +117,7 @@ impl Error {
             | Self::NotEmpty { .. }
             | Self::StillHeld { .. } => ZkErrorKind::Conflict,
             Self::NoAuth { .. } | Self::AuthFailed => ZkErrorKind::Denied,
-            Self::LockLost { .. } => ZkErrorKind::Lost,
+            Self::LockLost(_) => ZkErrorKind::Lost,
             Self::Unavailable(_) => ZkErrorKind::Unavailable,
             Self::OutcomeUnknown { .. } => ZkErrorKind::Unknown,
             Self::TooLarge { .. } | Self::TooMany { .. } | Self::Unreadable { .. } | Self::Refused { .. } => {
@@ -169,10 +185,6 @@ impl Error {
     pub(crate) fn unavailable(cause: impl Into<Cause>) -> Self {
         Self::Unavailable(cause.into())
     }
-
-    pub(crate) fn lock_lost(reason: impl Into<String>) -> Self {
-        Self::LockLost { reason: reason.into() }
-    }
 }
 
 /// Whether the error is an answer of the server, which proves that the session was alive when the request arrived.
@@ -183,6 +195,8 @@ pub(crate) fn is_answer(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::panic)]
+    use std::error::Error as _;
+
     use super::*;
 
     #[test]
@@ -213,6 +227,20 @@ mod tests {
         let Error::OutcomeUnknown { cause, .. } = &error else { panic!("{error}") };
         assert!(cause.is::<zk::Error>(), "the cause keeps its type: {cause:?}");
         assert_eq!(model::cause::chain(&error).to_string(), error.to_string(), "the cause is printed once");
+    }
+
+    #[test]
+    fn the_error_that_ended_the_session_is_the_cause_of_the_lost_lock() {
+        let expired = Error::from_client(zk::Error::SessionExpired, Effect::Read, "/x");
+        let error = Error::LockLost(LockLoss::SessionEnded(expired.clone().into()));
+        let (mut cause, mut keeps_type) = (error.source(), false);
+        while let Some(error) = cause {
+            keeps_type |= error.is::<zk::Error>();
+            cause = error.source();
+        }
+        assert!(keeps_type, "the cause keeps its type: {error:?}");
+        let text = format!("lost the master's lock: the session has ended: {expired}");
+        assert_eq!(model::cause::chain(&error).to_string(), text, "each cause is printed once");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub use alter_node::{AlterChild, AlterNode, Alteration, CreateOutcome};
 pub use credentials::{EngineCredential, Identity};
 pub use drains::{DrainOrder, DrainOrderNode};
 pub use election::{Election, Lock};
-pub use error::{Error, ZkErrorKind};
+pub use error::{Error, LockLoss, ZkErrorKind};
 pub use handshake_probe::{GrantedSession, probe_handshake};
 pub use layout::Layout;
 pub use observation::{Observation, Unread, observe};

@@ -4,7 +4,7 @@ use zookeeper_client as zk;
 use zookeeper_client::{Acl, Acls, CreateMode};
 
 use crate::election::Lock;
-use crate::error::{Effect, Error};
+use crate::error::{Effect, Error, LockLoss};
 use crate::session::Session;
 
 /// The maximum number of operations of a multi.
@@ -70,7 +70,7 @@ impl<'a> Transaction<'a> {
         if let Some(lock) = self.lock
             && !lock.lease_valid()
         {
-            return Err(Error::lock_lost("no answer from zookeeper for two thirds of the session timeout"));
+            return Err(Error::LockLost(LockLoss::NoAnswer));
         }
         // The last operation names the subject of the transaction in errors.
         let about = self.operations.last().map(|(path, _)| path.clone()).unwrap_or_default();
@@ -98,7 +98,7 @@ impl<'a> Transaction<'a> {
                 let path = self.operations.get(index).map_or(about.as_str(), |(path, _)| path);
                 match Error::from_client(source, Effect::Write, path) {
                     Error::NoNode { .. } if index == 0 && self.lock.is_some() => {
-                        Err(Error::lock_lost("the lock's node is gone"))
+                        Err(Error::LockLost(LockLoss::NodeGone))
                     }
                     error => Err(error),
                 }
