@@ -15,6 +15,7 @@ mod sections;
 mod span;
 mod spark;
 mod tls;
+mod unreadable_file;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -30,7 +31,7 @@ pub use access::{Access, Authentication};
 pub use conceal::without_password;
 pub use engines::Catalogs;
 pub use kubernetes::KubernetesSection;
-pub use locations::{relative_hint, resolved};
+pub use locations::resolved;
 pub use sections::{
     ClusterSection, DatabaseSection, EnginesSection, MasterSection, MetadataAgentSection, OrchestratorKind,
     OrchestratorSection, ProxySection, ZookeeperSection,
@@ -38,6 +39,7 @@ pub use sections::{
 pub use span::Span;
 pub use spark::SparkSection;
 pub use tls::TlsSection;
+pub use unreadable_file::UnreadableFile;
 
 /// The prefix of environment variables that override a key.
 pub const ENVIRONMENT_PREFIX: &str = "ENGINEHOUSE_";

@@ -19,7 +19,7 @@ use model::clock::{SharedClock, utc};
 use model::log_throttle::LogThrottle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::configuration::{Configuration, TlsSection, relative_hint};
+use crate::configuration::{Configuration, TlsSection, UnreadableFile};
 use crate::output::with_causes;
 
 /// The largest file of a certificate chain or of a key, in bytes.
@@ -123,9 +123,7 @@ enum Content {
 
 fn read(path: &Path, content: Content) -> anyhow::Result<Vec<u8>> {
     let what = if content == Content::Key { "private key" } else { "certificate" };
-    let failed = |error: std::io::Error| {
-        anyhow::anyhow!("cannot read the {what} {}: {error}{}", path.display(), relative_hint(path))
-    };
+    let failed = |error| UnreadableFile::new(what, path, error);
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if content == Content::Key && is_open_to_others(metadata.permissions().mode(), metadata.uid()) {

@@ -21,7 +21,7 @@ use model::fingerprint::FingerprintKey;
 use orchestrator::Orchestrator;
 use proxy::Proxy;
 
-use crate::configuration::{Configuration, ProxySection, relative_hint};
+use crate::configuration::{Configuration, ProxySection, UnreadableFile};
 use crate::{client_authentication, listener_tls, open_files, orchestrators};
 
 /// The largest secret file that is read, in bytes.
@@ -33,16 +33,15 @@ const LISTEN_HINT: &str =
 /// Reads the cluster secret; refuses a file that others can read. A file of root's may be readable by its group, as
 /// Kubernetes mounts secrets for a process that is not root.
 pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {
-    let file = std::fs::File::open(path).map_err(|error| {
-        anyhow::anyhow!("cannot read the cluster secret {}: {error}{}", path.display(), relative_hint(path))
-    })?;
-    let metadata = file.metadata()?;
+    let unreadable = |error| UnreadableFile::new("cluster secret", path, error);
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
     if is_open_to_others(metadata.permissions().mode(), metadata.uid(), rustix::process::geteuid().as_raw()) {
         bail!("the cluster secret {} can be read by others\nHint: Run chmod 600 {}.", path.display(), path.display());
     }
     let mut text = String::new();
-    file.take(MAX_SECRET_BYTES).read_to_string(&mut text)?;
-    ClusterSecret::new(text.trim()).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+    file.take(MAX_SECRET_BYTES).read_to_string(&mut text).map_err(unreadable)?;
+    ClusterSecret::new(text.trim()).with_context(|| path.display().to_string())
 }
 
 fn is_open_to_others(mode: u32, owner: u32, ourselves: u32) -> bool {
@@ -54,8 +53,8 @@ fn is_open_to_others(mode: u32, owner: u32, ourselves: u32) -> bool {
 pub fn zookeeper(configuration: &Configuration, identity: Identity) -> anyhow::Result<coordination::SessionSettings> {
     let section = &configuration.zookeeper;
     let namespace = &configuration.proxy.discovery_namespace;
-    let layout = Layout::new(&section.root, (!namespace.is_empty()).then_some(namespace.as_str()))
-        .map_err(|error| anyhow::anyhow!("zookeeper.root: {error}"))?;
+    let layout =
+        Layout::new(&section.root, (!namespace.is_empty()).then_some(namespace.as_str())).context("zookeeper.root")?;
     let mut settings = coordination::SessionSettings::new(section.connect.clone(), layout, identity);
     settings.session_timeout = section.session_timeout.0;
     settings.watch_events = section.watch_events;
@@ -87,7 +86,7 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
 pub async fn migrate(configuration: &Configuration) -> anyhow::Result<i64> {
     Store::migrate(&metadata::StoreSettings::new(&configuration.database.url))
         .await
-        .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
+        .map_err(|error| error.user_error())
         .with_context(|| cannot_open(configuration))
 }
 
@@ -99,7 +98,7 @@ pub async fn open_store(
 ) -> anyhow::Result<Store> {
     Store::open(&metadata::StoreSettings::new(&configuration.database.url), rules(configuration, secret), clock.clone())
         .await
-        .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
+        .map_err(|error| error.user_error())
         .with_context(|| cannot_open(configuration))
 }
 
@@ -178,7 +177,7 @@ pub async fn proxy(
     let mut hosts = section.hosts.clone();
     if !section.advertise.is_empty() {
         let advertised = Advertised::new("proxy.advertise", &section.advertise, section.listen);
-        hosts.push(advertised.map_err(|error| anyhow::anyhow!("{}", error.text()))?.host);
+        hosts.push(advertised?.host);
     }
     let settings = proxy::Settings {
         listen: section.listen,

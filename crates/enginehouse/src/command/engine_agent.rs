@@ -88,7 +88,7 @@ fn catalog(file: &EngineFile, host: &EngineHost) -> TableCatalog {
 }
 
 fn settings(file: &EngineFile, host: &EngineHost) -> anyhow::Result<engine::Settings> {
-    let layout = Layout::new(&file.zookeeper.root, None).map_err(|error| anyhow::anyhow!("zookeeper.root: {error}"))?;
+    let layout = Layout::new(&file.zookeeper.root, None).context("zookeeper.root")?;
     let identity = Identity::Engine(file.credential.clone());
     let mut zookeeper = coordination::SessionSettings::new(file.zookeeper.connect.clone(), layout, identity);
     zookeeper.session_timeout = file.zookeeper.session_timeout.0;

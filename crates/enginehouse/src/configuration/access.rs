@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use authentication::ImpersonationRules;
 use model::rights::RoleLists;
 use model::user_name::check_entries;
@@ -38,7 +38,7 @@ pub struct Access {
     pub operators: Vec<String>,
     /// Users and `@groups` who may see everything.
     pub auditors: Vec<String>,
-    /// Rules who may impersonate whom.
+    /// The rules that permit users to impersonate others.
     pub impersonation: Vec<String>,
     /// The users file of method `file`, mode 0600.
     pub users_file: PathBuf,
@@ -75,7 +75,7 @@ impl Access {
         RoleLists { admins: self.admins.clone(), operators: self.operators.clone(), auditors: self.auditors.clone() }
     }
 
-    /// The rules who may impersonate whom; the error names the position of an invalid rule.
+    /// The rules of impersonation; the error names the position of an invalid rule.
     pub fn impersonation_rules(&self) -> anyhow::Result<ImpersonationRules> {
         ImpersonationRules::parse(&self.impersonation).map_err(|error| {
             anyhow::anyhow!(
@@ -126,7 +126,7 @@ impl Configuration {
         for (key, list) in
             [("admins", &access.admins), ("operators", &access.operators), ("auditors", &access.auditors)]
         {
-            check_entries(list).map_err(|error| anyhow::anyhow!("access.{key}: {error}"))?;
+            check_entries(list).with_context(|| format!("access.{key}"))?;
         }
         access.impersonation_rules()?;
         if access.uses(Authentication::None)

@@ -70,16 +70,6 @@ pub fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// A hint with the working directory, for a relative path.
-pub fn relative_hint(path: &Path) -> String {
-    match std::env::current_dir() {
-        Ok(folder) if path.is_relative() => {
-            format!("\nHint: Relative paths start at the working directory, {}.", folder.display())
-        }
-        _ => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]

@@ -73,7 +73,7 @@ async fn open_session(login: &Login<'_>) -> anyhow::Result<Session> {
     };
     Session::open_as(client, Some((user, password)), &target.configuration)
         .await
-        .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
+        .map_err(|error| error.user_error())
         .context("the server refused the session")
 }
 
