@@ -51,7 +51,7 @@ def test_with_a_stopped_master_one_alter_commits_and_the_next_is_refused(cluster
 
 
 def test_no_master_acts_while_another_client_holds_the_lock(cluster, control, cluster_tenant):
-    tenant, pool, unit, _ = cluster_tenant("nobody_acts")
+    tenant, pool, unit, _ = cluster_tenant("without_master")
     cluster.settled(control)
     cluster.programs["proxy-a"].stop()
     lock = cluster.nodes.master_lock("a scenario")

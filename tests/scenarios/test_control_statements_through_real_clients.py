@@ -100,10 +100,10 @@ ERRORS = [
     ("SHOW RESOURCE POOL rp_1 FRO TENANT", "42601", "FOR"),
     ("CREATE TENANT Bad$Name RESOURCE_POOL_LIST ('p')", "42601", "line 1, column"),
     ("CREATE RESOURCE UNIT errs_u DRIVER_CPU 'many'", "22023", "many"),
-    ("SHOW ENGINES nobody_knows", "42704", 'tenant "nobody_knows" does not exist'),
+    ("SHOW ENGINES unknown_name", "42704", 'tenant "unknown_name" does not exist'),
     ("DROP RESOURCE UNIT analysts_u", "2BP01", "analysts_p"),
     ("CREATE TENANT analysts", "42710", 'tenant "analysts" already exists'),
-    ("CREATE RESOURCE POOL errs_p UNIT_LIST ('nobody_knows')", "42704", "nobody_knows"),
+    ("CREATE RESOURCE POOL errs_p UNIT_LIST ('unknown_name')", "42704", "unknown_name"),
     ("CREATE RESOURCE UNIT errs_u MIN_ENGINES 3, MAX_ENGINES 2", "22023", "MIN_ENGINES"),
     ("STOP ENGINE analysts_p 'no-such-engine'", "42704", "no-such-engine"),
     ("SELECT * FROM no_such_table", "42P01", "no_such_table"),
@@ -141,9 +141,9 @@ def test_impyla_and_beeline_show_the_message_of_every_kind_of_error(standalone, 
 def test_a_user_of_no_tenant_learns_nothing_of_what_exists(standalone, tenant):
     with pyhive_session(standalone.address, "mallory") as session:
         there = refused(session, "SHOW ENGINES analysts")
-        missing = refused(session, "SHOW ENGINES nobody_knows")
+        missing = refused(session, "SHOW ENGINES unknown_name")
         assert there.sqlstate == missing.sqlstate == "42501", (there, missing)
-        assert there.message.replace("analysts", "X") == missing.message.replace("nobody_knows", "X")
+        assert there.message.replace("analysts", "X") == missing.message.replace("unknown_name", "X")
         assert refused(session, "CREATE TENANT mallorys").sqlstate == "42501"
         assert refused(session, "SHOW MASTER").sqlstate == "42501"
 
