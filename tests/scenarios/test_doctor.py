@@ -163,7 +163,7 @@ def test_a_changed_access_list_is_named_with_a_working_remedy(patient):
     status, report = patient.look()
     found = finding(report, "access lists", path)
     assert status == 1 and ill(report) == {"access lists"}, report["summary"]
-    for part in ("anybody may delete below it, read it", "proxy may read it", "agent may read it"):
+    for part in ("any client may delete below it, read it", "proxy may read it", "agent may read it"):
         assert part in found["what"], found
     (rights,) = re.findall(rf"setAcl {path} (\S+)", found["mend"])
     nodes.client.set_acls(path, [acl_of(word) for word in rights.split(",")])

@@ -179,7 +179,7 @@ def test_pods_run_on_the_nodes_and_cpu_of_their_pool(cluster, control, pods, pod
     assert shown["largest engine that fits"].endswith("on node fast-1"), shown
     control.execute("CREATE RESOURCE POOL golden NODE_SELECTOR ('tier'='gold')")
     _, warnings = wait_described(lambda _, warnings: warnings)
-    assert warnings == ['node "fast-1" is in resource pool "golden" too']
+    assert warnings == ['node "fast-1" is also in resource pool "golden"']
     control.execute("DROP RESOURCE POOL golden")
     pods.kubelet.nodes.change("slow-1", labels={"disk": "fast"})
     pods.kubelet.nodes.change("fast-1", labels={"disk": None})

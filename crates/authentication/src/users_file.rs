@@ -69,7 +69,7 @@ impl UsersFile {
                 tokio::time::sleep(REREAD_INTERVAL).await;
                 let Some(file) = file.upgrade() else { return };
                 let now = clock.boottime();
-                // The file system may block, so this is no task.
+                // On the blocking pool: the file system may block.
                 if let Err(error) = tokio::task::spawn_blocking(move || file.reread(now)).await {
                     tracing::error!(%error, "could not read the users file again");
                 }
@@ -89,7 +89,7 @@ impl UsersFile {
             }
             Err(error) => {
                 if let Some(count) = self.failures.lock().hit(now) {
-                    tracing::warn!(%error, count, "could not read the users file again; the users read before stay");
+                    tracing::warn!(%error, count, "could not reload the users file; keeping the users that were read last");
                 }
             }
         }

@@ -103,7 +103,7 @@ fn verb(letter: char) -> &'static str {
 /// The name of an identity for display: the user of a digest without its hash.
 fn name(scheme: &str, id: &str) -> String {
     match (scheme, id.split_once(':')) {
-        ("world", _) => "anybody".to_owned(),
+        ("world", _) => "any client".to_owned(),
         ("digest", Some((user, _))) => user.to_owned(),
         _ => format!("{scheme}:{id}"),
     }
@@ -163,7 +163,7 @@ mod tests {
             differs,
             BaseNodeStatus::Differs {
                 missing_rights: vec!["master may delete below it".to_owned()],
-                extra_rights: vec!["anybody may read it, write it".to_owned()]
+                extra_rights: vec!["any client may read it, write it".to_owned()]
             }
         );
         assert_eq!(word(&master(Permission::ALL)), "digest:master:aGFzaA==:cdrwa");

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::sql::print::Format;
 
-const ABOUT: &str = "Enginehouse: a multi-tenant SQL-engine gateway and control plane.\n\nFor a demonstration, run: enginehouse \
+const ABOUT: &str = "Enginehouse: a multi-tenant gateway and control plane for SQL engines.\n\nFor a demonstration, run: enginehouse \
                      standalone --tour";
 
 /// The command line of the program.
@@ -40,7 +40,7 @@ pub enum Command {
     Migrate(ConfigurationArgument),
     /// Add a user to a users file, change the password, or delete the user.
     ///
-    /// The password is read from the terminal, or from standard input if that is no terminal.
+    /// The password is read from the terminal, or from standard input if that is not a terminal.
     Passwd(PasswdArguments),
     /// Diagnose an installation: report problems and how to fix them, without changing anything.
     ///
@@ -71,7 +71,7 @@ pub struct PasswdArguments {
     /// The users file.
     #[arg(long, value_name = "FILE", default_value = "users")]
     pub file: PathBuf,
-    /// The groups of the user; an existing user without this option keeps the groups.
+    /// The groups of the user; without this option an existing user keeps its groups.
     #[arg(long, value_name = "GROUP,…", value_delimiter = ',', conflicts_with = "delete")]
     pub groups: Option<Vec<String>>,
     /// Delete the user.
@@ -136,7 +136,7 @@ pub struct StandaloneArguments {
     /// A folder that external tables may read and write; repeatable.
     #[arg(long, value_name = "FOLDER")]
     pub allow: Vec<PathBuf>,
-    /// Play a tour of all features as a client, once everything runs.
+    /// Run a tour of all features as a client, once all roles are running.
     #[arg(long)]
     pub tour: bool,
     /// Exit at the end of the tour.

@@ -44,7 +44,7 @@ pub fn engine_of_other_pool(engine: &EngineName, named: &PoolName, actual: &Pool
 }
 
 fn names<T: AsRef<str>>(items: &[T]) -> String {
-    let shown: Vec<String> = items.iter().take(MAX_NAMES_SHOWN).map(|name| format!("'{}'", name.as_ref())).collect();
+    let shown: Vec<String> = items.iter().take(MAX_NAMES_SHOWN).map(|name| format!("\"{}\"", name.as_ref())).collect();
     shown.join(", ")
 }
 
@@ -106,10 +106,10 @@ pub fn below_min(link: &Link, engine: &EngineName, min: u32) -> UserError {
     let Link { tenant, pool, unit } = link;
     UserError::new(ErrorKind::LimitReached, format!("cannot stop engine \"{engine}\""))
         .detail(format!(
-            "Resource unit \"{unit}\" has MIN_ENGINES {min}, and tenant \"{tenant}\" has no more engines of it in resource pool \"{pool}\"."
+            "MIN_ENGINES of resource unit \"{unit}\" is {min}, and tenant \"{tenant}\" would have fewer engines in resource pool \"{pool}\"."
         ))
         .hint(format!(
-            "RESTART ENGINE {pool} '{engine}' replaces it. An administrator can lower the limit with ALTER RESOURCE UNIT {unit} MIN_ENGINES {}.",
+            "Use RESTART ENGINE {pool} '{engine}' to replace it. An administrator can lower the limit with ALTER RESOURCE UNIT {unit} MIN_ENGINES {}.",
             min.saturating_sub(1)
         ))
 }
@@ -153,7 +153,7 @@ pub fn unless_allowed_engine(
 fn denied(message: String, caller: &Caller, statement: StatementKind, tenant: Option<&TenantSpec>) -> UserError {
     let error = UserError::new(ErrorKind::InsufficientPrivilege, message).detail(statement.permitted_to());
     if tenant.is_some_and(|tenant| caller.subject.is_of(tenant) && tenant.admins.is_some()) {
-        error.hint("The tenant has an ADMIN_LIST: ask one of its members, or an admin to add you.")
+        error.hint("The tenant has an ADMIN_LIST: ask one of its members, or ask an admin to add you.")
     } else {
         error
     }

@@ -69,7 +69,7 @@ pub enum Change {
 
 /// The effect on the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
+#[expect(clippy::large_enum_variant, reason = "one exists at a time, and it is destructured at once")]
 pub enum Applied {
     /// None: IF EXISTS or IF NOT EXISTS applied. The note tells the user.
     Nothing {
@@ -228,7 +228,7 @@ fn refuse_while_listed(catalog: &Catalog, reference: &ObjectRef) -> Result<(), U
         return refuse_while_default(catalog, reference);
     }
     Err(UserError::new(ErrorKind::DependentObjects, format!("{reference} is in use"))
-        .detail(format!("It is listed by {owner} {}.", list_names(&names)))
+        .detail(format!("It is listed by {owner}{} {}.", if names.len() == 1 { "" } else { "s" }, list_names(&names)))
         .hint(format!("Remove it from the list of each {owner} first.")))
 }
 
@@ -261,7 +261,7 @@ fn check_list<T: PartialEq + AsRef<str>>(list: &str, items: &[T]) -> Result<(), 
     }
     for (at, item) in items.iter().enumerate() {
         if items[..at].contains(item) {
-            let message = format!("{list} names \"{}\" twice", shown(item.as_ref()));
+            let message = format!("\"{}\" specified more than once in {list}", shown(item.as_ref()));
             return Err(UserError::new(ErrorKind::InvalidValue, message).hint("Remove one of them."));
         }
     }
@@ -273,9 +273,9 @@ fn check_foreign_names(what: &str, list: &str, names: &[String], max: usize) -> 
     match names.iter().find(|name| name.trim().is_empty() || name.len() > max) {
         None => Ok(()),
         Some(name) => {
-            let message = format!("{list} has the invalid name \"{}\" of a {what}", shown(name));
+            let message = format!("invalid {what} name \"{}\" in {list}", shown(name));
             Err(UserError::new(ErrorKind::InvalidValue, message)
-                .detail(format!("The name of a {what} has 1 to {max} bytes and is not blank.")))
+                .detail(format!("A {what} name has 1 to {max} bytes and is not blank.")))
         }
     }
 }

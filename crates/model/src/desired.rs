@@ -78,13 +78,13 @@ fn surplus(rows: &[&Slot], min: usize, max: usize) -> BTreeMap<u32, String> {
     let minimum: Vec<u32> =
         rows.iter().filter(|slot| slot.origin == Origin::Minimum).map(|slot| slot.key.ordinal).collect();
     for ordinal in minimum.iter().rev().take(minimum.len().saturating_sub(min)) {
-        gone.insert(*ordinal, format!("MIN_ENGINES is {min} now"));
+        gone.insert(*ordinal, format!("MIN_ENGINES is now {min}"));
     }
     let mut left: Vec<&&Slot> = rows.iter().filter(|slot| !gone.contains_key(&slot.key.ordinal)).collect();
     // Started rows are deleted before rows of the minimum, higher ordinals before lower ones.
     left.sort_by_key(|slot| (slot.origin == Origin::Minimum, std::cmp::Reverse(slot.key.ordinal)));
     for slot in left.iter().take(left.len().saturating_sub(max)) {
-        gone.insert(slot.key.ordinal, format!("MAX_ENGINES is {max} now"));
+        gone.insert(slot.key.ordinal, format!("MAX_ENGINES is now {max}"));
     }
     gone
 }

@@ -44,8 +44,8 @@ impl EngineName {
             return Ok(Self(text.into()));
         }
         let shown: String = text.chars().take(MAX_ENGINE_NAME_BYTES + 1).collect();
-        Err(UserError::new(ErrorKind::InvalidName, format!("invalid name \"{shown}\" of an engine"))
-            .detail("The name of an engine has at most 63 of a-z, 0-9 and -.")
+        Err(UserError::new(ErrorKind::InvalidName, format!("invalid engine name \"{shown}\""))
+            .detail("An engine name has at most 63 of a-z, 0-9 and -.")
             .hint("SHOW ENGINES lists the names."))
     }
 

@@ -34,7 +34,7 @@ fn check(kind: ObjectKind, text: &str) -> Result<(), UserError> {
         return Ok(());
     }
     let shown: String = text.chars().take(MAX_NAME_BYTES + 1).collect();
-    Err(UserError::new(ErrorKind::InvalidName, format!("invalid name \"{shown}\" of a {kind}"))
+    Err(UserError::new(ErrorKind::InvalidName, format!("invalid {kind} name \"{shown}\""))
         .detail("A name begins with a letter, ends with a letter or digit, and has at most 63 of a-z, 0-9, _, . and -.")
         .hint("Unquoted upper case is folded to lower case; quoted upper case is refused."))
 }

@@ -137,7 +137,7 @@ fn engine(
     });
     observed.loads.insert(name.clone(), EngineLoad { sessions: 1, running: 0 });
     let details =
-        [("pod", "rp-0--t-0/an-engine"), ("pod address", "10.1.2.3"), ("pod made at", "2033-05-18T03:33:20Z")];
+        [("pod", "rp-0--t-0/an-engine"), ("pod address", "10.1.2.3"), ("pod created at", "2033-05-18T03:33:20Z")];
     observed.instances.push(Instance {
         name,
         uid,

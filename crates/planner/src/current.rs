@@ -66,8 +66,8 @@ fn renew(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, failur
 fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, context: SlotContext<'_>) {
     if context.waits_for_turn {
         let reason = format!(
-            "waits for its turn: {} at a time of unit \"{}\" may be replaced",
-            builder.desired.limits.surge, slot.key.unit
+            "waits for its turn: engines of unit \"{}\" are replaced {} at a time",
+            slot.key.unit, builder.desired.limits.surge
         );
         return builder.wait(engine, reason, None);
     }
@@ -119,10 +119,14 @@ fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, conte
     builder.push(Stage::Create, chain);
 }
 
-/// The uid is recorded and in no list.
+/// The uid is recorded, and no list has it.
 fn missing(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, uid: &str) {
     if !builder.has_vanished(engine, uid) {
-        return builder.wait(engine, "is not in the list of engines and not known to have vanished".to_owned(), None);
+        return builder.wait(
+            engine,
+            "is not listed by the orchestrator and not known to have vanished".to_owned(),
+            None,
+        );
     }
     let reason = "it vanished: the orchestrator no longer has it";
     builder.reasons.insert(engine.name.clone(), reason.to_owned());

@@ -65,7 +65,7 @@ fn end_instance(
     }
     if withdraw {
         // In its own chain: leftovers below the permit may prevent its deletion, but not that of the engine.
-        builder.push(Stage::Clear, delete_permit(engine, "its engine drains").into_iter().collect());
+        builder.push(Stage::Clear, delete_permit(engine, "its engine is draining").into_iter().collect());
     }
     if drain.age >= drain.grace.saturating_add(DELETE_AFTER_GRACE) {
         let action = Action::DeleteEngine { uid: instance.uid.clone(), grace: DELETE_GRACE };

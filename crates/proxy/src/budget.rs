@@ -33,7 +33,7 @@ impl Budget {
         let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
         match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
             Ok(_) => Ok(()),
-            Err(used) => Err(UserError::new(ErrorKind::ProgramLimit, "the proxy holds too much for its sessions")
+            Err(used) => Err(UserError::new(ErrorKind::ProgramLimit, "sessions of the proxy hold too much memory")
                 .detail(format!(
                     "Its sessions hold {used} bytes of at most {}, and {bytes} more do not fit.",
                     self.limit

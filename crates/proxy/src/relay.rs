@@ -230,7 +230,7 @@ fn draining(gateway: &Gateway, session: &mut Session, binding: u64) -> Relayed {
             error.detail("The engine holds state of the session that cannot be moved.").hint("Open a new session."),
         );
     }
-    info!(%engine, "engine drains; moving the session");
+    info!(%engine, "engine is draining; moving the session");
     session.unbind();
     Relayed::Draining(error.detail("Nothing of the statement was executed.").hint("Retry the statement."))
 }

@@ -33,7 +33,7 @@ pub async fn base_nodes_are_compared_with_the_layout(installation: Installation)
         other => panic!("{other:?}"),
     };
     assert_eq!(missing, ["agent may read it", "proxy may read it"]);
-    assert_eq!(excess, ["anybody may delete below it, read it"]);
+    assert_eq!(excess, ["any client may delete below it, read it"]);
     assert_eq!(nodes[6].status, BaseNodeStatus::Missing);
     // The expected list is in the format of ZooKeeper's command line.
     assert!(nodes[4].expected.contains("digest:master:") && nodes[4].expected.contains(":cdrwa,digest:proxy:"));

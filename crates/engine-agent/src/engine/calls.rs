@@ -165,7 +165,7 @@ async fn served(
 }
 
 fn draining(agent: &AgentContext) -> UserError {
-    UserError::new(ErrorKind::EngineDraining, format!("engine \"{}\" drains", agent.settings.engine))
+    UserError::new(ErrorKind::EngineDraining, format!("engine \"{}\" is draining", agent.settings.engine))
         .detail("Nothing of the statement was executed.")
         .hint("Retry; the statement will run on another engine.")
 }

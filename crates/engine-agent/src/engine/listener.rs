@@ -32,7 +32,7 @@ impl Authenticator for AgentContext {
 
     fn unready(&self) -> Option<String> {
         if self.drain.is_draining() {
-            return Some("the engine drains".to_owned());
+            return Some("the engine is draining".to_owned());
         }
         if let Some(reason) = self.silence.reason() {
             return Some(reason);

@@ -126,7 +126,7 @@ impl<T: Send + Sync + 'static> SharedReads<T> {
         // On a task of its own, so that a cancelled caller leaves no transaction unfinished.
         let result = match tokio::spawn(read()).await {
             Ok(read) => read.map(Arc::new),
-            Err(error) => Err(format!("the reading failed: {error}")),
+            Err(error) => Err(format!("the read failed: {error}")),
         };
         *last = Some(Reading { began, result: result.clone() });
         result

@@ -60,7 +60,7 @@ async fn livez_and_readyz_report_the_agents_state() {
     drain(&lock, &engine.name, &engine.uid, WAIT).await;
     begun(&engine, &address).await;
     assert_eq!(probe(&address, "/livez").await, (200, "ok".to_owned()), "it drains");
-    assert_eq!(probe(&address, "/readyz").await, (503, "the engine drains".to_owned()));
+    assert_eq!(probe(&address, "/readyz").await, (503, "the engine is draining".to_owned()));
     statement.cancel().await.unwrap();
 }
 

@@ -82,7 +82,7 @@ impl Service for Odd {
         }
         match request.statement.as_str() {
             "SELECT 'idle'" => self.sessions.lock().retain(|open| *open != session),
-            "SELECT 'drains'" => return Err(UserError::new(ErrorKind::EngineDraining, "engine drains")),
+            "SELECT 'drains'" => return Err(UserError::new(ErrorKind::EngineDraining, "engine is draining")),
             "SELECT 'lost'" => return Err(UserError::new(ErrorKind::EngineSessionLost, "session lost")),
             _ => {}
         }

@@ -38,7 +38,7 @@ async fn a_wait_fails_when_its_pool_is_emptied() {
     let error = try_run(&mut admin, "START ENGINE t_1 rp_1 uc_1 WAIT '1h'").await.unwrap_err();
     assert_eq!(error.detail.as_deref(), Some("Its NODE_LIST is empty."));
     assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 1);
-    // So it is with everybody who waits for an object.
+    // The same holds for every statement that waits for an object.
     let error = try_run(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G' WAIT '1h'").await.unwrap_err();
     assert_eq!(error.message, "resource pool \"rp_1\" has no nodes");
     drop(settling);
@@ -82,8 +82,8 @@ async fn a_pool_is_described_with_the_room_of_its_nodes() {
         warnings,
         [
             "its nodes differ by more than 10 %: node-2 has 4 CPU and 12G, node-1 has 4 CPU and 16G",
-            "node \"node-9\" of its NODE_LIST is not there",
-            "node \"node-2\" is in resource pool \"rp_2\" too",
+            "node \"node-9\" of its NODE_LIST does not exist",
+            "node \"node-2\" is also in resource pool \"rp_2\"",
         ]
     );
     let other = run(&mut admin, "DESCRIBE RESOURCE POOL rp_2").await;

@@ -1,4 +1,4 @@
-//! `enginehouse config check`: says whether a configuration is good, and what it says with all defaults.
+//! `enginehouse config check`: validates a configuration and prints it with all defaults.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     if configuration.tls.is_on() {
         CertificateFiles::new(&configuration.tls).read(roles::clock().wall_ms())?;
     }
-    print_line(&format!("# {} is good; with all defaults it says:", arguments.config.display()));
+    print_line(&format!("# {} is valid; with all defaults:", arguments.config.display()));
     print_line(toml::to_string(&hidden(configuration))?.trim_end());
     Ok(ExitCode::SUCCESS)
 }

@@ -52,7 +52,7 @@ fn edit(path: &Path, change: impl FnOnce(&mut Users) -> anyhow::Result<()>) -> a
     let new = new_name(&path);
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(|error| {
         let exists = error.kind() == io::ErrorKind::AlreadyExists;
-        let hint = if exists { "\nHint: If no other passwd runs, delete that file." } else { "" };
+        let hint = if exists { "\nHint: If no other passwd is running, delete that file." } else { "" };
         anyhow::anyhow!("cannot create {}: {error}{hint}", new.display())
     })?;
     let replaced = write(&path, file, change).and_then(|()| Ok(std::fs::rename(&new, &path)?));
@@ -91,8 +91,8 @@ fn read_password() -> anyhow::Result<String> {
         return read_line();
     }
     let password = prompt("Password: ")?;
-    if prompt("Again: ")? != password {
-        bail!("the passwords differ");
+    if prompt("Repeat the password: ")? != password {
+        bail!("the passwords do not match");
     }
     Ok(password)
 }

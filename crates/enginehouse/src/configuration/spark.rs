@@ -45,13 +45,13 @@ impl SparkSection {
     /// Refuses values with which no engine could start.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if !self.program.is_absolute() {
-            bail!("spark.program is \"{}\", which is no absolute path", self.program.display());
+            bail!("spark.program is \"{}\", which is not an absolute path", self.program.display());
         }
         if self.port == 0 {
             bail!("spark.port is 0 and must be at least 1");
         }
         if let Some(name) = self.environment.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            bail!("spark.environment has \"{name}\", which is no name of a variable");
+            bail!("spark.environment has \"{name}\", which is not the name of a variable");
         }
         if self.properties.keys().any(String::is_empty) {
             bail!("spark.properties has an entry without a key");

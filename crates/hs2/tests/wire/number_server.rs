@@ -143,7 +143,7 @@ impl Service for Numbers {
                     .detail("there are 2 tables")
                     .hint("SHOW TABLES"));
             }
-            "drain" => return Err(UserError::new(ErrorKind::EngineDraining, "engine \"e\" drains")),
+            "drain" => return Err(UserError::new(ErrorKind::EngineDraining, "engine \"e\" is draining")),
             "wait" if request.run_async != Some(true) => {
                 self.waiting.notify_one();
                 cx.hung_up.cancelled().await;

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Failure {
     /// The precondition no longer holds: the next tick plans again.
-    #[error("it has moved: {0}")]
+    #[error("precondition no longer holds: {0}")]
     Moved(String),
     /// Rejected until something is changed by hand.
     #[error("{0}")]

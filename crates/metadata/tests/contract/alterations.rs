@@ -209,7 +209,7 @@ pub async fn an_unchanged_configuration_renews_no_slot(bench: Bench) {
     bench.alter("a-2", change_unit("uc_1", patch)).await;
     assert!(bench.present().await.is_empty(), "a lowered MIN takes its slot");
     let engine = bench.store.engine(&before[0]).await.unwrap().unwrap().record;
-    assert_eq!(engine.end_reason.as_deref(), Some("MIN_ENGINES is 0 now"));
+    assert_eq!(engine.end_reason.as_deref(), Some("MIN_ENGINES is now 0"));
 }
 
 /// `{rp_1: uc_1, uc_2; rp_2: uc_3}` becomes `{rp_1; rp_3: uc_4}`.

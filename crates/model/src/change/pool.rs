@@ -186,11 +186,8 @@ fn check_selector(pool: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result
             .detail(format!("It has {}; the limit is {MAX_SELECTOR_LABELS}.", wanted.len())));
     }
     if let Some((key, value)) = wanted.iter().find(|(key, value)| !labels::is_key(key) || !labels::is_value(value)) {
-        let message = format!(
-            "NODE_SELECTOR of resource pool \"{pool}\" has the invalid label \"{}={}\"",
-            shown(key),
-            shown(value)
-        );
+        let message =
+            format!("invalid label \"{}={}\" in NODE_SELECTOR of resource pool \"{pool}\"", shown(key), shown(value));
         return Err(UserError::new(ErrorKind::InvalidValue, message)
             .detail(
                 "A label is [prefix/]name=value: name and value have at most 63 of a-z, A-Z, 0-9, -, _ and ., and begin \

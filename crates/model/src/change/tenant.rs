@@ -69,9 +69,9 @@ fn check_entries(list: &str, entries: &[String]) -> Result<(), UserError> {
     check_list(list, entries)?;
     let Some(entry) = entries.iter().find(|entry| !is_entry(entry)) else { return Ok(()) };
     let what = if entry.starts_with('@') { "group" } else { "user" };
-    let message = format!("{list} has the invalid name \"{}\" of a {what}", shown(entry));
+    let message = format!("invalid {what} name \"{}\" in {list}", shown(entry));
     Err(UserError::new(ErrorKind::InvalidValue, message)
         .detail(format!(
-            "The name of a user has 1 to {MAX_USER_NAME_BYTES} bytes, is not blank and has no control characters; a group is written '@analysts', without commas, colons and surrounding blanks."
+            "A user name has 1 to {MAX_USER_NAME_BYTES} bytes, is not blank and has no control characters; a group is written '@analysts', without commas, colons or surrounding blanks."
         )))
 }

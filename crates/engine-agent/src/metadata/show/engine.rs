@@ -1,4 +1,4 @@
-//! DESCRIBE ENGINE: everything that is known of one engine, as (property, value) rows.
+//! DESCRIBE ENGINE: everything that is known about one engine, as (property, value) rows.
 
 use metadata::{EngineDetail, ObservedRow, user_error};
 use model::clock::utc;
@@ -83,7 +83,7 @@ fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -
     rows
 }
 
-/// What it was made with; what it would be made with while nothing was seen of it.
+/// The sizes that it was created with; before it is observed, those that it would be created with.
 fn sizes(context: &Context, detail: &EngineDetail) -> Option<String> {
     let made = detail.seen.as_ref().and_then(|row| row.engine.labels.get(labels::UNIT_CONFIGS).cloned());
     let defaults = &context.agent.settings.rules.defaults;

@@ -16,7 +16,7 @@ use crate::metadata::show::freshness::log_freshness;
 pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> Result<Answer, UserError> {
     context.require_right()?;
     let overview = context.store().overview(None).await.map_err(|error| error.user_error())?;
-    context.log.line("the plan starts from what the master saw last");
+    context.log.line("the plan starts from the master's last observation");
     log_freshness(context, &freshness(context, &overview), &overview.snapshot.master).await;
     let seen: Vec<ObservedEngine> = overview.observed.iter().map(|row| row.engine.clone()).collect();
     let mut observed = planner::ObservedState::from_report(&seen, &overview.snapshot);
@@ -41,11 +41,11 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
         ("slot", SqlType::String),
         ("because", SqlType::String),
     ]);
-    // The plan of a large installation is computed for seconds: not where everybody's calls are answered.
+    // Computing the plan of a large installation takes seconds: not on a thread that serves other calls.
     let (change, rules) = (change.clone(), settings.rules.clone());
     let explained =
         tokio::task::spawn_blocking(move || planner::explain_change(&desired, &change, &rules, &observed)).await;
-    let rows = explained.map_err(|error| UserError::internal(format!("EXPLAIN came to no end: {error}")))??;
+    let rows = explained.map_err(|error| UserError::internal(format!("EXPLAIN did not finish: {error}")))??;
     warn_of_lost_tables(context, &own, &rows);
     for row in rows {
         answer.row(vec![number(row.step), text(row.decision), text(row.engine), text(row.slot), text(row.because)]);
@@ -53,7 +53,7 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
     Ok(answer)
 }
 
-/// Engines that EXPLAIN names in its warning; it counts the others.
+/// The most engines that the warning of EXPLAIN names; it counts the others.
 const MAX_WARNED: usize = 10;
 
 /// One line for each engine that is to end and whose tables end with it.
@@ -67,6 +67,6 @@ fn warn_of_lost_tables(context: &Context, own: &BTreeSet<String>, rows: &[planne
             .line(format!("warning: the tables and views that were created in engine \"{engine}\" are lost with it"));
     }
     if lost.len() > MAX_WARNED {
-        context.log.line(format!("warning: the same holds for {} more engines", lost.len() - MAX_WARNED));
+        context.log.line(format!("warning: the same applies to {} more engines", lost.len() - MAX_WARNED));
     }
 }

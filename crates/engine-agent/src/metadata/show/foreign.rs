@@ -1,5 +1,5 @@
-//! Cluster warnings for users who see the installation: foreign objects that look like engines, and permissions that the orchestrator lacks. The
-//! master reports both and acts on neither.
+//! Cluster warnings for users who see the installation: foreign objects that look like engines, and permissions that the
+//! orchestrator lacks. The master reports both and acts on neither.
 //!
 //! A foreign object is assigned to a pool by its namespace only. Its labels are not trusted: the creator of a pod chooses
 //! them.
@@ -85,7 +85,7 @@ pub(super) fn log_warnings(context: &Context, master: &MasterRecord) {
         context.log.line(format!("warning: foreign: {}", describe(foreign)));
     }
     if warnings.foreign_count > warnings.foreign.len() {
-        context.log.line(format!("warning: {} foreign ones in all", warnings.foreign_count));
+        context.log.line(format!("warning: {} foreign objects in total", warnings.foreign_count));
     }
     log_missing(context, master);
 }
@@ -100,7 +100,7 @@ pub(super) fn log_missing(context: &Context, master: &MasterRecord) {
 /// The permissions that the orchestrator lacks, as text.
 pub(super) fn missing(master: &MasterRecord) -> Option<String> {
     let missing = &master.cluster_warnings.denied_permissions;
-    (!missing.is_empty()).then(|| format!("the orchestrator lacks rights: {}", missing.join(", ")))
+    (!missing.is_empty()).then(|| format!("the orchestrator lacks permissions: {}", missing.join(", ")))
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ async fn observer(context: &Context, master: &MasterRecord) -> String {
     }
 }
 
-/// Who stands in the node of a master's lock.
+/// The name in the node of a master's lock.
 pub(super) async fn candidate(context: &Context, holder: &str) -> Result<Option<String>, coordination::Error> {
     let path = holder.split(' ').next().unwrap_or_default();
     coordination::election::candidate(&context.agent.supervisor.session()?, path).await

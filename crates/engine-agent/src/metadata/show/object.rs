@@ -82,7 +82,7 @@ fn pool(catalog: &Catalog, name: &PoolName, spec: &PoolSpec) -> Rows {
         ("nodes", nodes(spec)),
         ("cpu overcommit", format!("{} %", spec.cpu_overcommit.unwrap_or(100))),
         ("queue prefix", spec.queue_prefix.clone().unwrap_or_default()),
-        ("image", spec.image.clone().unwrap_or_else(|| "the configuration's".to_owned())),
+        ("image", spec.image.clone().unwrap_or_else(|| "the configured one".to_owned())),
         ("comment", spec.comment.clone().unwrap_or_default()),
     ]
 }
@@ -124,9 +124,9 @@ fn warnings(capacity: &PoolCapacity<'_>) -> Vec<String> {
         ));
     }
     let missing = capacity.missing.iter().take(MAX_NODES_LISTED);
-    warnings.extend(missing.map(|node| format!("node \"{node}\" of its NODE_LIST is not there")));
+    warnings.extend(missing.map(|node| format!("node \"{node}\" of its NODE_LIST does not exist")));
     let shared = capacity.shared.iter().take(MAX_NODES_LISTED);
-    warnings.extend(shared.map(|(node, pool)| format!("node \"{node}\" is in resource pool \"{pool}\" too")));
+    warnings.extend(shared.map(|(node, pool)| format!("node \"{node}\" is also in resource pool \"{pool}\"")));
     warnings
 }
 

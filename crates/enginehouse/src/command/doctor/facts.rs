@@ -106,7 +106,7 @@ async fn running(target: &Target) -> Result<RunningEngines, String> {
         let pods = cluster.as_ref().map_err(Clone::clone)?;
         let selector = labels::selector(&target.configuration.cluster.name);
         let listing = bounded("reading the pods", pods.list(&selector)).await?;
-        let missing = bounded("asking for our rights", pods.missing_permissions()).await?;
+        let missing = bounded("reviewing our permissions", pods.missing_permissions()).await?;
         return Ok(RunningEngines {
             listing,
             source: Source::Cluster(missing.iter().map(ToString::to_string).collect()),

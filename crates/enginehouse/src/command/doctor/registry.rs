@@ -135,7 +135,7 @@ fn drain_orders(root: &str, coordinated: &Coordinated, running: &RunningEngines,
         }
     }
     let summary = match coordinated.nodes.drains.len() {
-        0 => "no engine drains".to_owned(),
+        0 => "no engine is draining".to_owned(),
         count => count.to_string(),
     };
     report.checked(DRAIN_ORDERS, summary, findings);

@@ -36,7 +36,7 @@ fn diagnose(path: &Path) -> (String, Vec<Finding>) {
                 UsersFileError::OpenToOthers(_) => ("others can access it".to_owned(), format!("chmod 600 {shown}")),
                 UsersFileError::Line { source, .. } => (source.to_string(), "correct or delete that line".to_owned()),
             };
-            let what = format!("{what}: a proxy that starts refuses it, and one that runs keeps the users of before");
+            let what = format!("{what}; a proxy refuses to start, and a running one keeps the users that it read last");
             (format!("{shown} cannot be used"), vec![Finding::problem(subject(), what, mend).about_set_up()])
         }
     }

@@ -24,7 +24,9 @@ const RIDES: u64 = 200_000;
 pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> anyhow::Result<bool> {
     let seed = seed.unwrap_or_else(random_seed);
     make_sample(data, seed).await?;
-    print_line(&format!("\nA tour of Enginehouse. All statements below are sent to {address}, as by any client."));
+    print_line(&format!(
+        "\nA tour of Enginehouse. Every statement below is sent to {address}, as any client would send it."
+    ));
     let target = ServerUrl::parse(&format!("{address}"))?;
     let login = Login { target: &target, tls: None, user: USER, password: "" };
     let mut connection = Connection::open(&login).await?;

@@ -168,7 +168,7 @@ fn details(pod: &Pod, warnings: &[Warning]) -> BTreeMap<String, String> {
         BTreeMap::from([(DETAIL_POD.to_owned(), format!("{}/{}", text(&metadata.namespace), text(&metadata.name)))]);
     let mut add = |key: String, value: &str| drop(details.insert(key, cut(value, MAX_DETAIL_BYTES).to_owned()));
     if let Some(created) = &metadata.creation_timestamp {
-        add("pod made at".to_owned(), &utc(millis(created)));
+        add("pod created at".to_owned(), &utc(millis(created)));
     }
     if let Some(status) = &pod.status {
         if let Some(address) = &status.pod_ip {
