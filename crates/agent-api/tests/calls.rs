@@ -202,7 +202,7 @@ async fn an_answer_that_does_not_come_leaves_only_effects_unknown() {
     let (one, other) = timeout(limit, both).await.expect("both have one");
     assert!(one.is_err() && other.is_err());
     agent.mute(false);
-    // The same call again tells, and does no harm.
+    // The same call again returns the outcome, and does no harm.
     let patient = agent.client(Role::Master);
     assert_eq!(patient.raise_epoch(Epoch(0), "one").await.unwrap().epoch, Epoch(1));
     agent.stop().await;

@@ -12,7 +12,7 @@
 //! | `cookie` | the cookie of HTTP clients |
 //! | `failure_log` | how many failed logins have a line in the log |
 //! | `throttle` | delays and lock-outs after failed logins |
-//! | `impersonation` | the rules who may act for whom |
+//! | `impersonation` | the rules that permit users to act for others |
 //!
 //! A failed login has one text, whatever failed: an unknown user costs as much time as a wrong password.
 

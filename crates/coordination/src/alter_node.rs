@@ -44,7 +44,7 @@ pub struct Alteration {
     pub statement: String,
     /// The user who issued it.
     pub by: String,
-    /// How the statement came, for the audit of an abort. Empty if an earlier version wrote the node.
+    /// How the statement reached the agent, for the audit of an abort. Empty if an earlier version wrote the node.
     #[serde(default, skip_serializing_if = "Source::is_empty")]
     pub source: Source,
     /// The metadata agent that executes it.
@@ -80,7 +80,7 @@ impl Alteration {
         }
     }
 
-    /// Adds how the statement came.
+    /// Sets how the statement reached the agent.
     #[must_use]
     pub fn with_source(self, source: Source) -> Self {
         Self { source, ..self }

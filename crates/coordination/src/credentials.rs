@@ -28,8 +28,8 @@ pub enum Identity {
     Engine(EngineCredential),
 }
 
-/// The ZooKeeper credentials of an engine's agent, a part of its configuration. They allow to register that one engine and to
-/// read its permit and its drain order.
+/// The ZooKeeper credentials of an engine's agent, a part of its configuration. They permit registering that one engine and
+/// reading its permit and its drain order.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineCredential {
     pub engine: EngineName,

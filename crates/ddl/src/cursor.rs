@@ -1,7 +1,7 @@
 //! The token cursor: reads tokens one after the other and collects what was expected.
 //!
-//! Everything that the parser tries at a token and does not find is collected; the error lists it all, and the hint
-//! the nearest of it. So errors know the grammar without a second copy of it.
+//! The cursor collects everything that the parser tries at a token without success. The error lists all of it, and the hint
+//! the closest match, so errors need no second copy of the grammar.
 
 use std::str::FromStr;
 use std::time::Duration;

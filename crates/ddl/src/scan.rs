@@ -4,14 +4,14 @@
 //! very beginning counts as white space. Comments are Spark's: `--` to the end of the line, where a backslash before
 //! the line feed continues the comment, and nested `/* */`; what is not closed reaches to the end of the text.
 
-/// A place in a text, moved forward word by word. A copy is a look-ahead.
+/// A position in a text, moved forward word by word. A copy is a look-ahead.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scanner<'a> {
     text: &'a str,
     at: usize,
 }
 
-/// What may stand in a word; the character after a keyword must be none of these.
+/// Whether the character can be part of a word; the one after a keyword cannot.
 fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$')
 }
@@ -21,7 +21,7 @@ impl<'a> Scanner<'a> {
         Self { text, at: 0 }
     }
 
-    /// The place in bytes from the beginning of the text; always a border between characters.
+    /// The position in bytes from the beginning of the text; always a character boundary.
     pub(crate) const fn offset(&self) -> usize {
         self.at
     }
@@ -76,7 +76,7 @@ impl<'a> Scanner<'a> {
     pub(crate) fn keyword(&mut self, keyword: &str) -> bool {
         let rest = self.remaining();
         let Some((word, after)) = rest.as_bytes().split_at_checked(keyword.len()) else { return false };
-        // The words that are compared are ASCII, so an equal one ends at a border between characters.
+        // The words that are compared are ASCII, so an equal one ends at a character boundary.
         if !word.eq_ignore_ascii_case(keyword.as_bytes()) {
             return false;
         }

@@ -1,6 +1,6 @@
 //! The statements of the control language: parser and printer.
 //!
-//! One file per family parses and prints it; this one dispatches by the head and has what all share.
+//! One file per family parses and prints its statements; this one dispatches by the head and holds what they share.
 
 mod alterations;
 mod audit;

@@ -91,7 +91,7 @@ fn drawn(statement: &str, error: &ParseError) -> String {
     assert_eq!(
         line.char_indices().nth(position.column - 1).map_or(line.len(), |(at, _)| at) + before,
         position.offset,
-        "line and column say the same as the offset"
+        "line and column agree with the offset"
     );
     let user = error.user_error();
     format!("{line}\n{}^\n{} {}", " ".repeat(position.column - 1), user.sqlstate(), user.text())

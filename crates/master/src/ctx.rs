@@ -50,7 +50,7 @@ pub trait ControllerCtx: Send + Sync {
     /// Reads the database in one read-only transaction of the primary.
     async fn snapshot(&self) -> Result<Snapshot, Failure>;
 
-    /// Reads the outcome of an alteration, `None` if it is in doubt; with an abort, ends the doubt unless it was committed.
+    /// Reads the outcome of an alteration, `None` if it is in doubt; with an abort, aborts it unless it was committed.
     async fn settle(&self, id: &RequestId, abort: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure>;
 
     /// Applies one effect, guarded where it takes effect.

@@ -164,8 +164,8 @@ impl Settling<'_> {
         (self.age >= grace).then(|| format!("metadata agent {name} did not decide it in {} s", grace.as_secs()))
     }
 
-    /// Ends the doubt. A suspended master has counted its suspension as the agent's delay, so the lease is checked first, as
-    /// for every effect.
+    /// Aborts the alteration, unless it was committed. A suspended master has counted its suspension as the agent's delay, so
+    /// the lease is checked first, as for every effect.
     async fn abort(&self, node: &AlterNode, child: &AlterChild, reason: String) -> Result<AlterationRecord, Failure> {
         // The content may belong to another alteration.
         let content = node.content.as_ref().ok().filter(|content| content.id == child.id);

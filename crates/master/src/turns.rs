@@ -12,8 +12,8 @@ use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
 use planner::{Chain, Stage};
 
-/// Puts the creates of a plan, which are its first stage, in their order. The other chains keep theirs. `last_tried` is when the create of an engine last
-/// failed, `None` if it was not tried or did not fail.
+/// Sorts the creates of a plan, which are its first stage; the other chains keep their order. `last_tried` is when the create
+/// of an engine last failed, `None` if it was not tried or did not fail.
 pub(crate) fn in_turns(chains: Vec<Chain>, last_tried: impl Fn(&EngineName) -> Option<Duration>) -> Vec<Chain> {
     let (creates, others): (Vec<Chain>, Vec<Chain>) =
         chains.into_iter().partition(|chain| chain.stage == Stage::Create);

@@ -3,7 +3,7 @@
 use model::alteration::Source;
 use model::rights::Subject;
 
-/// A user with groups and roles, and how the statement came.
+/// A user with groups and roles, and how the statement reached the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     pub subject: Subject,

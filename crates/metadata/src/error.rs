@@ -72,7 +72,7 @@ pub enum StoreErrorKind {
     Deposed,
     /// Retry with the same id.
     Unavailable,
-    /// Ask for the outcome with the same id.
+    /// Repeat the call with the same id to obtain the outcome.
     OutcomeUnknown,
     /// An operator must act: migrate or configure.
     Operator,

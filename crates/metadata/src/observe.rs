@@ -1,6 +1,6 @@
 //! What a master records and publishes: uids and ends of engines; and for SHOW the engines and nodes as it observes them.
 //!
-//! Facts and rows are written apart. [`Store::record`] writes what later plans rely on. [`Store::publish`] writes what
+//! Facts and rows are written separately. [`Store::record`] writes what later plans rely on. [`Store::publish`] writes what
 //! people read, and that the tick has ended. Both reject a deposed master. A publication is also rejected if it arrives late
 //! within its epoch, after another agent has written it and later ones: it contains only changes, so an old row would stay
 //! until its engine changes again.

@@ -82,7 +82,7 @@ struct Probe {
     unusable: Option<Unusable>,
 }
 
-/// Why the database is not available or unusable.
+/// Why the database is unavailable or unusable.
 #[derive(Debug, Clone)]
 enum Unusable {
     Broken(Cause),
@@ -242,7 +242,7 @@ impl Store {
         }
     }
 
-    /// Returns only when the database is not available or unusable, with the reason.
+    /// Returns only when the database is unavailable or unusable, with the reason.
     async fn is_unusable(&self) -> Error {
         loop {
             sleep(PATIENCE).await;

@@ -251,7 +251,7 @@ pub struct Abort {
     pub statement: String,
     /// The user who ran the statement; empty when unknown.
     pub requested_by: String,
-    /// How the statement came; empty when unknown.
+    /// How the statement reached the agent; empty when unknown.
     #[serde(default, skip_serializing_if = "Source::is_empty")]
     pub source: Source,
     /// When the statement was run, in milliseconds since 1970; 0 when unknown.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
-// `Cause` itself is no `Error`: its conversion from itself would be a second one.
+// `Cause` does not implement `Error`: this conversion would then overlap with `From<T> for T`.
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Cause {
     fn from(error: E) -> Self {
         Self(error.into().into())

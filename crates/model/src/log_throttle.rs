@@ -1,6 +1,6 @@
 //! Log throttles: how often a condition that lasts is logged.
 //!
-//! A line per second for as long as a server is away hides everything else in a log, and fills disks. A throttle is a
+//! One line a second while a server is unavailable would hide everything else in a log and fill disks. A throttle is a
 //! value: the caller keeps it, passes the time and writes the line. Invariant: a recovery is logged if and only if the
 //! failure was. A stale entry costs one slot in the map and no log line.
 

@@ -37,7 +37,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// The user with the groups and roles of now: a session may last longer than a user is in a group.
+    /// The user with its current groups and roles: a session may outlive a membership of its user.
     pub(crate) async fn subject(&self, principal: &Principal) -> Subject {
         Subject::new(principal.user.clone(), self.groups(principal).await, &self.settings.roles)
     }

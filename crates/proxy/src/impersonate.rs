@@ -1,8 +1,8 @@
 //! Impersonation: a user who may act for another one, by the rules of the configuration.
 //!
 //! The user is named by SASL's authorization id, or by a setting of `OpenSession`. The session then belongs to that user,
-//! with that user's groups. Admins, operators and auditors are never impersonated, and who is impersonated impersonates
-//! no other. Every refusal has one text, whatever the reason: it does not reveal which users exist.
+//! with that user's groups. Admins, operators and auditors are never impersonated, and an impersonated user
+//! cannot impersonate another. Every refusal has one text, whatever the reason: it does not reveal which users exist.
 
 use ddl::SessionStatement;
 use hs2::Principal;

@@ -326,7 +326,7 @@ fn tenant_spec() -> impl Strategy<Value = TenantSpec> {
     })
 }
 
-/// An object that [`catalog`] doesn't hold yet and could.
+/// An object that [`catalog`] may be extended by.
 pub fn object() -> impl Strategy<Value = Object> {
     prop_oneof![
         (unit(), unit_spec()).prop_map(|(name, spec)| Object::ResourceUnit { name, spec }),

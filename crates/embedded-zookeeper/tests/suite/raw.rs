@@ -64,7 +64,7 @@ impl Record {
         values.iter().fold(self.int(values.len() as i32), |record, value| record.text(value))
     }
 
-    /// A create request's record, open to everybody.
+    /// A create request's record, open to every client.
     pub fn create(self, path: &str, data: &[u8], flags: i32) -> Self {
         self.text(path).bytes(data).int(1).int(31).text("world").text("anyone").int(flags)
     }

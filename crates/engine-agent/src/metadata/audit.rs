@@ -13,7 +13,7 @@ use tracing::{debug, info};
 use super::context::Context;
 use super::refusal_limit::Admission;
 
-/// Records that the statement failed, unless it only reads, or its outcome is unknown or another than the error says.
+/// Records that the statement failed, unless it only reads, or its outcome is unknown or differs from the error.
 pub(super) async fn record_refusal(context: &Context, statement: &Statement, error: &UserError) {
     let Some(Target { object, tenant }) = Target::of(statement) else { return };
     // Without the database there is no row; with an unknown outcome there may be one of the effect.

@@ -60,7 +60,7 @@ pub(super) struct Context {
     pub(super) subject: Subject,
     /// The kind of the statement, which the rights depend on.
     pub(super) kind: StatementKind,
-    /// How the statement came here, for the audit.
+    /// How the statement reached this agent, for the audit.
     pub(super) source: Source,
     /// Created by the proxy, the same with every retry.
     pub(super) id: RequestId,

@@ -1,7 +1,7 @@
 //! START, STOP and RESTART ENGINE: a transaction, the bell, and an optional wait.
 //!
-//! The transaction is repeated under its id while its outcome is unknown, so it takes effect once. After an error that says
-//! nothing was done, the caller may retry; after *outcome unknown* it must check first.
+//! The transaction is repeated under its id while its outcome is unknown, so it takes effect once. After an error that
+//! rules out an effect, the caller may retry; after *outcome unknown* it must check first.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agents::{self, ManualMaster, run};
 use crate::fixture::{Fixture, eventually};
 
-/// Failpoints are the process's: who sets one is alone.
+/// Failpoints are global to the process: a test that sets one runs alone.
 static FAILPOINTS: RwLock<()> = RwLock::const_new(());
 
 pub async fn among_others() -> RwLockReadGuard<'static, ()> {
@@ -21,7 +21,7 @@ pub async fn alone() -> RwLockWriteGuard<'static, ()> {
     FAILPOINTS.write().await
 }
 
-/// A failpoint at which everybody stops, until it is dropped.
+/// A failpoint at which every task stops, until it is dropped.
 pub struct Stop(&'static str);
 
 impl Stop {

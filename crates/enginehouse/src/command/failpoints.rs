@@ -114,7 +114,7 @@ fn arm(name: &str, action: &str) -> anyhow::Result<()> {
 fn send_to_itself(name: &str, signal: Signal) {
     print_error(&format!("failpoint {name} reached"));
     let _ = kill_process(getpid(), signal);
-    #[allow(clippy::disallowed_methods, reason = "the point holds up its thread: that is what it is for")]
+    #[allow(clippy::disallowed_methods, reason = "a failpoint blocks its thread on purpose")]
     std::thread::sleep(STOP_TAKES);
 }
 
@@ -126,7 +126,7 @@ fn follow(folder: &str) -> anyhow::Result<()> {
     }
     for name in all() {
         let folder = PathBuf::from(folder);
-        model::failpoint::fail::cfg_callback(name, move || as_its_file_says(&folder, name))
+        model::failpoint::fail::cfg_callback(name, move || run_file_action(&folder, name))
             .map_err(|error| anyhow::anyhow!("{FOLDER_VARIABLE}: {name}: {error}"))?;
     }
     Ok(())
@@ -134,7 +134,7 @@ fn follow(folder: &str) -> anyhow::Result<()> {
 
 /// Executes the action of the failpoint's file, if this process claims it first.
 #[cfg(debug_assertions)]
-fn as_its_file_says(folder: &Path, name: &str) {
+fn run_file_action(folder: &Path, name: &str) {
     let pid = std::process::id();
     let claimed = folder.join(format!("{name}.{pid}"));
     let claims = |file: String| std::fs::rename(folder.join(file), &claimed).is_ok();
@@ -148,7 +148,7 @@ fn as_its_file_says(folder: &Path, name: &str) {
             print_error(&format!("failpoint {name} holds"));
             let until = Instant::now() + HOLD_AT_MOST;
             while claimed.exists() && Instant::now() < until {
-                #[allow(clippy::disallowed_methods, reason = "the point holds up its thread: that is what it is for")]
+                #[allow(clippy::disallowed_methods, reason = "a failpoint blocks its thread on purpose")]
                 std::thread::sleep(HOLD_LOOK);
             }
         }

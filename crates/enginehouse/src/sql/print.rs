@@ -49,7 +49,7 @@ fn terminal_width() -> Option<u16> {
     (width.0 >= MIN_WIDTH).then_some(width.0)
 }
 
-/// A narrower terminal is not believed.
+/// A smaller reported width is ignored.
 const MIN_WIDTH: u16 = 40;
 
 /// One row as a line of CSV.

@@ -84,7 +84,7 @@ pub fn statements(script: &str) -> Vec<ScriptStatement> {
     statements
 }
 
-/// Adds the statement of a piece that begins on this line, if there is one; answers how many lines the piece ends.
+/// Adds the statement of a piece that begins on this line, if there is one; returns how many lines the piece ends.
 fn push(statements: &mut Vec<ScriptStatement>, piece: &str, first_line: usize) -> usize {
     let mut remarks = Vec::new();
     let mut rest = piece.trim_start();

@@ -1,4 +1,4 @@
-//! The command line: what it says of itself, and how it refuses.
+//! The command line: its help, and its errors.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::installation::{program, run, text};

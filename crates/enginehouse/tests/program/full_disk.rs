@@ -52,7 +52,7 @@ impl Disk {
     /// In the place of a folder.
     fn over(path: PathBuf, options: &str) -> Self {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&path).status();
-        assert!(mounted.is_ok_and(|status| status.success()), "a tmpfs can't be mounted: this test needs root");
+        assert!(mounted.is_ok_and(|status| status.success()), "cannot mount a tmpfs: this test needs root");
         Self { path, folder: None }
     }
 

@@ -152,7 +152,7 @@ fn zookeeper_attacks() -> Vec<Attack> {
         stays("a path of 2 GB", zookeeper_call(exists, &[0x7f, 0xff, 0xff, 0xff])),
         stays("a path that is none", zookeeper_call(exists, b"\0\0\0\x04../x\0")),
         stays("an ACL of 2 G entries", zookeeper_call(create, b"\0\0\0\x02/x\0\0\0\0\x7f\xff\xff\xff\0\0\0\0")),
-        stays("a node for everybody", zookeeper_call(create, b"\0\0\0\x0f/enginehouse/xyz\0\0\0\0\0\0\0\0\0\0\0\0")),
+        stays("a node for every client", zookeeper_call(create, b"\0\0\0\x0f/enginehouse/xyz\0\0\0\0\0\0\0\0\0\0\0\0")),
         stays("noise in a transaction", zookeeper_call(multi, &noise())),
     ]
 }
@@ -227,7 +227,7 @@ fn thousands_of_connections_come_and_go() {
             stream.write_all(&sasl(b"admin")[..=number % 20]).unwrap();
         }
     }
-    // Those that say nothing for long don't keep others out.
+    // Silent connections do not keep others out.
     let slow: Vec<TcpStream> = (0..300)
         .map(|_| {
             let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -242,7 +242,7 @@ fn thousands_of_connections_come_and_go() {
             Ok(_) => true,
             Err(error) => error.kind() == ErrorKind::ConnectionReset,
         };
-        assert!(closed, "one that does not say who he is stays for ever");
+        assert!(closed, "a client that never authenticates stays connected for ever");
     }
     assert_eq!(state(&server), before);
     let now = resident_bytes(server.pid()).unwrap();

@@ -49,7 +49,7 @@ async fn a_newer_database_is_refused_by_agent_and_migrate() {
     let name = format!("eh_newer_{}", std::process::id());
     execute(&server(), format!("CREATE DATABASE {name}")).await;
     let url = configure(&folder, &name, "127.0.0.1:1");
-    // Before it is migrated the agent says what to do.
+    // Before it is migrated, the error of the agent has the command to run.
     let output = role(&folder, "metadata-agent").output().unwrap();
     assert!(text(&output.stderr).contains("run enginehouse migrate"), "{}", text(&output.stderr));
     assert!(role(&folder, "migrate").output().unwrap().status.success());

@@ -87,7 +87,7 @@ fn a_database_that_is_not_there_is_named_at_once_and_waited_for() {
         let line = lines.by_ref().find(|text| text.contains("accepts no connections yet")).unwrap();
         assert!(line.contains("WARN") && line.contains("refused"), "{line}");
         assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-        // It goes on waiting, says nothing twice, and ends with the reason.
+        // It keeps waiting, logs nothing twice, and ends with the reason.
         let rest: Vec<String> = lines.collect();
         assert_eq!(ended(&mut child, AT_ONCE).code(), Some(1));
         assert!(began.elapsed() > Duration::from_secs(8), "{:?}", began.elapsed());

@@ -20,7 +20,7 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// What a client printed that succeeded. It tells the log of a statement that takes long, and on a busy machine any does.
+/// The output of a client that succeeded. It contains the log of a statement that takes long, as any may on a busy machine.
 fn printed((status, out, error): (Option<i32>, String, String)) -> String {
     assert!(status == Some(0) && !error.contains("error"), "{status:?} {error}");
     out

@@ -81,7 +81,7 @@ fn sigterm_during_start_or_tour_leaves_nothing() {
 
 #[test]
 fn sigterm_right_after_the_signals_are_blocked_ends_it() {
-    // A handler that is there before anybody listens would miss this signal, and the process would stay up.
+    // A handler that is installed before a task waits for it would lose this signal, and the process would stay up.
     for which in [Signal::TERM, Signal::INT].into_iter().cycle().take(10) {
         let folder = tempfile::tempdir().unwrap();
         let mut command = program();
@@ -195,7 +195,7 @@ fn after_a_kill_desired_engines_are_kept_and_others_terminated() {
         let file = std::fs::read_to_string(cwd.join("engine.toml")).unwrap();
         file.lines().find_map(|line| line.strip_prefix("name = \"")).unwrap().trim_end_matches('"').to_owned()
     };
-    // The order to end is given and the master dies before it acts: stopped, it can't act any more.
+    // The order to end is given and the master dies before it acts: stopped, it can no longer act.
     installation.say(&format!("STOP ENGINE p '{}' FORCE", name(two)));
     installation.kill();
     installation.start_again();
@@ -252,7 +252,7 @@ fn a_quiet_life_leaves_no_complaint_and_no_secret_in_any_log() {
             secrets.extend(values.filter_map(|line| line.split('"').nth(1)).map(str::to_owned));
             assert!(!file.contains(secret.trim()), "an engine has the cluster secret");
         }
-        // What anybody on the machine can read of a process, and what only its owner can.
+        // What every user of the machine can read of a process, and what only its owner can.
         for readable in ["cmdline", "environ"] {
             seen += &text(&std::fs::read(format!("/proc/{pid}/{readable}")).unwrap());
         }

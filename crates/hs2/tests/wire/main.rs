@@ -1,4 +1,4 @@
-//! HiveServer2 on the wire: between our own ends, from recordings, from real clients, from who means ill. One binary, so
+//! HiveServer2 on the wire: between our own ends, from recordings, from real clients, from hostile ones. One binary, so
 //! that it is linked once.
 
 mod admission;

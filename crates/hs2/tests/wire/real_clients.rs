@@ -73,7 +73,7 @@ for name, options in [
     cursor = connection.cursor()
     cursor.execute("numbers 2500")
     check(f"impyla's rows over {name}", cursor.fetchall() == expected)
-    # GetLog is a method that the server doesn't have; the connection must survive that.
+    # The server does not have the method GetLog; the connection must survive the call.
     try:
         cursor.get_log()
     except Exception:

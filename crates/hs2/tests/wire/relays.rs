@@ -189,7 +189,7 @@ async fn a_client_that_hangs_up_ends_the_exchange_and_the_backends_call() {
     backend.stop().await;
 }
 
-/// A backend that accepts anybody and answers the first request with these bytes, then closes (or not).
+/// A backend that accepts every client and answers the first request with these bytes, then closes (or not).
 pub async fn bad_backend(answer: Vec<u8>, stays: bool) -> ClientOptions {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

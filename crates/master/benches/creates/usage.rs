@@ -14,7 +14,7 @@ const SECONDS: &str = "process_cpu_seconds_total ";
 /// The accounts at one moment, or what they have grown by.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
-    /// Seconds of processors, used by anybody.
+    /// Seconds of processors, used by all processes.
     pub machine: f64,
     /// Seconds of processors, used by this process.
     pub ours: f64,

@@ -38,7 +38,7 @@ impl Engines {
                 self.sessions.remove(&uid).unwrap().close().await;
             }
             for engine in alive {
-                // What can't be done now is tried again.
+                // What fails now is tried again.
                 let _ = self.live_on(&engine).await;
             }
             sleep(Duration::from_millis(30)).await;

@@ -219,7 +219,7 @@ impl Cluster {
         Master::start(settings, parts)
     }
 
-    /// ZooKeeper loses everything; everybody's session ends.
+    /// ZooKeeper loses all data; every session ends.
     pub async fn restart_zookeeper(&mut self) {
         self.zookeeper.take().unwrap().shutdown().await;
         self.zookeeper = Some(Server::start(zookeeper(&self.folder)).await.unwrap());

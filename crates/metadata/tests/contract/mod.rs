@@ -1,6 +1,6 @@
 //! The contract of the store: named cases that every database must pass, each in a database of its own.
 //!
-//! A case that is in no table below doesn't compile into anything, so the count is a constant: a backend that ran
+//! A case that is in no table below is never run, so the count is a constant: a backend that ran
 //! fewer cases than another fails.
 
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]

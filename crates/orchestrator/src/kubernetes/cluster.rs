@@ -78,7 +78,7 @@ impl Cluster {
         result
     }
 
-    /// Makes a call that belongs to an effect. Fails at once while the server asks to be left alone.
+    /// Makes a call that belongs to an effect. Fails at once until the `Retry-After` of the server is over.
     pub(super) async fn effect<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
         let until = *self.effects_blocked_until.lock();
         let retry_after = until.saturating_sub(self.clock.boottime());

@@ -1,4 +1,4 @@
-//! The master-over from an engine that drains.
+//! The hand-over of a session from an engine that drains to another one.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ async fn a_pinned_session_stays_until_the_grace_is_over() {
     drain(&cluster.master.lock, &old.name, &old.uid, Duration::from_secs(3)).await;
     eventually("the drain", async || old.status(&address).await.draining.then_some(())).await;
     assert_eq!(run(&mut ann, "SELECT answer FROM mine").await.rows[0][0].to_string(), "42");
-    // It can't move to another tenant either.
+    // It cannot move to another tenant either.
     assert_eq!(try_run(&mut ann, "SET enginehouse.tenant=t_1").await.unwrap_err().sqlstate(), "55000");
     assert!(matches!(old.ended().await, Ok(Ended::Drained)));
     for _ in 0..2 {

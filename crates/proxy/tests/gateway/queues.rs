@@ -73,7 +73,7 @@ async fn an_unknown_queue_is_an_error_of_open_session() {
     // The other name of the pool of the same queue contradicts nothing, and a queue that is not named means nothing.
     cluster.try_session("ann", &[("enginehouse.pool", "rp_1"), (FORMS[1], "pool1")]).await.unwrap();
     cluster.try_session("ann", &[(FORMS[1], "")]).await.unwrap();
-    // The newest catalog is asked before anybody is refused.
+    // The newest catalog is read before a session is refused.
     let _settling = cluster.master.keep_settling();
     run(&mut admin, "ALTER RESOURCE POOL rp_10 QUEUE_PREFIX 'fresh'").await;
     cluster.try_session("ann", &[(FORMS[1], "fresh.a")]).await.unwrap();

@@ -57,7 +57,7 @@ fn raise_oom_score() -> std::io::Result<()> {
 
 fn limit_address_space(bytes: u64) {
     let mut limit = getrlimit(Resource::As);
-    // A lower limit that stands already is kept.
+    // A lower limit that is already set is kept.
     let lower = |there: Option<u64>| Some(there.map_or(bytes, |there| there.min(bytes)));
     limit.current = lower(limit.current);
     limit.maximum = lower(limit.maximum);

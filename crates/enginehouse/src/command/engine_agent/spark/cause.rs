@@ -1,7 +1,7 @@
 //! Why Spark ended, from its log: an exit status names no cause.
 //!
-//! The last exception counts, and of its chain the innermost: that one names what is wrong with a property or
-//! the memory. What is not understood is left to the exit status and the log.
+//! The cause is the innermost exception of the last chain in the log: that one names what is wrong with a property or the
+//! memory. If there is none, the exit status and the log must do.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -12,7 +12,7 @@ const SEARCHED_BYTES: u64 = 256 << 10;
 /// Characters of a cause at most.
 const MAX_CHARS: usize = 400;
 
-/// The cause in the file from that position on; `None` if there is none that is understood, or no file.
+/// The cause in the file from that position on; `None` if there is none, or no file.
 pub fn cause(path: &Path, from: u64) -> Option<String> {
     let text = read(path, from).ok()?;
     in_text(&text).map(|cause| cause.chars().take(MAX_CHARS).collect())

@@ -42,8 +42,8 @@ const TEMPORARY: &str = "tmp";
 /// of its engine.
 const TERM_GRACE: Duration = Duration::from_secs(7);
 
-/// Which engine it is, and what its unit gives it. Everything runs in one process: executors are for places with more
-/// than one machine.
+/// The identity of the engine, and the resources of its unit. Everything runs in one process: executors are for several
+/// machines.
 #[derive(Debug, Clone)]
 pub struct Resources {
     pub name: EngineName,
