@@ -9,27 +9,30 @@ from TCLIService.ttypes import TOperationState
 from harness.clients import impyla_session, pyhive_session
 from harness.java import Jdbc, JdbcError, start_beeline
 from harness.processes import cpu_seconds
-from harness.waiting import wait_until
+from harness.waiting import PAUSE_S, wait_until
 
 pytestmark = pytest.mark.alone
 
 LONG = "SELECT count(*) FROM generate_series(1, 100000000000)"
 CANCEL_WITHIN_S = 2.0
-# The CPU time of a second that shows that an engine computes, also on a machine that is busy otherwise, and the
-# little that it uses when it does not.
-WATCH_S = 1.0
-COMPUTES_S = 0.25
-RESTS_S = 0.08
+# The CPU time within a second that shows that an engine computes, also on a machine that is busy otherwise.
+COMPUTES_S, COMPUTES_WITHIN_S = 0.25, 1.0
+# The most CPU time of an engine that rests, and for how long it has to rest.
+RESTS_S, RESTS_FOR_S = 0.05, 0.6
 
 
-def works(pid):
-    before = cpu_seconds(pid)
-    time.sleep(WATCH_S)
-    return cpu_seconds(pid) - before
+def computes(pid):
+    """Whether the process uses that much CPU time within a second; returns as soon as it has."""
+    before, until = cpu_seconds(pid), time.monotonic() + COMPUTES_WITHIN_S
+    while time.monotonic() < until:
+        if cpu_seconds(pid) - before > COMPUTES_S:
+            return True
+        time.sleep(PAUSE_S)
+    return False
 
 
 def wait_resting(pid):
-    """Waits until the process has rested for as long as it is watched; answers when that rest began."""
+    """Waits until the process has rested for long enough; returns when that rest began."""
     since, used = time.monotonic(), cpu_seconds(pid)
 
     def rests():
@@ -37,7 +40,7 @@ def wait_resting(pid):
         now, by_now = time.monotonic(), cpu_seconds(pid)
         if by_now - used > RESTS_S:
             since, used = now, by_now
-        return now - since >= WATCH_S
+        return now - since >= RESTS_FOR_S
 
     wait_until(rests, CANCEL_WITHIN_S * 5, "the engine's CPU time stops rising")
     return since
@@ -51,7 +54,7 @@ def busy(tenant):
         pid = tenant.process.pid
 
         def began(self):
-            wait_until(lambda: works(self.pid) > COMPUTES_S, 30, "the engine computes", 0)
+            wait_until(lambda: computes(self.pid), 30, "the engine computes", 0)
             return time.monotonic()
 
         def ended(self, since):
