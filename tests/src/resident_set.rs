@@ -26,6 +26,21 @@ fn status_bytes(pid: u32, field: &str) -> Result<usize> {
     Ok(kibibytes << 10)
 }
 
+/// The growth of this process's resident set, in bytes, for each of `count` things that `open` opens and that stay open. A few
+/// are opened before that: the first ones pay for what all share.
+pub async fn bytes_of_each<T>(count: usize, mut open: impl AsyncFnMut() -> T) -> Result<usize> {
+    const FIRST: usize = 20;
+    let mut opened = Vec::with_capacity(FIRST + count);
+    for _ in 0..FIRST {
+        opened.push(open().await);
+    }
+    let before = resident_bytes(std::process::id())?;
+    for _ in 0..count {
+        opened.push(open().await);
+    }
+    Ok(resident_bytes(std::process::id())?.saturating_sub(before) / count)
+}
+
 /// A measurement of the peak of a process's resident set.
 #[derive(Debug)]
 pub struct Peak {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hs2::{Authenticator, Connection, Credentials, Handler, Limits, Principal, Server};
 use model::error::UserError;
-use tests::resident_set::resident_bytes;
+use tests::resident_set::bytes_of_each;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -58,19 +58,9 @@ async fn an_idle_connection_over_http_owns_at_most_8_kib() {
         stream.read_exact(&mut vec![0; message.len()]).await.unwrap();
         stream
     };
-    // The first connections pay for what all share.
-    let mut sockets = Vec::with_capacity(CONNECTIONS + 20);
-    for _ in 0..20 {
-        sockets.push(idle().await);
-    }
-    let before = resident_bytes(std::process::id()).unwrap();
-    for _ in 0..CONNECTIONS {
-        sockets.push(idle().await);
-    }
-    let each = resident_bytes(std::process::id()).unwrap().saturating_sub(before) / CONNECTIONS;
+    let each = bytes_of_each(CONNECTIONS, idle).await.unwrap();
     println!("an idle connection over HTTP: {each} bytes");
     assert!(each <= BYTES_PER_CONNECTION, "{each} bytes for each idle connection");
-    drop(sockets);
     stop.cancel();
     serving.await.unwrap();
 }

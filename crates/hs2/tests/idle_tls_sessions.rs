@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hs2::{Connection, Limits, Server, TlsVersion};
 use tests::certificate::Certificate;
-use tests::resident_set::resident_bytes;
+use tests::resident_set::bytes_of_each;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
@@ -49,19 +49,9 @@ async fn an_idle_session_inside_tls_owns_at_most_24_kib() {
         // The socket stays open; only the server's half of the session counts.
         stream.into_inner().0
     };
-    // The first sessions pay for what all share.
-    let mut sockets = Vec::with_capacity(SESSIONS + 20);
-    for _ in 0..20 {
-        sockets.push(idle().await);
-    }
-    let before = resident_bytes(std::process::id()).unwrap();
-    for _ in 0..SESSIONS {
-        sockets.push(idle().await);
-    }
-    let each = resident_bytes(std::process::id()).unwrap().saturating_sub(before) / SESSIONS;
+    let each = bytes_of_each(SESSIONS, idle).await.unwrap();
     println!("an idle session inside TLS: {each} bytes");
     assert!(each <= BYTES_PER_SESSION, "{each} bytes for each idle session");
-    drop(sockets);
     stop.cancel();
     serving.await.unwrap();
 }
