@@ -7,11 +7,15 @@ use anyhow::Context as _;
 use authentication::{Chain, FileMethod, HashQueue, LoginCache, Method, Throttle, UsersFile};
 use model::clock::SharedClock;
 
-use crate::configuration::{Access, Authentication, Configuration};
+use crate::configuration::{Authentication, Configuration};
 
-/// The methods that authenticate clients; `None` if their names are trusted. The users file is read here, and again by a
-/// task of the runtime.
-pub fn chain(access: &Access, clock: &SharedClock) -> anyhow::Result<Option<Arc<Chain>>> {
+/// The methods that authenticate clients; `None` if their names are trusted, or if no clients are served. The users file is
+/// read here, and again by a task of the runtime.
+pub fn chain(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Option<Arc<Chain>>> {
+    if !configuration.proxy.serves_clients {
+        return Ok(None);
+    }
+    let access = &configuration.access;
     let cache = Arc::new(LoginCache::new(access.login_cache.0, clock.clone()));
     let mut methods: Vec<Arc<dyn Method>> = Vec::new();
     for method in &access.authentication {

@@ -27,10 +27,10 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Two files are not replaced at one instant: how long after a pair that does not match both are read once more.
 const SECOND_READ_AFTER: Duration = Duration::from_secs(1);
 
-/// The TLS of the listener, if it is on. The files are read here, and again by a task of the runtime.
+/// The TLS of the listener, if it is on and clients are served. The files are read here, and again by a task of the runtime.
 pub fn start(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Option<Arc<ServerTls>>> {
     let section = &configuration.tls;
-    if !section.is_on() {
+    if !section.is_on() || !configuration.proxy.serves_clients {
         return Ok(None);
     }
     let files = CertificateFiles::new(section);

@@ -186,7 +186,8 @@ pub async fn proxy(
         tls: listener_tls::start(configuration, clock)?,
         zookeeper: zookeeper(configuration, Identity::Proxy(secret.clone()))?,
         secret: secret.clone(),
-        authentication: client_authentication::chain(&configuration.access, clock)?,
+        serves_clients: section.serves_clients,
+        authentication: client_authentication::chain(configuration, clock)?,
         roles: configuration.access.roles(),
         impersonation: configuration.access.impersonation_rules()?,
         snapshot_poll: section.snapshot_poll.0,
@@ -202,7 +203,7 @@ pub async fn proxy(
             ..proxy::Limits::default()
         },
     };
-    if configuration.access.insecure && !section.listens_on_loopback() {
+    if section.serves_clients && configuration.access.insecure && !section.listens_on_loopback() {
         client_authentication::warn_off_loopback(configuration, section.listen);
     }
     Proxy::start(settings, clock.clone()).await.map_err(|error| match error {

@@ -1,7 +1,7 @@
 //! Authentication: the user of a connection.
 //!
 //! The methods are those of the settings. Without one, the user name that the client sends is trusted. An authorization id
-//! of SASL names a user to impersonate.
+//! of SASL names a user to impersonate. A proxy that serves no clients rejects every login.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,6 +21,10 @@ const ANONYMOUS: &str = "anonymous";
 #[async_trait]
 impl Authenticator for Gateway {
     async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
+        if !self.settings.serves_clients {
+            return Err(UserError::new(ErrorKind::InvalidAuthorization, "this proxy serves no clients")
+                .hint("Connect to another proxy."));
+        }
         let principal = match &self.settings.authentication {
             Some(chain) => chain.authenticate(peer, credentials).await?,
             None => trusted(&credentials.user)?,

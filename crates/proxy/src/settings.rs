@@ -25,6 +25,8 @@ pub struct Settings {
     pub zookeeper: coordination::SessionSettings,
     /// Authenticates the proxy to the agents.
     pub secret: ClusterSecret,
+    /// Whether clients may log in; otherwise the probes alone are served.
+    pub serves_clients: bool,
     /// The methods that authenticate clients; `None`: their user names are trusted.
     pub authentication: Option<Arc<Chain>>,
     /// Who has a role of the installation.

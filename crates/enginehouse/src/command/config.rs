@@ -16,12 +16,14 @@ pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     // Every role would refuse to start without it.
     roles::read_secret(&configuration.cluster.secret_file)
         .with_context(|| format!("in {}: cluster.secret_file", arguments.config.display()))?;
-    // Every proxy would.
-    if configuration.access.uses(Authentication::File) {
-        UsersFile::open(&configuration.access.users_file).context("access.users_file")?;
-    }
-    if configuration.tls.is_on() {
-        CertificateFiles::new(&configuration.tls).read(roles::clock().wall_ms())?;
+    // Every proxy with clients would.
+    if configuration.proxy.serves_clients {
+        if configuration.access.uses(Authentication::File) {
+            UsersFile::open(&configuration.access.users_file).context("access.users_file")?;
+        }
+        if configuration.tls.is_on() {
+            CertificateFiles::new(&configuration.tls).read(roles::clock().wall_ms())?;
+        }
     }
     print_line(&format!("# {} is valid; with all defaults:", arguments.config.display()));
     print_line(toml::to_string(&hidden(configuration))?.trim_end());

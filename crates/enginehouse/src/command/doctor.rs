@@ -94,7 +94,7 @@ async fn diagnose(target: &Target) -> Report {
     let registered: Vec<String> = registered.unwrap_or_default().0.into_iter().map(|proxy| proxy.address).collect();
     proxies::listen(target, &registered, &mut report).await;
     certificates::check(target, &mut report);
-    users_file::check(&target.configuration.access, &mut report);
+    users_file::check(&target.configuration, &mut report);
     report.add(repeated(target, session.as_ref(), &agents, readable).await);
     if let Ok(session) = session {
         // A session that is not closed in time is expired by the server.

@@ -24,7 +24,10 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     };
     tokio::select! {
         () = proxy.ready() => {
-            print_line(&format!("ready: {}", roles::client_url(&configuration, proxy.addr())));
+            let address = proxy.addr();
+            let serves_clients = configuration.proxy.serves_clients;
+            let ready = if serves_clients { roles::client_url(&configuration, address) } else { address.to_string() };
+            print_line(&format!("ready: {ready}"));
             stop.cancelled().await;
         }
         () = stop.cancelled() => {}

@@ -107,7 +107,7 @@ impl Configuration {
         if repeated {
             bail!("access.authentication has a method twice");
         }
-        if !access.insecure && !self.proxy.listens_on_loopback() {
+        if self.proxy.serves_clients && !access.insecure && !self.proxy.listens_on_loopback() {
             let listen = self.proxy.listen;
             if access.uses(Authentication::None) {
                 bail!(
@@ -210,6 +210,15 @@ mod tests {
             "{error}"
         );
         checked(&format!("{text}insecure = true\n")).unwrap();
+    }
+
+    #[test]
+    fn a_proxy_without_clients_may_listen_anywhere() {
+        for access in ["", "[access]\nauthentication = \"file\"\n"] {
+            let text = format!("[proxy]\nlisten = \"10.0.0.1:10009\"\nserves_clients = false\n{access}");
+            checked(&text).unwrap();
+            assert!(checked(&text.replace("false", "true")).is_err());
+        }
     }
 
     #[test]

@@ -209,6 +209,8 @@ mod tests {
         let hidden = Configuration::parse(&format!("{text}discoverable = false\n"), &[]).unwrap();
         hidden.check().unwrap();
         assert!(!hidden.proxy.registers() && Configuration::parse(text, &[]).unwrap().proxy.registers());
+        let without_clients = Configuration::parse(&format!("{text}serves_clients = false\n"), &[]).unwrap();
+        assert!(!without_clients.proxy.registers());
         for good in ["db1", "db1:9", "::1", "[::1]:9"] {
             let text = format!("{text}advertise = \"{good}\"\n");
             Configuration::parse(&text, &[]).unwrap().check().unwrap();

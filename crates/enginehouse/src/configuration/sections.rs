@@ -77,6 +77,8 @@ pub struct ProxySection {
     pub discovery_namespace: String,
     /// Whether this proxy registers there.
     pub discoverable: bool,
+    /// Whether this proxy serves clients; otherwise its port serves the probes only.
+    pub serves_clients: bool,
     /// The interval of catalog reads.
     pub snapshot_poll: Span,
     /// The time that the first statement of a session waits for a starting engine.
@@ -115,6 +117,7 @@ impl Default for ProxySection {
             advertise: String::new(),
             discovery_namespace: String::new(),
             discoverable: true,
+            serves_clients: true,
             snapshot_poll: Span::seconds(2),
             bind_deadline: Span::seconds(300),
             load_cache: Duration::from_secs(1),
@@ -136,7 +139,7 @@ impl Default for ProxySection {
 impl ProxySection {
     /// Whether the proxy registers for discovery.
     pub fn registers(&self) -> bool {
-        self.discoverable && !self.discovery_namespace.is_empty()
+        self.serves_clients && self.discoverable && !self.discovery_namespace.is_empty()
     }
 
     /// Whether the proxy listens on a loopback address.

@@ -74,6 +74,18 @@ fn a_good_configuration_is_printed_whole_and_without_its_password() {
 }
 
 #[test]
+fn a_proxy_without_clients_needs_neither_users_nor_a_certificate() {
+    let files = Files::new();
+    let base = files.proxy("10.0.0.1:10009").replace("[zookeeper]", "serves_clients = false\n[zookeeper]");
+    let content = "[access]\nauthentication = [\"file\"]\nusers_file = \"/absent\"\n[tls]\nmode = \"required\"\n\
+                   certificate_file = \"/absent\"\nkey_file = \"/absent\"\n";
+    let file = files.write("master.toml", &format!("{base}{content}"), 0o600);
+    assert!(run(&["config", "check"], &file, &[]).status.success());
+    let error = refusal(&["config", "check"], &file, &[("ENGINEHOUSE_PROXY_SERVES_CLIENTS", "true")]);
+    assert!(error.contains("cannot read the users file /absent"), "{error}");
+}
+
+#[test]
 fn an_invalid_override_is_refused_with_its_name() {
     let files = Files::new();
     let file = files.write("good.toml", "", 0o600);

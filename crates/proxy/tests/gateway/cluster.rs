@@ -53,6 +53,7 @@ impl Cluster {
             tls: None,
             zookeeper: fixture.coordination(Identity::Proxy(fixture.secret.clone())),
             secret: fixture.secret.clone(),
+            serves_clients: true,
             authentication: None,
             roles: RoleLists::of_admins(&["admin"]),
             impersonation: ImpersonationRules::default(),

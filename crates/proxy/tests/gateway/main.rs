@@ -28,3 +28,4 @@ mod queues;
 mod rights;
 mod timeouts;
 mod types;
+mod without_clients;

@@ -19,7 +19,7 @@ const PROBLEM_DAYS: i64 = 1;
 /// Checks the files of section `[tls]`, as this user can read them on this machine.
 pub fn check(target: &Target, report: &mut Report) {
     let section = &target.configuration.tls;
-    if !section.is_on() {
+    if !section.is_on() || !target.configuration.proxy.serves_clients {
         return report.leave_out(&[CERTIFICATES]);
     }
     let file = section.certificate_file.display().to_string();

@@ -8,11 +8,12 @@ use authentication::{UsersFile, UsersFileError};
 
 use super::checks::USERS_FILE;
 use super::report::{Finding, Report};
-use crate::configuration::{Access, Authentication};
+use crate::configuration::{Authentication, Configuration};
 
-/// Checks the file of method `file`; without that method there is nothing to check.
-pub fn check(access: &Access, report: &mut Report) {
-    if !access.uses(Authentication::File) {
+/// Checks the file of method `file`; without that method, or without clients, there is nothing to check.
+pub fn check(configuration: &Configuration, report: &mut Report) {
+    let access = &configuration.access;
+    if !access.uses(Authentication::File) || !configuration.proxy.serves_clients {
         return report.leave_out(&[USERS_FILE]);
     }
     let (summary, findings) = diagnose(&access.users_file);
@@ -57,11 +58,12 @@ mod tests {
     fn a_file_that_is_missing_open_or_bad_is_a_problem_with_its_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("users");
-        let access =
-            Access { authentication: vec![Authentication::File], users_file: path.clone(), ..Access::default() };
+        let mut configuration = Configuration::default();
+        configuration.access.authentication = vec![Authentication::File];
+        configuration.access.users_file.clone_from(&path);
         let verdict = |expected: Verdict, what: &str, mend: &str| {
             let mut report = Report::default();
-            check(&access, &mut report);
+            check(&configuration, &mut report);
             let (_, result) = report.results().find(|(check, _)| *check == USERS_FILE).unwrap();
             assert_eq!(result.verdict(), expected, "{what}");
             for finding in &result.findings {
@@ -84,9 +86,15 @@ mod tests {
     }
 
     #[test]
-    fn without_method_file_there_is_no_check() {
-        let mut report = Report::default();
-        check(&Access::default(), &mut report);
-        assert!(report.results().all(|(check, _)| check != USERS_FILE));
+    fn without_method_file_or_without_clients_there_is_no_check() {
+        let trusting = Configuration::default();
+        let mut of_a_master = Configuration::default();
+        of_a_master.access.authentication = vec![Authentication::File];
+        of_a_master.proxy.serves_clients = false;
+        for configuration in [trusting, of_a_master] {
+            let mut report = Report::default();
+            check(&configuration, &mut report);
+            assert!(report.results().all(|(check, _)| check != USERS_FILE));
+        }
     }
 }

@@ -15,13 +15,14 @@ use crate::configuration::{Authentication, Configuration, Span, resolved};
 const CLUSTER: &str = "standalone";
 /// The default session timeout of the embedded ZooKeeper.
 const SESSION_TIMEOUT: Span = Span::seconds(6);
-const OWN_KEYS: [(&str, &str); 11] = [
+const OWN_KEYS: [(&str, &str); 12] = [
     ("cluster", "name"),
     ("cluster", "secret_file"),
     ("access", "insecure"),
     ("zookeeper", "connect"),
     ("zookeeper", "root"),
     ("database", "url"),
+    ("proxy", "serves_clients"),
     ("master", "candidate"),
     ("metadata_agent", "listen"),
     ("orchestrator", "kind"),
