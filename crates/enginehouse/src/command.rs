@@ -58,7 +58,10 @@ where
     W: Future<Output = anyhow::Result<ExitCode>>,
 {
     let stop = termination::requested()?;
-    block_on(work(stop))
+    block_on(async {
+        termination::survive_hang_up()?;
+        work(stop).await
+    })
 }
 
 fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {

@@ -1,6 +1,6 @@
-//! Termination signals: SIGTERM and SIGINT request a shutdown. SIGXFSZ is ignored.
+//! Termination signals: SIGTERM and SIGINT request a shutdown. SIGXFSZ is ignored, and SIGHUP ends no role.
 //!
-//! Both are blocked before the process has a second thread, so every thread has them blocked, and one thread waits for them.
+//! The first two are blocked before the process has a second thread, so every thread has them blocked, and one thread waits for them.
 //! A blocked signal stays pending until it is waited for, so none is lost, however early it arrives. A handler that is
 //! installed while other threads run would lose a signal that arrives between its installation and the first subscription,
 //! and the process would never end. Child processes inherit the blocked signals, because the standard library does not reset
@@ -92,6 +92,13 @@ impl Requests {
 pub fn survive_file_size_limit() -> anyhow::Result<()> {
     // The handler stays installed without a listener.
     drop(signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).context("cannot catch SIGXFSZ")?);
+    Ok(())
+}
+
+/// Keeps SIGHUP from ending this process: proxies with TLS read their certificate again, and for all others it means nothing.
+pub fn survive_hang_up() -> anyhow::Result<()> {
+    // The handler stays installed without a listener. An ignored signal would be ignored by the programs of engines as well.
+    drop(signal(SignalKind::hangup()).context("cannot catch SIGHUP")?);
     Ok(())
 }
 

@@ -60,6 +60,16 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Whether a process has a signal caught or blocked, as `/proc/PID/status` says in hexadecimal masks.
+pub fn withstands(pid: u32, which: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = |name| {
+        let hexadecimal = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
+        u64::from_str_radix(hexadecimal.trim(), 16).unwrap()
+    };
+    (mask("SigCgt:") | mask("SigBlk:")) >> (which.as_raw() - 1) & 1 == 1
+}
+
 /// Sends a signal to exactly this process.
 pub fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(i32::try_from(pid).unwrap()) {

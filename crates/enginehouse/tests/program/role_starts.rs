@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::installation::{Installation, Signal, ended, program, signal, state, text};
+use crate::installation::{
+    END_DEADLINE, Installation, Signal, ended, eventually, program, signal, state, text, withstands,
+};
 use sqlx::{Connection as _, Executor as _};
 
 /// At once: no wait of any role is that short.
@@ -108,6 +110,24 @@ fn a_metadata_agent_waiting_for_its_database_ends_on_sigterm() {
     silent.accept().unwrap();
     signal(child.id(), Signal::TERM);
     assert!(ended(&mut child, AT_ONCE).success());
+}
+
+#[test]
+fn a_hang_up_ends_no_role() {
+    // A database that takes connections and never answers; ZooKeeper is not there.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let role = Role::new("127.0.0.1:0", &format!("postgres://nobody@{}/none", silent.local_addr().unwrap()));
+    for subcommand in ["metadata-agent", "proxy"] {
+        let mut command = program();
+        command.arg(subcommand).arg("--config").arg(role.file()).env("ENGINEHOUSE_PROXY_LISTEN", "127.0.0.1:0");
+        let mut child = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        eventually("it has its handlers", || withstands(child.id(), Signal::HUP));
+        // The signal with the lower number is delivered first: it would be in the status.
+        signal(child.id(), Signal::HUP);
+        signal(child.id(), Signal::TERM);
+        let status = ended(&mut child, END_DEADLINE);
+        assert!(status.success(), "{subcommand}: {status}");
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::installation::{
     END_DEADLINE, Installation, ONE_ENGINE, Signal, ended, ended_or, eventually, processes_below, program,
-    program_that_heeds_signals, read_all, signal, text, works,
+    program_that_heeds_signals, read_all, signal, text, withstands, works,
 };
 
 /// A statement that runs for longer than any test.
@@ -96,14 +96,18 @@ fn sigterm_right_after_the_signals_are_blocked_ends_it() {
     }
 }
 
-/// Whether a process has a signal caught or blocked, as `/proc/PID/status` says in hexadecimal masks.
-fn withstands(pid: u32, which: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let mask = |name| {
-        let hexadecimal = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
-        u64::from_str_radix(hexadecimal.trim(), 16).unwrap()
-    };
-    (mask("SigCgt:") | mask("SigBlk:")) >> (which.as_raw() - 1) & 1 == 1
+#[test]
+fn a_hang_up_ends_neither_standalone_nor_engines() {
+    let mut server = Installation::with_an_engine();
+    let engines = server.engines();
+    assert_eq!(engines.len(), 1);
+    for pid in engines.iter().copied().chain([server.pid()]) {
+        signal(pid, Signal::HUP);
+    }
+    assert_eq!(server.say("SELECT 1"), "1");
+    assert_eq!(server.engines(), engines);
+    assert!(server.stop().success());
+    assert_eq!(server.complaints(), Vec::<String>::new());
 }
 
 #[test]
