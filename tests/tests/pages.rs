@@ -105,6 +105,32 @@ fn the_page_of_the_configuration_has_every_key_with_its_default() {
     assert_eq!(documented, known, "the page (left) is not what the program says (right)");
 }
 
+/// The lines that `config check` prints for an empty file: key, old default, new default, and the line to write.
+#[test]
+fn the_page_of_upgrades_has_every_changed_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.toml");
+    std::fs::write(&empty, with_a_secret("", folder.path())).unwrap();
+    let printed = program::printed(&["config", "check", "--config", &empty.to_string_lossy()]).unwrap();
+    let (_, notice) = printed.split_once("# changed defaults since 0.1.0; ").unwrap();
+    let mut expected = Vec::new();
+    let mut section = "";
+    for line in notice.lines().skip(1).map(|line| line.trim_start_matches("#   ")) {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name;
+            continue;
+        }
+        let (line, (old, new)) = line
+            .split_once("  # 0.1.0: ")
+            .and_then(|(line, change)| Some((line.trim_end(), change.split_once("; now: ")?)))
+            .unwrap();
+        let (key, _) = line.split_once(" = ").unwrap();
+        expected.push([format!("`{section}.{key}`"), old.to_owned(), format!("`{new}`"), format!("`{line}`")]);
+    }
+    let documented = page::table(&read("docs/upgrade.md").unwrap(), "Changed defaults").unwrap();
+    assert_eq!(documented, expected, "the page (left) is not what the program says (right)");
+}
+
 /// The configuration with a cluster secret that is there, which `config check` reads.
 fn with_a_secret(text: &str, folder: &Path) -> String {
     let secret = folder.join("cluster.secret");

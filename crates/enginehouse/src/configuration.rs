@@ -6,6 +6,7 @@
 //! in no message.
 
 mod access;
+pub mod changed_defaults;
 mod check;
 mod conceal;
 mod engines;
@@ -68,9 +69,14 @@ pub struct Configuration {
 impl Configuration {
     /// Reads and validates a file; the environment overrides it.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
-        let (configuration, _) = Self::read(Some(path))?;
+        Self::load_with_keys(path).map(|(configuration, _)| configuration)
+    }
+
+    /// The same, with the table of the keys that the file or the environment sets.
+    pub fn load_with_keys(path: &Path) -> anyhow::Result<(Self, toml::Table)> {
+        let (configuration, keys) = Self::read(Some(path))?;
         configuration.check().with_context(|| format!("in {}", path.display()))?;
-        Ok(configuration)
+        Ok((configuration, keys))
     }
 
     /// Reads a file, if one is given, and the environment, which overrides it; not validated. The table has the keys that

@@ -1,4 +1,4 @@
-//! `enginehouse config check`: validates a configuration and prints it with all defaults.
+//! `enginehouse config check`: validates a configuration and prints it with all defaults, and the defaults that changed.
 
 use std::process::ExitCode;
 
@@ -6,13 +6,13 @@ use anyhow::Context as _;
 use authentication::UsersFile;
 
 use crate::cli::ConfigurationArgument;
-use crate::configuration::{Authentication, Configuration};
+use crate::configuration::{Authentication, Configuration, changed_defaults};
 use crate::listener_tls::CertificateFiles;
 use crate::output::print_line;
 use crate::roles;
 
 pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
-    let configuration = Configuration::load(&arguments.config)?;
+    let (configuration, keys) = Configuration::load_with_keys(&arguments.config)?;
     // Every role would refuse to start without it.
     roles::read_secret(&configuration.cluster.secret_file)
         .with_context(|| format!("in {}: cluster.secret_file", arguments.config.display()))?;
@@ -27,6 +27,10 @@ pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     }
     print_line(&format!("# {} is valid; with all defaults:", arguments.config.display()));
     print_line(toml::to_string(&hidden(configuration))?.trim_end());
+    let changed = changed_defaults::notice(&keys);
+    if !changed.is_empty() {
+        print_line(&format!("\n{}", changed.join("\n")));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

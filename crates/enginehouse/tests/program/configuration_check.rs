@@ -74,6 +74,31 @@ fn a_good_configuration_is_printed_whole_and_without_its_password() {
 }
 
 #[test]
+fn changed_defaults_are_printed_with_lines_that_keep_the_old_behavior() {
+    let files = Files::new();
+    let file = files.write("old.toml", &files.proxy("127.0.0.1:0"), 0o600);
+    let check = |file: &Path, environment: &[(&str, &str)]| {
+        let output = run(&["config", "check"], file, environment);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let shown = check(&file, &[]);
+    let (_, notice) = shown.split_once("# changed defaults since 0.1.0; to keep the old behavior, add:\n").unwrap();
+    assert!(notice.contains("#   hosts = [\"*\"]  ") && notice.contains("# 0.1.0: any name; now: []"), "{notice}");
+    // A key that a variable sets is decided.
+    let shown = check(&file, &[("ENGINEHOUSE_PROXY_HOSTS", "[\"h\"]")]);
+    assert!(shown.contains("# changed defaults") && !shown.contains("#   hosts"), "{shown}");
+    // The lines are those of a configuration, after which there is nothing left to decide.
+    let lines: Vec<&str> = notice.lines().map(|line| line.trim_start_matches("#   ")).collect();
+    let lines = format!("{}\n", lines.join("\n")).replacen("[proxy]\n", "", 1);
+    let zookeeper = "[zookeeper]\n";
+    let (of_proxy, others) = lines.split_once("[master]\n").unwrap();
+    let kept = files.proxy("127.0.0.1:0").replace(zookeeper, &format!("{of_proxy}[master]\n{others}{zookeeper}"));
+    let shown = check(&files.write("kept.toml", &kept, 0o600), &[]);
+    assert!(!shown.contains("changed defaults") && shown.contains("hosts = [\"*\"]"), "{shown}");
+}
+
+#[test]
 fn a_proxy_without_clients_needs_neither_users_nor_a_certificate() {
     let files = Files::new();
     let base = files.proxy("10.0.0.1:10009").replace("[zookeeper]", "serves_clients = false\n[zookeeper]");

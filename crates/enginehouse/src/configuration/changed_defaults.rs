@@ -1,0 +1,170 @@
+//! The changed defaults: keys whose default makes an installation behave differently than under an earlier version, with the
+//! line that keeps the old behavior.
+//!
+//! A key is listed if its default was another value, or if it is new and the earlier version behaved as with another value.
+//! `docs/upgrade.md` has the same table; tests compare both with the defaults, and with those recorded of that version.
+
+/// A key with a changed default.
+#[derive(Debug, Clone, Copy)]
+pub struct ChangedDefault {
+    pub section: &'static str,
+    pub key: &'static str,
+    /// The last version with the old behavior.
+    pub last: &'static str,
+    /// The old default, or in words what a version without this key did.
+    pub old: &'static str,
+    /// The default, in TOML.
+    pub new: &'static str,
+    /// The value that keeps the old behavior, in TOML.
+    pub keep: &'static str,
+}
+
+/// All changed defaults: versions in order, the newest first, and the keys of a section one after the other.
+pub const CHANGED_DEFAULTS: [ChangedDefault; 8] = [
+    since_0_1_0("proxy", "hosts", "any name", "[]", "[\"*\"]"),
+    since_0_1_0("proxy", "max_connections_per_user", "no limit", "1000", "1000000"),
+    since_0_1_0("proxy", "max_connections_per_address", "no limit", "4000", "1000000"),
+    since_0_1_0("proxy", "max_session_setting_bytes", "no limit", "1048576", "1000000000000"),
+    since_0_1_0("proxy", "max_session_statement_bytes", "no limit", "33554432", "1000000000000"),
+    since_0_1_0("proxy", "max_held_bytes", "no limit", "1073741824", "1000000000000"),
+    since_0_1_0("master", "replace_after", "never", "\"1m\"", "\"3650d\""),
+    since_0_1_0("metadata_agent", "max_engines", "no limit", "10000", "1000000"),
+];
+
+const fn since_0_1_0(
+    section: &'static str,
+    key: &'static str,
+    old: &'static str,
+    new: &'static str,
+    keep: &'static str,
+) -> ChangedDefault {
+    ChangedDefault { section, key, last: "0.1.0", old, new, keep }
+}
+
+impl ChangedDefault {
+    /// The line for the section of the key.
+    fn line(&self) -> String {
+        format!("{} = {}", self.key, self.keep)
+    }
+
+    fn is_set(&self, keys: &toml::Table) -> bool {
+        keys.get(self.section).and_then(toml::Value::as_table).is_some_and(|section| section.contains_key(self.key))
+    }
+}
+
+/// The changed defaults of the keys that are not set, as comments in TOML: for each version a heading, and sections and lines
+/// to copy. Empty if all are set.
+pub fn notice(keys: &toml::Table) -> Vec<String> {
+    let unset: Vec<&ChangedDefault> = CHANGED_DEFAULTS.iter().filter(|changed| !changed.is_set(keys)).collect();
+    let width = unset.iter().map(|changed| changed.line().len()).max().unwrap_or_default();
+    let mut lines = Vec::new();
+    let (mut version, mut section) = ("", "");
+    for changed in unset {
+        if changed.last != version {
+            (version, section) = (changed.last, "");
+            lines.push(format!("# changed defaults since {version}; to keep the old behavior, add:"));
+        }
+        if changed.section != section {
+            section = changed.section;
+            lines.push(format!("#   [{section}]"));
+        }
+        let ChangedDefault { old, new, .. } = changed;
+        lines.push(format!("#   {:width$}  # {version}: {old}; now: {new}", changed.line()));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::super::Configuration;
+    use super::*;
+
+    /// The defaults of each recorded version, as its `config check` printed them.
+    const RECORDED: [(&str, &str); 1] = [("0.1.0", include_str!("../../../../tests/upgrade/0.1.0/defaults.toml"))];
+
+    /// Keys that came after the recorded versions, and with whose default an installation behaves as before.
+    const WITHOUT_EFFECT: [&str; 17] = [
+        "access.auditors",
+        "access.impersonation",
+        "access.lockout",
+        "access.login_cache",
+        "access.operators",
+        "access.users_file",
+        "engines.catalog_options",
+        "engines.catalog_url",
+        "metadata_agent.audit_keep",
+        "proxy.product_name",
+        "proxy.product_version",
+        "proxy.serves_clients",
+        "tls.certificate_file",
+        "tls.key_file",
+        "tls.minimum_version",
+        "tls.mode",
+        "tls.reload",
+    ];
+
+    fn defaults() -> toml::Table {
+        toml::Table::try_from(Configuration::default()).unwrap()
+    }
+
+    /// A word stands for a list of one.
+    fn same(one: &toml::Value, other: &toml::Value) -> bool {
+        let list = |value: &toml::Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+        list(one) == list(other)
+    }
+
+    #[test]
+    fn the_table_has_the_defaults_and_lines_that_are_accepted() {
+        let defaults = defaults();
+        for changed in CHANGED_DEFAULTS {
+            let ChangedDefault { section, key, .. } = changed;
+            let default = defaults[section].get(key).unwrap_or_else(|| panic!("there is no {section}.{key}"));
+            assert_eq!(default.to_string(), changed.new, "{section}.{key}");
+            assert_ne!(changed.new, changed.keep, "{section}.{key}");
+            let text = format!("[{section}]\n{}\n", changed.line());
+            Configuration::parse(&text, &[]).unwrap().check().unwrap();
+        }
+    }
+
+    #[test]
+    fn every_default_that_differs_from_a_recorded_version_is_listed() {
+        for (version, recorded) in RECORDED {
+            let recorded: toml::Table = recorded.parse().unwrap();
+            for (section, keys) in &defaults() {
+                for (key, now) in keys.as_table().unwrap() {
+                    let is_this = |changed: &&ChangedDefault| {
+                        changed.last == version && changed.section == section && changed.key == key
+                    };
+                    let listed = CHANGED_DEFAULTS.iter().find(is_this);
+                    let name = format!("{section}.{key}");
+                    match (recorded.get(section).and_then(|keys| keys.get(key)), listed) {
+                        (Some(old), Some(listed)) => assert_eq!(old.to_string(), listed.old, "{name}"),
+                        (Some(old), None) => assert!(same(old, now), "{name} was {old} in {version}, and is {now}"),
+                        (None, Some(_)) => assert!(!WITHOUT_EFFECT.contains(&name.as_str()), "{name}"),
+                        (None, None) => assert!(
+                            WITHOUT_EFFECT.contains(&name.as_str()),
+                            "{name} is new since {version}: list it here if an installation behaves as before, and in \
+                             CHANGED_DEFAULTS otherwise"
+                        ),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_are_set_are_left_out() {
+        let all = notice(&toml::Table::new());
+        assert_eq!(all[..2], ["# changed defaults since 0.1.0; to keep the old behavior, add:", "#   [proxy]"]);
+        let columns: Vec<usize> = all.iter().filter_map(|line| line.find("  # 0.1.0: ")).collect();
+        assert_eq!(columns.len(), CHANGED_DEFAULTS.len());
+        assert!(columns.iter().all(|column| *column == columns[0]), "{all:#?}");
+        let lines: Vec<&str> = all[1..].iter().map(|line| line.trim_start_matches('#')).collect();
+        let mut keys: toml::Table = lines.join("\n").parse().unwrap();
+        assert_eq!(notice(&keys), Vec::<String>::new());
+        keys["proxy"].as_table_mut().unwrap().remove("hosts");
+        let one = ["#   [proxy]", "#   hosts = [\"*\"]  # 0.1.0: any name; now: []"];
+        assert_eq!(notice(&keys)[1..], one);
+    }
+}
