@@ -244,7 +244,8 @@ fn a_certificate_that_cannot_be_used_is_refused_at_start() {
 #[test]
 fn the_certificate_of_the_page_is_served_and_trusted() {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md")).unwrap();
-    let commands = page.split("```\n").find(|block| block.starts_with("openssl req")).unwrap();
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```\n").next());
+    let commands = blocks.into_iter().find(|block| block.starts_with("openssl req")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let output = std::process::Command::new("sh").args(["-ec", commands]).current_dir(&folder).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -276,6 +277,7 @@ fn standalone_listens_elsewhere_only_with_passwords_inside_tls() {
         assert!(output.status.code() == Some(1) && error.contains(expected), "{error}");
     };
     refused(&tls, "trusts every user name");
+    refused(&tls, "\n  enginehouse passwd --file users admin\n  openssl req -x509 ");
     refused(&[("ENGINEHOUSE_ACCESS_AUTHENTICATION", "file")], "receives passwords unencrypted");
     let users = file(folder.path(), "users", b"");
     std::fs::set_permissions(&users, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();

@@ -15,6 +15,10 @@ use crate::configuration::{Authentication, Configuration, Span, resolved};
 const CLUSTER: &str = "standalone";
 /// The default session timeout of the embedded ZooKeeper.
 const SESSION_TIMEOUT: Span = Span::seconds(6);
+/// The longest CN of a certificate.
+const MAX_COMMON_NAME_BYTES: usize = 64;
+/// A command that adds the user who is admin by default.
+const PASSWD_COMMAND: &str = "enginehouse passwd --file users admin";
 const OWN_KEYS: [(&str, &str); 12] = [
     ("cluster", "name"),
     ("cluster", "secret_file"),
@@ -66,7 +70,9 @@ pub fn check_exposure(configuration: &Configuration, arguments: &StandaloneArgum
         let why = if trusts_names { "trusts every user name" } else { "receives passwords unencrypted" };
         bail!(
             "standalone {why} and therefore listens on loopback addresses only, not on {listen}\n\
-             Hint: Set access.authentication = \"file\" with a users file (enginehouse passwd USER), and tls.mode = \"required\" with tls.certificate_file and tls.key_file (openssl req -x509; see docs/security.md)."
+             Hint: Create a user and a certificate with the commands below, and set access.authentication = \"file\", tls.mode = \"required\", tls.certificate_file = \"server.crt\" and tls.key_file = \"server.key\" (docs/security.md).\n  \
+             {PASSWD_COMMAND}\n  {}",
+            certificate_command(&host())
         );
     }
     if arguments.tour && (!trusts_names || configuration.logins_require_tls()) {
@@ -75,6 +81,23 @@ pub fn check_exposure(configuration: &Configuration, arguments: &StandaloneArgum
         );
     }
     Ok(())
+}
+
+/// A command that makes a certificate and its key for that host, as on the page on security.
+fn certificate_command(host: &str) -> String {
+    format!(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 365 -subj /CN={host} \
+         -addext subjectAltName=DNS:{host},DNS:localhost,IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE \
+         -out server.crt -keyout server.key"
+    )
+}
+
+/// The name of this machine, if a certificate and a shell can have it.
+fn host() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let fits = (1..=MAX_COMMON_NAME_BYTES).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'));
+    if fits { name } else { "localhost".to_owned() }
 }
 
 /// The complete configuration of the standalone in that folder, validated.

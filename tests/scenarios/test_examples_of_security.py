@@ -1,0 +1,140 @@
+"""The how-tos of `docs/security.md`: their blocks are executed one after the other in an empty folder, as they are printed
+but for the port, with a `standalone` that listens on every address."""
+
+import os
+import re
+import shutil
+import sys
+
+import pytest
+
+from harness.engines import Engines
+from harness.java import OPTIONS, jars
+from harness.ports import free_port
+from harness.processes import BINARY, REPOSITORY, Program, environment, finished
+
+WITHIN_S = 180
+PORT = "10009"
+PASSWORD = "correct-horse"
+SERVE = "enginehouse standalone "
+BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRINTED = {"sh": re.compile(r"^[|│ ]*42[|│ ]*$", re.MULTILINE), "python": re.compile(r"^\[\(42,\)\]$", re.MULTILINE)}
+
+
+def sections():
+    """heading → its blocks as (language, text), of the how-tos in their order."""
+    page = (REPOSITORY / "docs/security.md").read_text()
+    found = {}
+    for section in page.split("\n## ")[1:]:
+        heading, text = section.split("\n", 1)
+        if heading.startswith("How to: "):
+            found[heading.removeprefix("How to: ")] = BLOCK.findall(text)
+    return found
+
+
+class Trial:
+    """An empty folder, in which blocks are executed with the programs that they name."""
+
+    def __init__(self, folder):
+        self.folder = folder / "empty"
+        self.folder.mkdir()
+        self.programs = folder / "bin"
+        self.programs.mkdir()
+        (self.programs / "enginehouse").symlink_to(BINARY)
+        beeline = self.programs / "beeline"
+        beeline.write_text(f"#!/bin/sh\nexec java {' '.join(OPTIONS)} -cp '{jars()}' org.apache.hive.beeline.BeeLine \"$@\"\n")
+        beeline.chmod(0o755)
+        self.port = str(free_port())
+        self.server = None
+        self.engines = Engines(self.folder / "enginehouse-data/engines")
+
+    def execute(self, language, text):
+        """Runs a block; answers what it prints. One that serves continues."""
+        text = text.replace(PORT, self.port)
+        if text.startswith(SERVE):
+            self.serve(text.split()[1:])
+            return ""
+        env = environment({"PATH": f"{self.programs}:{os.environ['PATH']}"})
+        if language == "python":
+            command = [sys.executable, "-c", text]
+        else:
+            # Each `passwd` asks for a password.
+            command = ["sh", "-ec", re.sub(r"^enginehouse passwd", f"echo '{PASSWORD}' | \\g<0>", text, flags=re.MULTILINE)]
+        done = finished(command, env, WITHIN_S, cwd=self.folder)
+        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def serve(self, arguments):
+        self.server = Program("standalone", arguments, self.folder).start()
+        self.server.wait_ready()
+
+    def close(self):
+        try:
+            if self.server:
+                self.server.stop()
+        finally:
+            self.engines.end_all()
+
+
+@pytest.fixture(scope="module")
+def trial(workspace):
+    folder = workspace / "examples-of-security"
+    folder.mkdir()
+    made = Trial(folder)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def served(trial):
+    """The how-tos of certificates and users, executed."""
+    for heading in ("certificates", "users and groups in a file"):
+        for language, text in sections()[heading]:
+            trial.execute(language, text)
+    assert trial.server is not None and trial.server.is_running()
+    return trial
+
+
+def test_the_how_tos_lead_from_an_empty_folder_to_a_login_of_each_client(served):
+    clients = sections()["clients"]
+    text = "\n".join(text for _, text in clients)
+    assert all(client in text for client in ("enginehouse sql", "pyhive", "impala", "beeline -u", "transportMode=http"))
+    for language, text in clients:
+        printed = served.execute(language, text)
+        queries = text.count("SELECT")
+        assert len(PRINTED[language].findall(printed)) == queries, f"{text}\n{printed}"
+
+
+def test_a_wrong_password_and_another_certificate_log_in_nowhere(served):
+    language, text = next(it for it in sections()["clients"] if "enginehouse sql" in it[1])
+    for right, wrong in ((PASSWORD, "another password"), ("-u ann", "-u bob"), ("--ca server.crt", "--ca other.crt")):
+        if wrong == "--ca other.crt":
+            certificate = next(text for _, text in sections()["certificates"] if text.startswith("openssl"))
+            served.execute("sh", certificate.replace("server.", "other."))
+        assert right in text
+        with pytest.raises(AssertionError, match="authentication failed|invalid peer certificate"):
+            served.execute(language, text.replace(right, wrong))
+
+
+def test_standalone_prints_the_two_commands_of_the_how_tos(trial, served):
+    done = finished([BINARY, "standalone", "--listen", "0.0.0.0:0", "--data-dir", "other"], environment(), cwd=trial.folder)
+    assert done.returncode == 1 and "trusts every user name" in done.stderr, done.stderr
+    commands = [it.strip() for it in done.stderr.splitlines() if it.startswith("  ")]
+    page = "\n".join(text for blocks in sections().values() for _, text in blocks).splitlines()
+    host = re.search(r"/CN=(\S+)", commands[1])[1]
+    assert [it.replace(host, "gateway.example") for it in commands] == [
+        next(it for it in page if it.startswith(beginning)) for beginning in ("enginehouse passwd", "openssl req")
+    ]
+    # They make what a listener needs, as the message prints them.
+    folder = trial.folder / "as-printed"
+    folder.mkdir()
+    shutil.copy(trial.folder / "settings.toml", folder)
+    for command in commands:
+        env = environment({"PATH": f"{trial.programs}:{os.environ['PATH']}"})
+        done = finished(["sh", "-ec", f"echo secret | {command}"], env, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    server = Program("standalone", ["standalone", "--config", "settings.toml", "--listen", "0.0.0.0:0"], folder).start()
+    try:
+        assert server.wait_ready().endswith("/;ssl=true")
+    finally:
+        server.stop()
