@@ -58,6 +58,7 @@ class Kubelet:
                 self.client, "services", *(self.sender(self.see_services, it) for it in (self.names.see_all, self.names.see))
             ),
             Watcher(self.client, "pods", self.sender(self.see_all), self.sender(self.see)),
+            Watcher(self.client, "secrets", self.sender(self.see_all_secrets), self.sender(self.see_secret)),
         ]
         self.closing = False
         self.thread = threading.Thread(target=self.work, daemon=True, name="kubelet")
@@ -164,6 +165,17 @@ class Kubelet:
     def look_at_all(self):
         for uid in list(self.pods):
             self.look(uid)
+
+    def see_all_secrets(self, secrets):
+        for it in secrets:
+            self.see_secret("MODIFIED", it)
+
+    def see_secret(self, kind, secret):
+        """Replaces its files in the pods that mount it; those of a deleted one stay, as in a real kubelet."""
+        if kind != "DELETED":
+            for pod in self.pods.values():
+                if pod.sight is not None and pod.key[0] == secret["metadata"]["namespace"]:
+                    pod.sight.replace_secret(secret, pod.volumes)
 
     def see_services(self, see, *arguments):
         see(*arguments)

@@ -5,9 +5,12 @@ no container of the pod can.
 """
 
 import base64
+import contextlib
 import os
 import pathlib
 import re
+
+from kubelet.projection import project
 
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 DEFAULT_TOKEN_S = 3600
@@ -54,8 +57,9 @@ class Sight:
             if optional:
                 return {}
             raise Missing(f'{"configmap" if resource == "configmaps" else "secret"} "{name}" not found')
-        decode = base64.b64decode if resource == "secrets" else str.encode
-        return {key: decode(value) for key, value in found.get("data", {}).items()}
+        if resource == "secrets":
+            return decoded(found)
+        return {key: value.encode() for key, value in found.get("data", {}).items()}
 
     def key(self, resource, reference):
         value = self.keys(resource, reference["name"], reference.get("optional", False)).get(reference["key"])
@@ -93,19 +97,29 @@ class Sight:
                 if group is not None:
                     os.chown(own, 0, group)
                 continue
-            mode = next((it.get("defaultMode", 0o644) for key, it in volume.items() if key != "name"), 0o644)
             try:
-                files = self.files(volume)
+                self.project(own, volume, self.files(volume))
             except Missing as missing:
                 raise NotMounted(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {missing}') from missing
-            for path, (content, own_mode) in files.items():
-                file = own / path
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
-                file.chmod((own_mode or mode) | (0 if group is None else 0o040))
-                if group is not None:
-                    os.chown(file, 0, group)
         return made
+
+    def project(self, folder, volume, files):
+        """Writes files (path → content, mode or `None`) of a volume that is not an `emptyDir`."""
+        mode = next((it.get("defaultMode", 0o644) for key, it in volume.items() if key != "name"), 0o644)
+        group = self.pod["spec"].get("securityContext", {}).get("fsGroup")
+        # With a group the files are readable for it.
+        of_group = 0 if group is None else 0o440
+        project(folder, {path: (content, (own or mode) | of_group) for path, (content, own) in files.items()}, group)
+
+    def replace_secret(self, secret, volumes):
+        """Replaces the files of the volumes (volume → folder) that are this Secret's. One that lacks a key changes nothing."""
+        keys = decoded(secret)
+        for volume in self.pod["spec"].get("volumes", []):
+            if volume.get("secret", {}).get("secretName") == secret["metadata"]["name"]:
+                with contextlib.suppress(Missing):
+                    folder, files = volumes[volume["name"]], chosen_of(keys, volume["secret"].get("items"), "secret")
+                    if any((folder / path).read_bytes() != content for path, (content, _) in files.items()):
+                        self.project(folder, volume, files)
 
     def files(self, source):
         """path → (content, mode or `None`) of a volume or of one source of a projected one."""
@@ -121,7 +135,7 @@ class Sight:
             if kind in source:
                 reference = source[kind]
                 keys = self.keys(resource, reference.get(name) or reference["name"], reference.get("optional", False))
-                return chosen_of(keys, reference.get("items"))
+                return chosen_of(keys, reference.get("items"), "config" if kind == "configMap" else kind)
         raise Missing(f"volume {source.get('name', '')} is of a kind that is not supported: {sorted(source)}")
 
     def token(self, projection):
@@ -136,12 +150,16 @@ class Sight:
         return self.client.create("serviceaccounts", request, self.namespace, account, "token")["status"]["token"]
 
 
-def chosen_of(keys, items):
+def decoded(secret):
+    return {key: base64.b64decode(value) for key, value in secret.get("data", {}).items()}
+
+
+def chosen_of(keys, items, kind):
     if items is None:
         return {key: (value, None) for key, value in keys.items()}
     absent = [it["key"] for it in items if it["key"] not in keys]
     if absent:
-        raise Missing(f"references non-existent config key: {absent[0]}")
+        raise Missing(f"references non-existent {kind} key: {absent[0]}")
     return {it["path"]: (keys[it["key"]], it.get("mode")) for it in items}
 
 

@@ -1,6 +1,7 @@
 """The tests' kubelet with the real API server and scheduler: faults are injected; containers run in namespaces of their own,
 end when they are terminated, and leave nothing."""
 
+import functools
 import itertools
 import os
 import pathlib
@@ -140,6 +141,31 @@ def test_a_container_has_its_own_processes_and_file_system(kubelet, cluster, use
     first = psutil.Process(process.pid)
     os.kill(process.process.pid, signal.SIGKILL)
     wait_until(lambda: not first.is_running(), WITHIN_S, "no process of the container is left")
+
+
+def test_a_mounted_secret_is_waited_for_and_replaced_through_its_link(kubelet, cluster):
+    volume = {"name": "key", "secret": {"secretName": "key", "defaultMode": 0o400, "items": [{"key": "one", "path": "file"}]}}
+    container = {"volumeMounts": [{"name": "key", "mountPath": "/run/key", "readOnly": True}]}
+    script = "stat -Lc '%a %u %g' /run/key/file; while :; do cat /run/key/file; sleep 0.1; done"
+    context = {"runAsUser": 12345, "fsGroup": 54321}
+    cluster.make("one", script, container=container, volumes=[volume], securityContext=context)
+
+    def warned(reason):
+        message = f'MountVolume.SetUp failed for volume "key" : {reason}'
+        found = cluster.client.items("events", cluster.name, fieldSelector="involvedObject.name=one")
+        return message in [it["message"] for it in found]
+
+    wait_until(lambda: warned('secret "key" not found'), WITHIN_S, "it waits for the secret")
+    cluster.wait_state("one", "waiting", "ContainerCreating")
+    secret = {"metadata": {"name": "key"}, "stringData": {"other": "x"}}
+    cluster.client.create("secrets", secret, cluster.name)
+    wait_until(lambda: warned("references non-existent secret key: one"), WITHIN_S, "it waits for the key")
+    cluster.client.patch("secrets", "key", {"stringData": {"one": "before\n"}}, cluster.name)
+    read = functools.partial(kubelet.log, cluster.name, "one")
+    wait_until(lambda: read() and read().startswith("440 0 54321\nbefore\n"), WITHIN_S, "it reads the secret as its group")
+    cluster.client.patch("secrets", "key", {"stringData": {"one": "after\n"}}, cluster.name)
+    wait_until(lambda: "after" in read(), WITHIN_S, "it reads the new secret")
+    assert set(read().split("\n")[1:]) == {"before", "after", ""}
 
 
 def test_a_container_is_terminated_and_killed_after_its_grace_period(kubelet, cluster):
