@@ -8,9 +8,11 @@ import stat
 
 import pytest
 
+from harness.certificates import Certificate
 from harness.image import SCRIPT, made, stages, user
 from harness.manifests import FOLDER, overlay
 from harness.processes import BINARY, REPOSITORY, environment, finished, run
+from kubelet.projection import project
 
 PROGRAM = "/usr/local/bin/enginehouse"
 
@@ -59,21 +61,34 @@ def test_the_program_runs_there_as_its_user(root):
 def test_it_takes_the_file_that_the_manifests_give_it(root, tmp_path):
     objects = overlay(tmp_path / "base", ["base"])
     data = next(it["data"] for it in objects if it["kind"] == "ConfigMap")
-    place, secrets = root / "etc/enginehouse", root / "run/secrets/enginehouse"
+    place, secrets = root / "etc/enginehouse", root / "run/secrets"
     place.mkdir()
     secrets.mkdir(parents=True)
+    pair = Certificate(tmp_path, "made")
+    files = {"tls.crt": (pair.certificate.read_bytes(), 0o440), "tls.key": (pair.key.read_bytes(), 0o440)}
     try:
         (place / "enginehouse.toml").write_text(data["enginehouse.toml"])
-        secret = secrets / "cluster.secret"
-        secret.write_text("ab" * 32)
-        os.chown(secret, 0, user()[1])
-        secret.chmod(0o440)
-        done = inside(root, "config", "check", "--config", "/etc/enginehouse/enginehouse.toml")
+        project(volume(secrets / "enginehouse"), {"cluster.secret": (b"ab" * 32, 0o440)}, user()[1])
+        project(volume(secrets / "enginehouse-users"), {"users": (b"", 0o440)}, user()[1])
+        tls = volume(secrets / "enginehouse-tls")
+        project(tls, files, user()[1])
+        check = ["config", "check", "--config", "/etc/enginehouse/enginehouse.toml"]
+        done = inside(root, *check)
         assert done.returncode == 0, done.stderr
         assert "is good" in done.stdout
+        for name, file in (("private key", tls / "tls.key"), ("users file", secrets / "enginehouse-users/users")):
+            file.resolve().chmod(0o444)
+            done = inside(root, *check)
+            assert done.returncode == 1 and name in done.stderr and "can be read by others" in done.stderr, done.stderr
+            file.resolve().chmod(0o440)
     finally:
         shutil.rmtree(place)
-        shutil.rmtree(secrets.parent)
+        shutil.rmtree(secrets)
+
+
+def volume(folder):
+    folder.mkdir()
+    return folder
 
 
 def test_a_secret_is_read_as_kubernetes_mounts_it_unless_others_could(root):

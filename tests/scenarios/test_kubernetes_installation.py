@@ -1,19 +1,28 @@
-"""`deploy/kubernetes` as it is applied, with real pods: what it waits for, that it answers, and that all of its roles can be
-restarted under their clients."""
+"""`deploy/kubernetes` as it is applied, with real pods: what it waits for, that it answers over TLS, and that all of its roles
+can be restarted, and its certificate and users replaced, under their clients."""
 
+import http.client
 import re
 import threading
 
 import pytest
+from thrift.transport.TTransport import TTransportException
 
-from harness.clients import open_pyhive, rows
-from harness.control import Control
+from harness.certificates import Certificate
+from harness.clients import open_pyhive, pyhive_session, refused_login, rows
 from harness.fixtures import started
-from harness.installation import ENGINES, NAMESPACE, RESTARTED_WITHIN_S, Installation, address
+from harness.installation import ENGINES, NAMESPACE, RESTARTED_WITHIN_S, SERVICE, Installation, address
 from harness.waiting import wait_until
 
 WITHIN_S = 60
 TENANT, POOL, UNIT = "t_1", "rp_1", "uc_1"
+# Each with the volume that mounts it, or `None` if it is a variable.
+SECRETS = {
+    "enginehouse-cluster": "cluster-secret",
+    "enginehouse-database": None,
+    "enginehouse-tls": "tls",
+    "enginehouse-users": "users",
+}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +32,7 @@ def installation(workspace):
 
 @pytest.fixture(scope="module")
 def running(installation):
-    for secret in ("enginehouse-cluster", "enginehouse-database"):
+    for secret in SECRETS:
         installation.make_secret(secret)
     installation.wait_runs()
     return installation
@@ -31,7 +40,7 @@ def running(installation):
 
 @pytest.fixture(scope="module")
 def control(running):
-    return Control(address(running.ready("proxy")[0]))
+    return running.control(running.ready("proxy")[0])
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +57,26 @@ def test_without_the_secrets_each_pod_waits_and_names_them(installation):
         reasons = [installation.waits(it) for it in installation.pods(role)]
         return len(reasons) == 2 and all(pattern.search(it) for it in reasons)
 
+    def wait_waits(role, secret):
+        words = rf'secret "{secret}(-\w+)?" not found'
+        if SECRETS[secret] is None:
+            words = f"^CreateContainerConfigError: {words}"
+        else:
+            state = "PodInitializing" if role == "metadata-agent" else "ContainerCreating"
+            words = f'^{state}: .*FailedMount: MountVolume.SetUp failed for volume "{SECRETS[secret]}" : {words}'
+        wait_until(lambda: waits(role, words), WITHIN_S, f"{role} waits for {secret}: {installation.diagnosis(role)}")
+
     # A secret that is a file keeps all of a pod back; one that is a variable keeps its container.
     for role in ("proxy", "master", "metadata-agent"):
-        words = (
-            r'FailedMount: MountVolume.SetUp failed for volume "cluster-secret" : secret "enginehouse-cluster-\w+" not found'
-        )
-        wait_until(lambda role=role, words=words: waits(role, words), WITHIN_S, f"{role} waits for the cluster's secret")
+        wait_waits(role, "enginehouse-cluster")
     installation.make_secret("enginehouse-cluster")
-    words = r'CreateContainerConfigError: secret "enginehouse-database-\w+" not found'
-    wait_until(lambda: waits("metadata-agent", words), WITHIN_S, "metadata agents wait for the database's secret")
+    wait_waits("metadata-agent", "enginehouse-database")
+    wait_waits("proxy", "enginehouse-tls")
+    installation.make_secret("enginehouse-tls")
+    wait_waits("proxy", "enginehouse-users")
+    # Masters have neither.
+    wait_until(lambda: all(installation.log(it) for it in installation.pods("master")), WITHIN_S, "masters run")
+    assert not [it for it in installation.pods("proxy") if installation.log(it)]
 
 
 def test_every_role_runs_and_only_masters_are_candidates(running, control):
@@ -69,12 +89,61 @@ def test_every_role_runs_and_only_masters_are_candidates(running, control):
         assert not [it for it in spec["volumes"] if "projected" in it], "no token"
 
 
+def test_clients_log_in_over_tls_with_a_password_of_the_users_file(running, control):
+    for pod in running.ready("proxy"):
+        place = address(pod)
+        with pyhive_session(place, **running.login()) as session:
+            assert rows(session, "SHOW TENANTS") is not None
+        for wrong in ({"password": "wrong"}, {"user": "eve"}):
+            with pytest.raises(TTransportException, match="authentication failed"):
+                open_pyhive(place, **(running.login() | wrong))
+        assert "this login requires TLS" in refused_login(place)
+        assert probe(place, "/livez") == probe(place, "/readyz") == 200
+    for pod in running.ready("master"):
+        assert "this proxy serves no clients" in refused_login(address(pod))
+        assert probe(address(pod), "/readyz") == 200
+
+
+def probe(place, path):
+    connection = http.client.HTTPConnection(place, timeout=WITHIN_S)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_a_replaced_secret_reaches_the_proxies_and_keeps_their_sessions(running, control, engine):
+    pods = running.ready("proxy")
+    sessions = [running.session(it, "ann") for it in pods]
+    old = running.login()
+    running.certificate = Certificate(running.folder, "renewed", f"DNS:{SERVICE}")
+    running.replace_secret(running.of_certificate(running.certificate))
+    running.replace_secret(running.of_users("bob"))
+
+    def logs_in(pod, login):
+        # Thrift fails with an error of its own when it closes what was refused.
+        try:
+            open_pyhive(address(pod), "bob", **login).close()
+        except (TTransportException, AttributeError):
+            return False
+        return True
+
+    for pod in pods:
+        wait_until(lambda pod=pod: logs_in(pod, running.login()), WITHIN_S, "bob logs in with the new certificate", 0.5)
+        assert not logs_in(pod, old)
+    for session in sessions:
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+        session.close()
+    assert {it["metadata"]["uid"] for it in pods} == {it["metadata"]["uid"] for it in running.ready("proxy")}
+
+
 def test_an_engine_is_a_pod_that_answers(running, control, engine):
     pods = running.engines()
     assert [it["metadata"]["name"] for it in pods] == [engine]
     assert pods[0]["spec"]["containers"][0]["image"] == "enginehouse"
     for pod in running.ready("proxy"):
-        assert Control(address(pod)).execute("SELECT 40 + 2 AS answer", "ann") == [{"answer": 42}]
+        assert running.control(pod).execute("SELECT 40 + 2 AS answer", "ann") == [{"answer": 42}]
 
 
 class Speaker(threading.Thread):
@@ -91,7 +160,7 @@ class Speaker(threading.Thread):
             unit = f"during_{number}"
             try:
                 proxies = self.installation.ready("proxy")
-                Control(address(proxies[number % len(proxies)])).execute(f"CREATE RESOURCE UNIT {unit}")
+                self.installation.control(proxies[number % len(proxies)]).execute(f"CREATE RESOURCE UNIT {unit}")
                 self.made.append(unit)
             except Exception as error:
                 self.failed.append((unit, repr(error)))
@@ -107,7 +176,7 @@ class Speaker(threading.Thread):
 def test_a_rolling_restart_loses_no_engine_and_no_alteration(running, engine):
     before = {it["metadata"]["uid"] for it in running.engines()}
     leaving = running.ready("proxy")
-    sessions = [open_pyhive(address(it), "ann") for it in leaving]
+    sessions = [running.session(it, "ann") for it in leaving]
     for session in sessions:
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
     speaker = Speaker(running)
@@ -134,7 +203,7 @@ def test_a_rolling_restart_loses_no_engine_and_no_alteration(running, engine):
     wait_until(lambda: running.gone(old["proxy"]), RESTARTED_WITHIN_S, "the old proxies are gone", 0.2)
     running.wait_runs()
     speaker.end()
-    control = Control(address(running.ready("proxy")[0]))
+    control = running.control(running.ready("proxy")[0])
     assert {it["metadata"]["uid"] for it in running.engines()} == before
     assert [it["engine"] for it in control.wait_ready(TENANT)] == [engine]
     units = {it["unit"] for it in control.execute("SHOW RESOURCE UNITS")}
@@ -173,7 +242,7 @@ def test_nothing_in_the_logs_of_the_roles_is_an_error(running):
 
 
 def test_the_engine_ends_with_its_tenant(running, engine):
-    control = Control(address(running.ready("proxy")[0]))
+    control = running.control(running.ready("proxy")[0])
     control.execute(f"DROP TENANT {TENANT} WAIT '1m'")
     wait_until(lambda: running.cluster.admin.items("pods", ENGINES) == [], WITHIN_S, "the engine's pod is gone")
     assert running.cluster.admin.items("pods", NAMESPACE)

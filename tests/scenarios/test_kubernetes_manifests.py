@@ -5,12 +5,15 @@ import base64
 import contextlib
 import copy
 import json
+import os
+import pathlib
 import re
 import tomllib
 
 import pytest
 
-from harness.control_plane import Kubernetes
+from harness.certificates import Certificate
+from harness.control_plane import Kubernetes, write_secret
 from harness.kubernetes_client import ApiError
 from harness.manifests import FOLDER, SECRETS, Applier, NotRendered, example, named, of_kind, overlay, render
 from harness.network_policy import Peer, permits
@@ -21,6 +24,8 @@ ENGINES = "rp-1--t-1"
 POD_IP = "10.1.2.3"
 ROLES = {"enginehouse-proxy": "proxy", "enginehouse-master": "master", "enginehouse-metadata-agent": "metadata-agent"}
 OURS = "enginehouse"
+# The keys of the configuration that name files of Secrets.
+FILES = [("cluster", "secret_file"), ("access", "users_file"), ("tls", "certificate_file"), ("tls", "key_file")]
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +89,11 @@ def test_nothing_is_applied_without_the_secrets(workspace):
 
 def test_manifests_have_no_password_and_only_the_agent_gets_the_databases(objects):
     assert [it for it in render(FOLDER / "base") if it["kind"] == "Secret"] == []
-    # A user with a password in a URL; the example's comment has an ellipsis there.
-    password = re.compile(r"://[^/\s:@]+:[^…@\s]+@")
-    files = [it for it in FOLDER.rglob("*") if it.is_file()] + [REPOSITORY / "deploy/Containerfile"]
-    assert [it for it in files if password.search(it.read_text())] == []
+    # A user with a password in a URL (the example's comment has an ellipsis there), a key, a hashed password, a long number.
+    secret = re.compile(r"://[^/\s:@]+:[^…@\s]+@|-----BEGIN|\$argon2|\b[0-9a-fA-F]{32,}\b|kind: Secret|literals:|envs:")
+    files = [it for it in (REPOSITORY / "deploy").rglob("*") if it.is_file()]
+    assert len(files) > 15
+    assert [(it, secret.search(it.read_text())) for it in files if secret.search(it.read_text())] == []
     database = next(it for it in of_kind(objects, "Secret") if it.startswith("enginehouse-database"))
     users = []
     for role, pod in templates(objects).items():
@@ -119,18 +125,59 @@ def variables(container, objects):
 
 
 def checked(container, objects, folder):
+    """What `config check` prints in that container, with files from its volumes in `folder`."""
     config = next(it for name, it in of_kind(objects, "ConfigMap").items() if name.startswith("enginehouse-config"))
     text = config["data"]["enginehouse.toml"]
     (folder / "enginehouse.toml").write_text(text)
-    secret = folder / "cluster.secret"
-    secret.write_text("ab" * 32)
-    secret.chmod(0o600)
-    env = variables(container, objects) | {"ENGINEHOUSE_CLUSTER_SECRET_FILE": str(secret)}
+    mounts = {it["mountPath"]: folder / it["name"] for it in container["volumeMounts"]}
+    env, files = variables(container, objects), tomllib.loads(text)
+    for section, key in FILES:
+        path = pathlib.Path(files[section][key])
+        if str(path.parent) in mounts:
+            env[f"ENGINEHOUSE_{section}_{key}".upper()] = str(mounts[str(path.parent)] / path.name)
+    if container["args"][0] != "proxy":
+        # The check would read the files of proxies, which this role does not.
+        env["ENGINEHOUSE_PROXY_SERVES_CLIENTS"] = "false"
+    write_files(folder)
     done = run(["config", "check", "--config", folder / "enginehouse.toml"], env=env)
     assert done.returncode == 0, f"{container['name']}: {done.stderr}"
     printed = tomllib.loads(done.stdout)
-    printed["cluster"]["secret_file"] = tomllib.loads(text)["cluster"]["secret_file"]
+    for section, key in FILES:
+        printed[section][key] = files[section][key]
     return printed
+
+
+def write_files(folder):
+    """The content of the volumes, each in a folder with its name."""
+    if (folder / "tls").exists():
+        return
+    for volume in ("cluster-secret", "tls", "users"):
+        (folder / volume).mkdir()
+    write_secret(folder / "cluster-secret/cluster.secret", "ab" * 32)
+    made = Certificate(folder, "made")
+    made.certificate.rename(folder / "tls/tls.crt")
+    made.key.rename(folder / "tls/tls.key")
+    write_secret(folder / "users/users", "")
+
+
+def test_proxies_require_tls_and_passwords_of_two_secrets_and_no_other_role_has_them(objects, tmp_path):
+    secrets = {"tls": "enginehouse-tls", "users": "enginehouse-users"}
+    for role, pod in templates(objects).items():
+        volumes = {it["name"]: it["secret"] for it in pod["spec"]["volumes"] if "secret" in it}
+        expected = {"cluster", *secrets} if role == "proxy" else {"cluster"}
+        assert {it["secretName"].split("-")[1] for it in volumes.values()} == expected
+        assert all(not it.get("optional") and it["defaultMode"] == 0o440 and it["items"] for it in volumes.values())
+        assert not [it for it in pod["spec"]["containers"][0]["volumeMounts"] if "subPath" in it], "it would not be replaced"
+    pods = templates(objects)
+    proxy, master = (checked(pods[role]["spec"]["containers"][0], objects, tmp_path) for role in ("proxy", "master"))
+    for settings in (proxy, master):
+        assert settings["access"]["authentication"] == ["file"] and not settings["access"]["insecure"]
+        assert settings["tls"]["mode"] == "required"
+    assert proxy["proxy"]["serves_clients"] and not master["proxy"]["serves_clients"]
+    volumes = {it["name"]: it["secret"] for it in pods["proxy"]["spec"]["volumes"] if "secret" in it}
+    mounts = {it["name"]: it["mountPath"] for it in pods["proxy"]["spec"]["containers"][0]["volumeMounts"]}
+    files = {f"{mounts[name]}/{it['path']}" for name in secrets for it in volumes[name]["items"]}
+    assert files == {proxy[section][key] for section, key in FILES if section != "cluster"}
 
 
 def test_the_program_takes_the_file_and_the_variables_of_every_role(objects, tmp_path):
@@ -143,7 +190,7 @@ def test_the_program_takes_the_file_and_the_variables_of_every_role(objects, tmp
         assert settings["cluster"]["secret_file"] == f"{places['cluster-secret']}/cluster.secret"
         if role != "metadata-agent":
             assert settings["master"]["candidate"] == (role == "master"), "only masters have the rights that a master needs"
-            assert settings["proxy"]["discoverable"] == (role == "proxy"), "clients cannot reach a master"
+            assert settings["proxy"]["serves_clients"] == (role == "proxy")
         port = container["ports"][0]["containerPort"]
         section = "metadata_agent" if role == "metadata-agent" else "proxy"
         assert settings[section]["listen"] == f"{POD_IP}:{port}"
@@ -153,6 +200,22 @@ def test_the_program_takes_the_file_and_the_variables_of_every_role(objects, tmp
         assert hook_s + drain_s + 20 < pod["spec"]["terminationGracePeriodSeconds"], role
         password = SECRETS["database.url"].split(":")[2].split("@")[0]
         assert password not in str(settings)
+
+
+def test_the_patch_of_the_page_on_upgrades_keeps_the_old_behavior(workspace, tmp_path):
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", (REPOSITORY / "docs/upgrade.md").read_text(), re.MULTILINE | re.DOTALL)
+    folder = workspace / "old"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(f"resources:\n- {os.path.relpath(FOLDER / 'base', folder)}\n{block}")
+    objects = render(folder)
+    container = templates(objects)["proxy"]["spec"]["containers"][0]
+    assert {it["name"] for it in container["volumeMounts"]} == {"config", "cluster-secret"}
+    assert {it["name"] for it in templates(objects)["proxy"]["spec"]["volumes"]} == {"config", "cluster-secret"}
+    settings = checked(container, objects, tmp_path)
+    assert settings["access"]["authentication"] == ["none"] and settings["access"]["insecure"]
+    assert settings["tls"]["mode"] == "off" and settings["proxy"]["serves_clients"]
+    master = templates(objects)["master"]["spec"]["containers"][0]
+    assert not checked(master, objects, tmp_path)["proxy"]["serves_clients"]
 
 
 def seconds(text):

@@ -139,6 +139,7 @@ pub fn is_open_to_others(mode: u32, owner: u32) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::os::unix::fs::symlink;
 
     const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -174,6 +175,24 @@ mod tests {
         assert!(file.replace().is_err() && file.users().get("ann").is_some());
         write(&path, &format!("bob:{HASH}:\n"), 0o600);
         assert!(file.replace().unwrap() && !file.replace().unwrap());
+        assert!(file.users().get("ann").is_none() && file.users().get("bob").is_some());
+    }
+
+    #[test]
+    fn a_mounted_secret_is_read_again_through_its_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        let project = |version: &str, user: &str| {
+            std::fs::create_dir(folder.path().join(version)).unwrap();
+            write(&folder.path().join(version).join("users"), &format!("{user}:{HASH}:\n"), 0o400);
+            symlink(version, folder.path().join("new")).unwrap();
+            std::fs::rename(folder.path().join("new"), folder.path().join("..data")).unwrap();
+        };
+        project("..1", "ann");
+        symlink("..data/users", &path).unwrap();
+        let file = UsersFile::open(&path).unwrap();
+        project("..2", "bob");
+        assert!(file.replace().unwrap());
         assert!(file.users().get("ann").is_none() && file.users().get("bob").is_some());
     }
 }

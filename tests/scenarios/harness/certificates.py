@@ -6,12 +6,12 @@ STORE_PASSWORD = "changeit"
 
 
 class Certificate:
-    """A certificate that signs itself, for `localhost` and 127.0.0.1: its clients trust it itself."""
+    """A certificate that signs itself: its clients trust it itself."""
 
-    def __init__(self, folder, name):
+    def __init__(self, folder, name, names="DNS:localhost,IP:127.0.0.1"):
         self.certificate, self.key = folder / f"{name}.crt", folder / f"{name}.key"
         run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-            "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName={names}",
             "-addext", "basicConstraints=critical,CA:FALSE", "-out", self.certificate, "-keyout", self.key)  # fmt: skip
 
     def java_store(self):

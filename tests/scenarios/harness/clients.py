@@ -33,14 +33,15 @@ def pyhive_session(address, user="admin", **settings):
             connection.close()
 
 
-def open_pyhive(address, user="admin", database="default", password="x", ca=None, **settings):
-    """With `ca`, a file of trusted certificates, over TLS: PyHive has no option for it, but takes a transport."""
+def open_pyhive(address, user="admin", database="default", password="x", ca=None, server_name=None, **settings):
+    """With `ca`, a file of trusted certificates, over TLS: PyHive has no option for it, but takes a transport. The certificate
+    is for the host of the address, or for `server_name`."""
     host, port = split(address)
     if ca is None:
         socket = TSocket.TSocket(host, port)
     else:
         context = ssl.create_default_context(cafile=ca)
-        socket = TSSLSocket.TSSLSocket(host, port, ssl_context=context, server_hostname=host)
+        socket = TSSLSocket.TSSLSocket(host, port, ssl_context=context, server_hostname=server_name or host)
     socket.setTimeout(ANSWER_WITHIN_S * 1000)
     # The transport that PyHive makes by itself, but for the deadline.
     transport = thrift_sasl.TSaslClientTransport(

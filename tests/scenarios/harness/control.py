@@ -9,21 +9,22 @@ READY_WITHIN_S = 60
 
 
 class Control:
-    """An admin at one proxy; each statement in a session of its own unless one is kept open."""
+    """An admin at one proxy; each statement in a session of its own unless one is kept open. `login` is for `open_pyhive`: a
+    password, trusted certificates."""
 
-    def __init__(self, address):
-        self.address = address
+    def __init__(self, address, **login):
+        self.address, self.login = address, login
 
     def execute(self, statement, user="admin"):
-        with pyhive_session(self.address, user) as connection:
+        with pyhive_session(self.address, user, **self.login) as connection:
             return rows(connection, statement)
 
     def refused(self, statement, user="admin"):
-        with pyhive_session(self.address, user) as connection:
+        with pyhive_session(self.address, user, **self.login) as connection:
             return refused(connection, statement)
 
     def look(self, statement, user="admin"):
-        with pyhive_session(self.address, user) as connection:
+        with pyhive_session(self.address, user, **self.login) as connection:
             return rows_and_log(connection, statement)
 
     def engines(self, tenant):

@@ -1,14 +1,19 @@
 """An installation on Kubernetes as an operator makes it: `deploy/kubernetes` through the real kustomize, API server,
 controllers and scheduler; its pods are processes with the image's file system. NetworkPolicies are not enforced."""
 
+import base64
 import json
 import uuid
 
 from harness import zookeeper
+from harness.certificates import Certificate
+from harness.clients import open_pyhive
+from harness.control import Control
 from harness.control_plane import CONTROLLERS, WORKLOADS, Kubernetes
 from harness.databases import PostgresDatabase
 from harness.image import image
 from harness.manifests import SECRETS, Applier, overlay
+from harness.processes import run
 from harness.waiting import wait_until
 from kubelet import Kubelet
 
@@ -18,11 +23,16 @@ IMAGE = "enginehouse"
 RUNS_WITHIN_S = 120
 RESTARTED_WITHIN_S = 300
 PORT = 10009
+# What clients in every namespace connect to, and the certificate is for.
+SERVICE = "enginehouse-proxy.enginehouse"
+PASSWORD = "of the test"
 
 
 class Installation:
     def __init__(self, folder):
         self.folder = folder
+        self.folder.mkdir()
+        self.certificate = Certificate(folder, "server", f"DNS:{SERVICE}")
         self.root = f"/enginehouse-on-kubernetes-{uuid.uuid4().hex[:8]}"
         self.cluster = Kubernetes(folder / "kubernetes", controllers=CONTROLLERS + WORKLOADS)
         self.kubelet = self.database = self.objects = None
@@ -34,7 +44,7 @@ class Installation:
         self.kubelet = Kubelet(self.cluster, self.folder / "kubelet", {IMAGE: image(self.folder / "image")}).start()
         for node in ("one", "two"):
             self.kubelet.nodes.add(node)
-        self.objects = self.rendered()
+        self.objects = [*self.rendered(), self.of_certificate(self.certificate), self.of_users("admin", "ann")]
         Applier(self.cluster).apply([it for it in self.objects if it["kind"] != "Secret"])
         return self
 
@@ -44,6 +54,7 @@ class Installation:
             "ENGINEHOUSE_KUBERNETES_NAMESPACES": json.dumps([ENGINES]),
             "ENGINEHOUSE_ENGINES_IMAGES": f'{{datafusion = "{IMAGE}"}}',
         }
+        of_proxies = {"ENGINEHOUSE_TLS_RELOAD": "1s"}
         agent = {"kind": "Deployment", "name": "enginehouse-metadata-agent"}
         return overlay(
             self.folder / "overlay",
@@ -56,14 +67,42 @@ class Installation:
             patches=[
                 {"target": {"kind": "Deployment"}, "patch": json.dumps(added(settings))},
                 {"target": {"kind": "Deployment", "name": "enginehouse-master"}, "patch": json.dumps(added(of_masters))},
+                {"target": {"kind": "Deployment", "name": "enginehouse-proxy"}, "patch": json.dumps(added(of_proxies))},
                 {"target": agent, "patch": json.dumps(added(settings, "initContainers"))},
             ],
         )
 
+    def of_certificate(self, certificate):
+        """The Secret that `kubectl create secret tls` makes."""
+        files = {"tls.crt": certificate.certificate, "tls.key": certificate.key}
+        return secret("enginehouse-tls", "kubernetes.io/tls", files)
+
+    def of_users(self, *users):
+        """The Secret that `kubectl create secret generic --from-file` makes of a users file."""
+        file = self.folder / "users"
+        for user in users:
+            done = run(["passwd", "--file", file, user], text=f"{PASSWORD}\n")
+            assert done.returncode == 0, done.stderr
+        return secret("enginehouse-users", "Opaque", {"users": file})
+
     def make_secret(self, name):
-        made = [it for it in self.objects if it["kind"] == "Secret" and it["metadata"]["name"].startswith(f"{name}-")]
-        absent = [it for it in made if not self.cluster.admin.find("secrets", it["metadata"]["name"], NAMESPACE)]
-        Applier(self.cluster).apply(absent)
+        """One of the overlay's has a suffix in its name."""
+        names = [it["metadata"]["name"] for it in self.objects if it["kind"] == "Secret"]
+        (found,) = [it for it in names if it == name or it.startswith(f"{name}-")]
+        if not self.cluster.admin.find("secrets", found, NAMESPACE):
+            Applier(self.cluster).apply([it for it in self.objects if it["metadata"]["name"] == found])
+
+    def replace_secret(self, made):
+        self.cluster.admin.patch("secrets", made["metadata"]["name"], {"data": made["data"]}, NAMESPACE)
+
+    def login(self):
+        return {"ca": self.certificate.certificate, "server_name": SERVICE, "password": PASSWORD}
+
+    def control(self, pod):
+        return Control(address(pod), **self.login())
+
+    def session(self, pod, user="admin"):
+        return open_pyhive(address(pod), user, **self.login())
 
     def pods(self, role=None):
         """Those of a role that are not on their way out, or all."""
@@ -117,6 +156,12 @@ class Installation:
         for it in (self.kubelet, self.cluster, self.database):
             if it is not None:
                 it.close()
+
+
+def secret(name, kind, files):
+    data = {key: base64.b64encode(path.read_bytes()).decode() for key, path in files.items()}
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": kind, "data": data}
 
 
 def address(pod):

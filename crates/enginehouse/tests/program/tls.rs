@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -101,6 +102,45 @@ fn where_tls_is_required_the_program_serves_inside_it_only() {
     assert!(served.http("POST /").starts_with("HTTP/1.1 4"), "{}", served.http("POST /"));
     let mut served = served;
     assert!(served.installation.stop().success());
+    assert_eq!(served.installation.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_secret_that_is_replaced_through_its_link_is_read_again() {
+    // The files as a kubelet mounts them: links into a folder, which a link to that folder names.
+    let folder = tempfile::tempdir().unwrap();
+    let mount = folder.path().join("mount");
+    std::fs::create_dir(&mount).unwrap();
+    let certificates = ["old", "new"].map(|name| Certificate::create(folder.path(), name).unwrap());
+    let project = |version: &str, from: &Certificate| {
+        let payload = mount.join(version);
+        std::fs::create_dir(&payload).unwrap();
+        for (file, name) in [(&from.certificate, "tls.crt"), (&from.key, "tls.key")] {
+            std::fs::copy(file, payload.join(name)).unwrap();
+            std::fs::set_permissions(payload.join(name), std::fs::Permissions::from_mode(0o400)).unwrap();
+        }
+        let link = mount.join("..data_tmp");
+        symlink(version, &link).unwrap();
+        std::fs::rename(&link, mount.join("..data")).unwrap();
+    };
+    project("..1", &certificates[0]);
+    for name in ["tls.crt", "tls.key"] {
+        symlink(Path::new("..data").join(name), mount.join(name)).unwrap();
+    }
+    let mut installation = Installation::not_started();
+    installation.set("ENGINEHOUSE_TLS_MODE", "required");
+    installation.set("ENGINEHOUSE_TLS_RELOAD", "200ms");
+    let files = ["tls.crt", "tls.key"].map(|name| mount.join(name));
+    installation.set("ENGINEHOUSE_TLS_CERTIFICATE_FILE", files[0].to_str().unwrap());
+    installation.set("ENGINEHOUSE_TLS_KEY_FILE", files[1].to_str().unwrap());
+    installation.start_again();
+    let [certificate, key] = files;
+    let served = Served { installation, folder, files: Certificate { certificate, key } };
+    served.sql(&certificates[0].certificate, "SHOW TENANTS").unwrap();
+    project("..2", &certificates[1]);
+    std::fs::remove_dir_all(mount.join("..1")).unwrap();
+    let new = &certificates[1].certificate;
+    eventually("the new certificate is presented", || served.sql(new, "SHOW TENANTS").is_ok());
     assert_eq!(served.installation.complaints(), Vec::<String>::new());
 }
 
