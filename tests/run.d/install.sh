@@ -13,6 +13,13 @@ project = tomllib.load(open("tests/pyproject.toml", "rb"))["project"]
 print(*project["dependencies"], *(it for group in sys.argv[1:] for it in project["optional-dependencies"][group]), sep="\n")' "$@"
 }
 
+# The Hive JDBC driver 4 in the one jar that clients use; pyspark has 2.3. Maven fetches it into a repository of its own.
+hive_jdbc_version=4.1.0
+hive_jdbc_sha256=90e60ef18d46193986cdf9721c977895837b01e84f7751153310820fb6ca0b98
+hive_jdbc=$cache/hive-jdbc/hive-jdbc-$hive_jdbc_version-standalone.jar
+maven_copy=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy
+export EH_TEST_HIVE_JDBC=$hive_jdbc
+
 # The process that installs, while it does.
 installing=
 
@@ -34,7 +41,8 @@ end_install() {
 }
 
 install_all() {
-    install_debian_packages "${debian_packages[@]}" && install_python_packages $(python_packages servers)
+    command -v mvn >/dev/null || debian_packages+=(maven)
+    install_debian_packages "${debian_packages[@]}" && install_python_packages $(python_packages servers) && install_hive_jdbc
 }
 
 install_quick() {
@@ -61,6 +69,27 @@ install_debian_packages() {
     local status=$?
     [ "$ours" = yes ] && rm -f "$policy"
     [ "$status" -eq 0 ] || tail -n 20 "$work/apt.log"
+    return "$status"
+}
+
+install_hive_jdbc() {
+    if [ -f "$hive_jdbc" ]; then
+        echo "Hive JDBC: there"
+        return 0
+    fi
+    echo "Hive JDBC: fetching $hive_jdbc_version"
+    local folder=$cache/hive-jdbc/fetched.$$ log=$work/maven.log status=0
+    mkdir -p "$folder"
+    if ! mvn --batch-mode --quiet "-Dmaven.repo.local=$folder/repository" "$maven_copy" "-DoutputDirectory=$folder" \
+        "-Dartifact=org.apache.hive:hive-jdbc:$hive_jdbc_version:jar:standalone" >"$log" 2>&1; then
+        tail -n 20 "$log"
+        status=1
+    elif ! echo "$hive_jdbc_sha256  $folder/$(basename "$hive_jdbc")" | sha256sum --check --quiet; then
+        status=1
+    else
+        mv "$folder/$(basename "$hive_jdbc")" "$hive_jdbc"
+    fi
+    rm -rf "$folder"
     return "$status"
 }
 

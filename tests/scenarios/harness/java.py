@@ -1,8 +1,9 @@
-"""The real BeeLine and the real Hive JDBC driver, as pyspark ships them; py4j calls the driver."""
+"""The real BeeLine and the real Hive JDBC driver 2.3, as pyspark ships them, and the driver 4; py4j calls the drivers."""
 
 import concurrent.futures
 import contextlib
 import functools
+import os
 import pathlib
 import re
 import subprocess
@@ -17,6 +18,15 @@ def jars():
     import pyspark  # noqa: PLC0415
 
     return str(pathlib.Path(pyspark.__file__).parent / "jars" / "*")
+
+
+def classpath(driver):
+    """`EH_TEST_HIVE_JDBC` names the jar of the driver 4 (`tests/run.d/install.sh`)."""
+    if driver == "2.3":
+        return jars()
+    jar = os.environ.get("EH_TEST_HIVE_JDBC")
+    assert jar, "EH_TEST_HIVE_JDBC is not set: run tests/run, which installs it"
+    return jar
 
 
 # A small, quickly started virtual machine: these are clients of a few statements.
@@ -60,10 +70,10 @@ def beeline_ok(*arguments, **options):
 
 
 @functools.cache
-def java_sql():
-    """The package of a virtual machine that serves all connections of this process, and ends with it."""
+def java_sql(driver):
+    """The package of a virtual machine that serves all connections of this process with that driver, and ends with it."""
     gateway = JavaGateway.launch_gateway(
-        classpath=jars(), javaopts=OPTIONS, die_on_exit=True, create_new_process_group=True, enable_auth=True
+        classpath=classpath(driver), javaopts=OPTIONS, die_on_exit=True, create_new_process_group=True, enable_auth=True
     )
     gateway.jvm.java.lang.Class.forName("org.apache.hive.jdbc.HiveDriver")
     return gateway.jvm.java.sql
@@ -81,10 +91,11 @@ class JdbcError(Exception):
 class Jdbc:
     """One connection of the Hive JDBC driver. Its calls are made in a thread of its own, so that each has a deadline."""
 
-    def __init__(self, address, user="admin", query="", password=""):
+    def __init__(self, address, user="admin", query="", password="", driver="2.3"):
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
         self.statement = self.execution = None
-        connect = java_sql().DriverManager.getConnection
+        self.sql = java_sql(driver)
+        connect = self.sql.DriverManager.getConnection
         self.connection = answer(self.thread.submit(connect, f"jdbc:hive2://{address}/{query}", user, password))
 
     def rows(self, statement):
@@ -102,7 +113,7 @@ class Jdbc:
         try:
             for at, value in enumerate(parameters, start=1):
                 if value is None:
-                    statement.setNull(at, java_sql().Types.VARCHAR)
+                    statement.setNull(at, self.sql.Types.VARCHAR)
                 elif isinstance(value, int):
                     statement.setLong(at, value)
                 else:
