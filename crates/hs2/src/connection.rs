@@ -16,6 +16,7 @@ use crate::auth::{Authenticator, Mechanism, Principal};
 use crate::error::WireError;
 use crate::framing::Framing;
 use crate::http::HttpConnection;
+use crate::http_api::HttpApi;
 use crate::limits::{AUTHENTICATION, Limits};
 use crate::message::Message;
 use crate::sasl;
@@ -73,6 +74,7 @@ impl Connection {
     pub(crate) async fn accept(
         mut wire: Wire,
         authenticator: Arc<dyn Authenticator>,
+        api: Option<Arc<dyn HttpApi>>,
         limits: Arc<Limits>,
         tls: Option<&ServerTls>,
         log: &Arc<TlsLog>,
@@ -114,7 +116,7 @@ impl Connection {
             Some(0x80) => (Framing::Walked(None), Mechanism::PlainThrift, None),
             Some(b'A'..=b'Z') => {
                 let client = Arc::clone(&authenticator);
-                let http = HttpConnection::new(wire, peer, client, Arc::clone(&limits), lacks_tls, unknown_until);
+                let http = HttpConnection::new(wire, peer, client, api, Arc::clone(&limits), lacks_tls, unknown_until);
                 let transport = Transport::Http(Box::new(http));
                 let mechanism = Mechanism::HttpBasic;
                 return Ok(Self {

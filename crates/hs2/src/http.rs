@@ -1,24 +1,27 @@
-//! HTTP/1.1 on a client's connection, on hyper: Thrift messages in POSTs, and probes.
+//! HTTP/1.1 on a client's connection, on hyper: Thrift messages in POSTs, requests below `/api/`, and probes.
 //!
 //! One connection is one hyper connection. It is polled in place by the task that serves the client, in
 //! [`HttpConnection::next`] and while a reply is delivered, so a connection has no task and no queue of its own, and hyper
-//! reads nothing while a call runs. [`request`] decides about a request by its head alone, [`body`] reads a body within
-//! the limits, [`reply`] carries the reply of a call, [`probe`] serves `/livez` and `/readyz`.
+//! reads nothing while a call runs. [`resource`] names what a path stands for, [`request`] decides about a request by its
+//! head alone, [`body`] reads a body within the limits, [`reply`] carries the reply of a call, [`probe`] serves `/livez`
+//! and `/readyz`. What [`api`] passes on runs inside the poll of hyper, which drops it when the client disconnects.
 //!
 //! A client may open a new connection for each request, so sessions are found by handle. The head of a request is
 //! checked before its body is read: its credentials, and whether a web page could have sent it. A caller whose client is
 //! gone gets an error; nothing is sent again.
 
+mod api;
 mod body;
 mod cookie;
 mod driver;
 mod exchange;
 mod probe;
+mod refusal;
 mod reply;
 mod request;
+mod resource;
 mod service;
 mod socket_io;
-mod text_response;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,6 +31,7 @@ use tokio::time::Instant;
 
 use crate::auth::{Authenticator, Principal};
 use crate::error::WireError;
+use crate::http_api::HttpApi;
 use crate::limits::Limits;
 use crate::message::Message;
 use crate::wire::{LINGER, LINGER_BYTES, SCRATCH_BYTES, Wire};
@@ -47,13 +51,14 @@ impl HttpConnection {
         mut wire: Wire,
         peer: SocketAddr,
         authenticator: Arc<dyn Authenticator>,
+        api: Option<Arc<dyn HttpApi>>,
         limits: Arc<Limits>,
         lacks_tls: bool,
         unknown_until: Instant,
     ) -> Self {
         let begun = std::mem::take(&mut wire.pending);
-        let exchange =
-            Arc::new(Exchange::new(Client { peer, authenticator, lacks_tls, is_tls: wire.is_tls() }, limits));
+        let client = Client { peer, authenticator, api, lacks_tls, is_tls: wire.is_tls() };
+        let exchange = Arc::new(Exchange::new(client, limits));
         let driver = Driver::new(wire.socket(), begun, &exchange, unknown_until);
         Self { wire, exchange, driver }
     }

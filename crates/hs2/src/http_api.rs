@@ -8,14 +8,19 @@ use std::net::SocketAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, StatusCode};
+use model::error::UserError;
+use serde::Serialize;
 
 use crate::auth::Principal;
 
 /// The longest body of a request below `/api/`, in bytes.
 pub const MAX_API_BODY_BYTES: usize = 1024 * 1024;
 
-/// A complete request of an authenticated client.
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// A complete request of an authenticated client, without its `Authorization` and `Cookie` headers.
 #[derive(Debug)]
 pub struct ApiRequest {
     pub principal: Principal,
@@ -26,6 +31,36 @@ pub struct ApiRequest {
 /// Serves the requests below `/api/`.
 #[async_trait]
 pub trait HttpApi: Send + Sync + 'static {
-    /// Returns the complete response to a request, within the limits of its own waits.
+    /// Returns the complete response to a request, within the limits of its own waits. The status is final (not 1xx).
+    /// The listener decides about the length, the connection and cookies: headers for them are removed.
     async fn respond(&self, request: ApiRequest) -> Response<Bytes>;
+}
+
+/// An error as RFC 9457 defines it. Members that are absent are omitted.
+#[derive(Serialize)]
+struct Problem<'a> {
+    title: &'a str,
+    status: u16,
+    sqlstate: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+}
+
+/// The response to a request that failed: a problem of RFC 9457 (`application/problem+json`).
+pub fn problem(status: StatusCode, error: &UserError) -> Response<Bytes> {
+    let problem = Problem {
+        title: &error.message,
+        status: status.as_u16(),
+        sqlstate: error.sqlstate(),
+        detail: error.detail.as_deref(),
+        hint: error.hint.as_deref(),
+    };
+    // A struct of texts and a number has no error.
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
+    response
 }

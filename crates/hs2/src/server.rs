@@ -21,6 +21,7 @@ use crate::admission::{ConnectionCounts, too_many};
 use crate::answer::encode_refusal;
 use crate::auth::{Authenticator, Credentials, Principal};
 use crate::connection::{Connection, HandshakeError};
+use crate::http_api::HttpApi;
 use crate::limits::Limits;
 use crate::tls::ServerTls;
 use crate::tls::log::TlsLog;
@@ -37,6 +38,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub trait Handler: Authenticator + Send + Sync + 'static {
     /// Serves one connection to its end. When `stop` is cancelled, running calls should end.
     async fn connection(self: Arc<Self>, connection: Connection, stop: CancellationToken);
+
+    /// What is served below `/api/`, to authenticated clients over HTTP; `None` if nothing is. Called once for each
+    /// listener.
+    fn http_api(&self) -> Option<Arc<dyn HttpApi>> {
+        None
+    }
 }
 
 /// A listening socket that is not served yet.
@@ -72,6 +79,7 @@ impl Server {
         let counts = Arc::new(ConnectionCounts::new(Arc::clone(&self.limits)));
         let refusals = Arc::new(Semaphore::new(REFUSALS_AT_ONCE));
         let log = Arc::new(TlsLog::default());
+        let api = handler.http_api();
         let mut tasks = JoinSet::new();
         let mut fails = false;
         loop {
@@ -101,11 +109,11 @@ impl Server {
             let (limits, tls, stop) = (Arc::clone(&self.limits), self.tls.clone(), stop.clone());
             let log = Arc::clone(&log);
             if let Some(admission) = counts.admit(peer, Arc::clone(&handler) as Arc<dyn Authenticator>) {
-                let opening = open(stream, admission, limits, tls, log);
+                let opening = open(stream, admission, api.clone(), limits, tls, log);
                 tasks.spawn(serve_one(opening, Arc::clone(&handler), stop));
             } else if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
                 let deadline = limits.auth_deadline;
-                let opening = open(stream, Arc::new(Full), limits, tls, log);
+                let opening = open(stream, Arc::new(Full), None, limits, tls, log);
                 tasks.spawn(refuse_one(opening, deadline, stop, permit));
             }
         }
@@ -148,13 +156,14 @@ async fn serve_one<H: Handler>(
 async fn open(
     stream: TcpStream,
     authenticator: Arc<dyn Authenticator>,
+    api: Option<Arc<dyn HttpApi>>,
     limits: Arc<Limits>,
     tls: Option<Arc<ServerTls>>,
     log: Arc<TlsLog>,
 ) -> Option<Connection> {
     let wire = Wire::new(stream, limits.stall);
     let peer = wire.peer().ok();
-    match Connection::accept(wire, authenticator, limits, tls.as_deref(), &log).await {
+    match Connection::accept(wire, authenticator, api, limits, tls.as_deref(), &log).await {
         Ok(connection) => Some(connection),
         Err(HandshakeError::GoneAway) => None,
         Err(error) => {

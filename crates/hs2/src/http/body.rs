@@ -85,15 +85,17 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Receives a body of `length` bytes, or in chunks. A long one waits for the budget, of which it holds a part until the
-/// guard is dropped, and then has the deadline of [`Limits::request_deadline`](crate::Limits).
+/// Receives a body of `length` bytes, or in chunks, and of at most `limit` bytes. A long one waits for the budget, of which
+/// it holds a part until the guard is dropped, and then has the deadline of
+/// [`Limits::request_deadline`](crate::Limits).
 pub(super) async fn receive(
     exchange: &Exchange,
     body: &mut Incoming,
     length: Option<usize>,
+    limit: usize,
     share: &Share,
 ) -> Result<(Vec<u8>, BudgetGuard), BodyError> {
-    let (limits, limit) = (&exchange.limits, exchange.limits.frame_bytes);
+    let limits = &exchange.limits;
     if let Some(bytes) = length.filter(|length| *length > limit) {
         return Err(BodyError::TooLong { bytes, limit });
     }
@@ -140,4 +142,11 @@ pub(super) async fn discard(mut body: Incoming, mut left: usize, deadline: Durat
             None => return,
         }
     }
+}
+
+/// Discards the rest of a body that is too long, so that a client that writes all before it reads finds the response.
+pub(super) fn discard_long(exchange: &Exchange, body: Incoming) {
+    let limits = &exchange.limits;
+    let discarding = discard(body, limits.refused_bytes, limits.refused_deadline, limits.stall);
+    exchange.discard(Box::pin(discarding));
 }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::auth::{Authenticator, Principal};
 use crate::byte_budget::BudgetGuard;
+use crate::http_api::HttpApi;
 use crate::limits::Limits;
 use crate::message::Message;
 
@@ -24,6 +25,7 @@ pub(super) type Leftover = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Client {
     pub(super) peer: SocketAddr,
     pub(super) authenticator: Arc<dyn Authenticator>,
+    pub(super) api: Option<Arc<dyn HttpApi>>,
     /// Only probes are served, because the connection lacks TLS.
     pub(super) lacks_tls: bool,
     pub(super) is_tls: bool,

@@ -1,9 +1,9 @@
 //! The probes of a process, on the port of every role: `GET /livez` (the process responds) and `GET /readyz` (clients
 //! should be sent to it, [`Authenticator::unready`]). They need no credentials and, where TLS is required, no TLS.
 
-use http::{Method, StatusCode};
+use http::{Method, Response, StatusCode};
 
-use super::text_response::TextResponse;
+use super::reply::{ReplyBody, text};
 use crate::auth::Authenticator;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,11 +21,11 @@ impl Probe {
         }
     }
 
-    pub(super) fn respond(self, authenticator: &dyn Authenticator) -> TextResponse {
+    pub(super) fn respond(self, authenticator: &dyn Authenticator) -> Response<ReplyBody> {
         let unready = if self == Self::Ready { authenticator.unready() } else { None };
         match unready {
-            None => TextResponse::new(StatusCode::OK, "ok"),
-            Some(reason) => TextResponse::new(StatusCode::SERVICE_UNAVAILABLE, reason),
+            None => text(StatusCode::OK, "ok".to_owned()),
+            Some(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
 use super::exchange::Exchange;
@@ -54,4 +56,12 @@ impl ReplyBody {
             Self::Delivered { left, .. } => *left,
         }
     }
+}
+
+/// A response in plain text.
+pub(super) fn text(status: StatusCode, text: String) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::Whole(Bytes::from(text + "\n")));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }

@@ -11,8 +11,8 @@ use model::error::{ErrorKind, UserError};
 
 use super::cookie;
 use super::exchange::Client;
-use super::probe::Probe;
-use super::text_response::TextResponse;
+use super::refusal::Refusal;
+use super::resource::Resource;
 use crate::auth::{Authenticator, Credentials, Mechanism, Principal};
 
 /// The longest part of a `Host` header that a response repeats.
@@ -20,7 +20,6 @@ const MAX_SHOWN_CHARS: usize = 255;
 
 #[derive(Debug)]
 pub(super) struct RequestHead {
-    pub(super) probe: Option<Probe>,
     /// The length of the body in bytes; `None` if it comes in chunks.
     pub(super) length: Option<usize>,
     pub(super) expects_continue: bool,
@@ -37,50 +36,57 @@ enum Proof {
 }
 
 /// The value of a header that may occur once.
-fn single<'a>(head: &'a Parts, name: &HeaderName) -> Result<Option<&'a str>, TextResponse> {
+fn single<'a>(head: &'a Parts, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
     let mut values = head.headers.get_all(name).iter();
     let value = values.next().map(|value| value.to_str());
     match (value, values.next()) {
-        (Some(Err(_)), _) => Err(TextResponse::bad_request("the head is not plain text")),
-        (_, Some(_)) => Err(TextResponse::bad_request(&format!("more than one {name} header"))),
+        (Some(Err(_)), _) => Err(Refusal::bad_request("the head is not plain text")),
+        (_, Some(_)) => Err(Refusal::bad_request(&format!("more than one {name} header"))),
         (value, None) => Ok(value.and_then(Result::ok).map(str::trim)),
     }
 }
 
 impl RequestHead {
-    pub(super) fn new(head: &Parts) -> Result<Self, TextResponse> {
-        let probe = Probe::new(&head.method, head.uri.path());
-        if head.method != Method::POST && probe.is_none() {
-            return Err(TextResponse::method_not_allowed());
+    pub(super) fn new(head: &Parts, resource: Resource) -> Result<Self, Refusal> {
+        match resource {
+            Resource::Thrift if head.method != Method::POST => {
+                let text = "this is a HiveServer2 listener: connect with a HiveServer2 client in HTTP mode";
+                return Err(Refusal::method_not_allowed(text));
+            }
+            Resource::Api | Resource::Nothing if [Method::CONNECT, Method::TRACE].contains(&head.method) => {
+                return Err(Refusal::method_not_allowed("the method is not served"));
+            }
+            _ => {}
         }
         if head.uri.authority().is_some() {
-            return Err(TextResponse::bad_request("the request names a server; only a path is valid"));
+            return Err(Refusal::bad_request("the request names a server; only a path is valid"));
         }
         if head.headers.contains_key(CONTENT_ENCODING) {
-            let text = "compressed requests are not supported";
-            return Err(TextResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+            let error = UserError::new(ErrorKind::NotSupported, "compressed requests are not supported");
+            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
         }
         // hyper has compared both: a body in chunks has no other length.
         let length = if head.headers.contains_key(TRANSFER_ENCODING) {
             None
         } else {
-            match (single(head, &CONTENT_LENGTH)?, probe) {
+            match (single(head, &CONTENT_LENGTH)?, resource) {
                 // A length that does not fit is above every limit.
                 (Some(length), _) => Some(length.parse().unwrap_or(usize::MAX)),
-                (None, Some(_)) => Some(0),
-                (None, None) => {
-                    return Err(TextResponse::new(StatusCode::LENGTH_REQUIRED, "the request has no length"));
+                (None, Resource::Thrift) => {
+                    let error = UserError::new(ErrorKind::InvalidValue, "the request has no length");
+                    return Err(Refusal::new(StatusCode::LENGTH_REQUIRED, error));
                 }
+                (None, _) => Some(0),
             }
         };
         let expects_continue = single(head, &EXPECT)?.is_some_and(|value| value.eq_ignore_ascii_case("100-continue"));
         // An Authorization header takes precedence.
         let proof = match single(head, &AUTHORIZATION)? {
             Some(value) => basic(value).map(Proof::Credentials),
-            None => cookie::value(head).map(Proof::Cookie),
+            None if resource == Resource::Thrift => cookie::value(head).map(Proof::Cookie),
+            None => None,
         };
         Ok(Self {
-            probe,
             length,
             expects_continue,
             proof,
@@ -90,14 +96,14 @@ impl RequestHead {
     }
 
     /// The sender of a request that may be served.
-    pub(super) async fn admit(&self, client: &Client) -> Result<Principal, TextResponse> {
+    pub(super) async fn admit(&self, client: &Client) -> Result<Principal, Refusal> {
         self.check_origin(&*client.authenticator)?;
         let authenticated = match &self.proof {
             Some(Proof::Credentials(credentials)) => client.authenticator.authenticate(client.peer, credentials).await,
             Some(Proof::Cookie(cookie)) => client.authenticator.authenticate_cookie(cookie),
             None => Err(UserError::new(ErrorKind::InvalidAuthorization, "the request has no Basic credentials")),
         };
-        authenticated.map_err(|error| TextResponse::unauthorized(&error))
+        authenticated.map_err(Refusal::unauthorized)
     }
 
     /// Whether the client has sent credentials: a cookie is not renewed by itself.
@@ -108,10 +114,11 @@ impl RequestHead {
     /// Rejects a request that a web page of another site may have sent. Browsers send `Origin`, which no HiveServer2
     /// client does, and the name in `Host`: a page whose own name was pointed at this address (DNS rebinding) is
     /// rejected, because the server has another name ([`Authenticator::serves_host`]).
-    fn check_origin(&self, authenticator: &dyn Authenticator) -> Result<(), TextResponse> {
+    fn check_origin(&self, authenticator: &dyn Authenticator) -> Result<(), Refusal> {
         if self.has_origin {
             let text = "requests of web pages are not served: the request has an Origin header";
-            return Err(TextResponse::new(StatusCode::FORBIDDEN, text));
+            let error = UserError::new(ErrorKind::InvalidAuthorization, text);
+            return Err(Refusal::new(StatusCode::FORBIDDEN, error));
         }
         let Some(host) = &self.host else { return Ok(()) };
         let name = name_in(host);
@@ -121,7 +128,7 @@ impl RequestHead {
         let shown: String = host.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect();
         let error = UserError::new(ErrorKind::InvalidAuthorization, format!("host \"{shown}\" is not served here"))
             .hint("Connect with an IP address, or add the name to proxy.hosts.");
-        Err(TextResponse::new(StatusCode::MISDIRECTED_REQUEST, error.text()))
+        Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, error))
     }
 }
 

@@ -1,21 +1,22 @@
-//! Serves one request: a probe, a call for the handler of the connection, or a rejection.
+//! Serves one request: a probe, a call for the handler of the connection, a request below `/api/`, or a rejection.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE};
-use http::request::Parts;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tracing::debug;
 
+use super::api;
 use super::body::{self, BodyError};
 use super::cookie::{self, THRIFT};
 use super::exchange::Exchange;
+use super::refusal::{Refusal, close_after};
 use super::reply::ReplyBody;
 use super::request::RequestHead;
-use super::text_response::{TextResponse, close_after};
+use super::resource::Resource;
 use crate::auth::Principal;
 use crate::byte_budget::{BudgetGuard, Share};
 use crate::error::WireError;
@@ -35,34 +36,45 @@ pub(super) async fn serve(
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, WireError> {
     exchange.serving();
-    let (head, body) = request.into_parts();
-    let response = respond(&exchange, &head, body).await;
+    let response = respond(&exchange, request).await;
     exchange.served(response.as_ref().map_or(true, |response| response.headers().contains_key(CONNECTION)));
     response
 }
 
-async fn respond(exchange: &Arc<Exchange>, head: &Parts, mut body: Incoming) -> Result<Response<ReplyBody>, WireError> {
+async fn respond(exchange: &Arc<Exchange>, request: Request<Incoming>) -> Result<Response<ReplyBody>, WireError> {
+    let (parts, mut body) = request.into_parts();
     let client = &exchange.client;
-    let request = match RequestHead::new(head) {
-        Ok(request) => request,
-        Err(refusal) => return Ok(refusal.response(true)),
+    let resource = Resource::new(&parts.method, parts.uri.path());
+    let head = match RequestHead::new(&parts, resource) {
+        Ok(head) => head,
+        Err(refusal) => return Ok(refusal.response(resource, true)),
     };
-    if let Some(probe) = request.probe {
-        let goes_on = discard_short(exchange, &request, body);
-        return Ok(probe.respond(&*client.authenticator).response(!goes_on));
+    if let Resource::Probe(probe) = resource {
+        let goes_on = discard_short(exchange, &head, body);
+        let mut response = probe.respond(&*client.authenticator);
+        if !goes_on {
+            close_after(&mut response);
+        }
+        return Ok(response);
     }
     if client.lacks_tls {
-        return Ok(TextResponse::lacks_tls().response(true));
+        return Ok(Refusal::lacks_tls().response(resource, true));
     }
-    let principal = match request.admit(client).await {
+    let principal = match head.admit(client).await {
         Ok(principal) => principal,
-        Err(refusal) => return Ok(refusal.response(!discard_short(exchange, &request, body))),
+        Err(refusal) => return Ok(refusal.response(resource, !discard_short(exchange, &head, body))),
     };
     exchange.authenticated();
+    if resource.has_problems() {
+        let Some(api) = client.api.as_ref().filter(|_| resource == Resource::Api) else {
+            return Ok(Refusal::not_found().response(resource, !discard_short(exchange, &head, body)));
+        };
+        return Ok(api::respond(exchange, &**api, principal, Request::from_parts(parts, body), head.length).await);
+    }
     let share = Share::of(&principal.user);
-    match body::receive(exchange, &mut body, request.length, &share).await {
+    match body::receive(exchange, &mut body, head.length, exchange.limits.frame_bytes, &share).await {
         Ok((bytes, budget_guard)) => {
-            let login = request.has_credentials().then(|| principal.clone());
+            let login = head.has_credentials().then(|| principal.clone());
             let mut response = call(exchange, principal, bytes, budget_guard).await?;
             if let Some(principal) = login {
                 cookie::set(client, &principal, &mut response);
@@ -70,37 +82,30 @@ async fn respond(exchange: &Arc<Exchange>, head: &Parts, mut body: Incoming) -> 
             Ok(response)
         }
         Err(BodyError::Stalled(error)) => Err(error),
-        Err(BodyError::Malformed) => Ok(TextResponse::bad_request("malformed body").response(true)),
-        Err(BodyError::ChunksTooLong { limit }) => Ok(TextResponse::too_long(limit).response(true)),
+        Err(BodyError::Malformed) => Ok(Refusal::bad_request("malformed body").response(resource, true)),
+        Err(BodyError::ChunksTooLong { limit }) => Ok(Refusal::too_long(limit).response(resource, true)),
         Err(BodyError::TooLong { bytes, limit }) => {
             let head = body::receive_head(&mut body, HEAD_DEADLINE, |head| {
                 head.len() >= MAX_HEAD_BYTES || !matches!(scan::header(head), Err(ScanError::Truncated { .. }))
             });
             let head = head.await;
-            discard_long(exchange, body);
+            body::discard_long(exchange, body);
             Ok(refuse(exchange, &head, &WireError::TooLong { bytes, limit }))
         }
     }
 }
 
 /// Discards a short body of a request that is answered from its head. `false` if the connection must end instead.
-fn discard_short(exchange: &Exchange, request: &RequestHead, body: Incoming) -> bool {
+fn discard_short(exchange: &Exchange, head: &RequestHead, body: Incoming) -> bool {
     let (most, stall) = (MAX_DROPPED_BODY_BYTES.min(exchange.limits.frame_bytes), exchange.limits.stall);
-    match request.length {
+    match head.length {
         Some(0) => true,
-        Some(length) if length <= most && !request.expects_continue => {
+        Some(length) if length <= most && !head.expects_continue => {
             exchange.discard(Box::pin(body::discard(body, length, DROPPED_BODY_DEADLINE, stall)));
             true
         }
         _ => false,
     }
-}
-
-/// Discards the rest of a body that is too long, so that a client that writes all before it reads finds the response.
-fn discard_long(exchange: &Exchange, body: Incoming) {
-    let limits = &exchange.limits;
-    let discarding = body::discard(body, limits.refused_bytes, limits.refused_deadline, limits.stall);
-    exchange.discard(Box::pin(discarding));
 }
 
 /// Passes a call to the handler of the connection. The head of the response is sent when the reply begins.

@@ -7,6 +7,7 @@ mod corpus;
 mod handshakes;
 mod hostile;
 mod http;
+mod http_api;
 mod http_relays;
 mod number_server;
 mod real_clients;
