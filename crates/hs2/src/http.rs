@@ -8,7 +8,8 @@
 //!
 //! A client may open a new connection for each request, so sessions are found by handle. The head of a request is
 //! checked before its body is read: its credentials, and whether a web page could have sent it. A caller whose client is
-//! gone gets an error; nothing is sent again.
+//! gone gets an error; nothing is sent again. A call that was taken is always answered, since clients repeat one whose
+//! connection ends without a response.
 
 mod api;
 mod body;
@@ -27,16 +28,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use model::error::{ErrorKind, UserError};
 use tokio::time::Instant;
 
+use crate::answer::encode_refusal;
 use crate::auth::{Authenticator, Principal};
 use crate::error::WireError;
 use crate::http_api::HttpApi;
 use crate::limits::Limits;
-use crate::message::Message;
+use crate::message::{ExceptionKind, Message, encode_exception};
+use crate::method::Method;
 use crate::wire::{LINGER, LINGER_BYTES, SCRATCH_BYTES, Wire};
 use driver::Driver;
-use exchange::{Client, Exchange};
+use exchange::{CallHead, Client, Exchange};
 
 /// A client's connection that speaks HTTP.
 pub(crate) struct HttpConnection {
@@ -102,7 +106,35 @@ impl HttpConnection {
 
     /// Closes the connection so that the last bytes sent still arrive.
     pub(crate) async fn part(&mut self) {
+        self.answer_cut_call();
         self.driver.stop();
         self.wire.part(LINGER_BYTES, LINGER).await;
+    }
+
+    /// Answers a call that its handler has left without a reply: JDBC repeats a call whose connection ends without a
+    /// response, and a statement would run twice. Sends what the operating system takes at once.
+    fn answer_cut_call(&mut self) {
+        let Some(CallHead { name, seqid }) = self.exchange.take_unanswered() else { return };
+        let error = UserError::new(ErrorKind::ConnectionLost, "the call was cut off before its reply")
+            .detail("It may have taken effect.")
+            .hint("Check its effect before you repeat it.");
+        let reply = match Method::from_name(&name) {
+            Some(method) => encode_refusal(method, seqid, &error),
+            None => encode_exception(&name, seqid, ExceptionKind::InternalError, &error.text()),
+        };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/x-thrift\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            reply.len()
+        );
+        // Nothing of hyper waits to be sent, and nothing may follow.
+        self.driver.stop();
+        self.wire.write_at_once(head.as_bytes(), &reply);
+    }
+}
+
+/// Also the end of a handler that panicked or was aborted.
+impl Drop for HttpConnection {
+    fn drop(&mut self) {
+        self.answer_cut_call();
     }
 }

@@ -211,6 +211,12 @@ impl Wire {
         Ok(())
     }
 
+    /// Writes as much of two pieces as the operating system takes at once.
+    pub(crate) fn write_at_once(&self, first: &[u8], second: &[u8]) {
+        let _ = self.socket.try_write(&[IoSlice::new(first), IoSlice::new(second)]);
+        let _ = self.socket.try_flush();
+    }
+
     /// Waits after a write that could not be done at once; any other error is returned.
     async fn writable_after(&self, error: io::Error) -> Result<(), WireError> {
         if error.kind() != io::ErrorKind::WouldBlock {

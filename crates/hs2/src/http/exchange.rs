@@ -45,6 +45,12 @@ struct Call {
     _budget_guard: BudgetGuard,
 }
 
+/// What the reply to a call repeats of it.
+pub(super) struct CallHead {
+    pub(super) name: String,
+    pub(super) seqid: i32,
+}
+
 /// What arriving bytes are.
 #[derive(Default, PartialEq, Eq)]
 enum Phase {
@@ -62,6 +68,8 @@ enum Phase {
 #[derive(Default)]
 struct State {
     call: Option<Call>,
+    /// The call that its handler has taken, until its reply begins.
+    unanswered: Option<CallHead>,
     /// Receives the length of the reply to the call.
     reply: Option<oneshot::Sender<usize>>,
     /// The piece of the reply that hyper takes next.
@@ -177,13 +185,24 @@ impl Exchange {
     }
 
     pub(super) fn take_call(&self) -> Option<(Principal, Message)> {
-        self.state.lock().call.take().map(|call| (call.principal, call.message))
+        let mut state = self.state.lock();
+        let Call { principal, message, _budget_guard } = state.call.take()?;
+        state.unanswered = Some(CallHead { name: message.name().to_owned(), seqid: message.seqid() });
+        Some((principal, message))
+    }
+
+    /// The call that its handler has left without a reply, if a response to it can be sent next.
+    pub(super) fn take_unanswered(&self) -> Option<CallHead> {
+        let mut state = self.state.lock();
+        let head = state.unanswered.take()?;
+        state.unsent_since.is_none().then_some(head)
     }
 
     /// Announces the reply; `false` if no call waits for one.
     pub(super) fn begin_reply(&self, length: usize) -> bool {
         let mut state = self.state.lock();
         state.owed = length;
+        state.unanswered = None;
         state.reply.take().is_some_and(|reply| reply.send(length).is_ok())
     }
 

@@ -8,6 +8,7 @@ mod handshakes;
 mod hostile;
 mod http;
 mod http_api;
+mod http_cut_calls;
 mod http_relays;
 mod number_server;
 mod real_clients;

@@ -195,7 +195,27 @@ async fn closing_a_session_cancels_what_another_connection_waits_for() {
         call(&cluster, ANN, "CloseSession", &TCloseSessionReq { session_handle: session }).await;
     status::check(&answer.status).unwrap();
     eventually("the end of it", async || (engine.datafusion.load() == (0, 0)).then_some(())).await;
+    assert_cut(&mut waiting).await;
+}
+
+/// A call that was cut has an answer: JDBC would repeat one without, and run its statement twice.
+async fn assert_cut(waiting: &mut TcpStream) {
     let mut rest = Vec::new();
     crate::fixture::within("the end of the connection", waiting.read_to_end(&mut rest)).await.unwrap();
-    assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+    let end = rest.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+    assert!(rest.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&rest));
+    let answer: TExecuteStatementResp = decode_reply(&rest[end..]).unwrap();
+    let error = status::check(&answer.status).unwrap_err();
+    assert_eq!(error.sqlstate(), "08S01", "{}", error.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_over_http_that_outlives_its_proxy_is_answered() {
+    let (cluster, _admin, engine) = Cluster::with_engine().await;
+    let session = open(&cluster, ANN).await;
+    let mut waiting = sent(&cluster, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, false)).await;
+    eventually("a running statement", async || (engine.datafusion.load() == (1, 1)).then_some(())).await;
+    let Cluster { proxy, .. } = cluster;
+    let (stopped, ()) = tokio::join!(tokio::spawn(proxy.shutdown()), assert_cut(&mut waiting));
+    stopped.unwrap();
 }
