@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model::error::{ErrorKind, UserError};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::answer::encode_refusal;
 use crate::auth::{Authenticator, Principal};
@@ -104,9 +104,14 @@ impl HttpConnection {
         self.wire.hung_up().await;
     }
 
-    /// Closes the connection so that the last bytes sent still arrive.
+    /// Closes the connection so that the last bytes sent still arrive. A request below `/api/` has the grace of the server
+    /// for its response.
     pub(crate) async fn part(&mut self) {
         self.answer_cut_call();
+        if self.exchange.is_busy_with_api() {
+            let grace = self.exchange.limits.close_grace;
+            let _ = timeout(grace, self.driver.finish_api(&self.exchange)).await;
+        }
         self.driver.stop();
         self.wire.part(LINGER_BYTES, LINGER).await;
     }

@@ -47,6 +47,7 @@ pub(super) async fn respond(
         parts.headers.remove(credentials);
     }
     let request = Request::from_parts(parts, Bytes::from(bytes));
+    exchange.set_serves_api();
     let mut response = api.respond(ApiRequest { principal, peer: exchange.client.peer, request }).await;
     for ours in [CONNECTION, CONTENT_LENGTH, SET_COOKIE, TRANSFER_ENCODING, UPGRADE] {
         response.headers_mut().remove(ours);

@@ -185,6 +185,15 @@ impl Driver {
         .await
     }
 
+    /// Sends the response to a request below `/api/` that is being served.
+    pub(super) async fn finish_api(&mut self, exchange: &Arc<Exchange>) {
+        poll_fn(|cx| {
+            let ended = self.poll_connection(exchange, cx).is_ready();
+            if ended || !exchange.is_busy_with_api() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
     /// Sends one piece of a reply. The client must make progress within the stall limit.
     pub(super) async fn deliver(&mut self, exchange: &Arc<Exchange>, piece: Bytes) -> Result<(), WireError> {
         exchange.put_piece(piece);

@@ -85,6 +85,8 @@ struct State {
     phase: Phase,
     /// When the first byte of the next head arrived.
     head_since: Option<Instant>,
+    /// The current or last request is one below `/api/`.
+    serves_api: bool,
     /// A rest to discard, which the driver has not taken yet.
     leftover: Option<Leftover>,
     /// A piece of a body has arrived.
@@ -121,7 +123,7 @@ impl Exchange {
     /// A head is complete; its request is being served until [`Exchange::served`].
     pub(super) fn serving(&self) {
         let mut state = self.state.lock();
-        (state.phase, state.head_since) = (Phase::Serving, None);
+        (state.phase, state.head_since, state.serves_api) = (Phase::Serving, None, false);
     }
 
     /// The head of the response is known; with the `last` one the connection ends.
@@ -141,6 +143,17 @@ impl Exchange {
             && state.owed == 0
             && state.unsent_since.is_none()
             && state.head_since.is_none()
+    }
+
+    /// The current request was passed to [`HttpApi`].
+    pub(super) fn set_serves_api(&self) {
+        self.state.lock().serves_api = true;
+    }
+
+    /// Whether a request below `/api/` has no response yet, or its response was not sent.
+    pub(super) fn is_busy_with_api(&self) -> bool {
+        let state = self.state.lock();
+        state.serves_api && (state.phase == Phase::Serving || state.unsent_since.is_some())
     }
 
     pub(super) fn body_received(&self) {

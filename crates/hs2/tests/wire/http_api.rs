@@ -64,6 +64,11 @@ impl HttpApi for EchoApi {
                 self.begun.notify_one();
                 std::future::pending().await
             }
+            "/api/slow" => {
+                self.begun.notify_one();
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                Response::new(Bytes::from(vec![b'x'; 8 << 20]))
+            }
             "/api/fail" => {
                 let error = UserError::new(ErrorKind::UndefinedObject, "engine \"e\" does not exist")
                     .detail("The pool has 2 engines.")
@@ -370,6 +375,16 @@ async fn slow_bodies_of_one_user_leave_the_share_of_another() {
     assert!(dora.1["detail"].as_str().unwrap().contains("the user's other requests"), "{}", dora.1);
     slow.shutdown().await;
     serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_below_api_has_the_grace_of_its_server() {
+    let serving = Serving::start(Limits::default()).await;
+    let mut stream = serving.connect().await;
+    stream.write_all(format!("GET /api/slow HTTP/1.1\r\n{ALICE}\r\n").as_bytes()).await.unwrap();
+    timeout(DEADLINE, serving.api.begun.notified()).await.unwrap();
+    let ((), (head, body)) = tokio::join!(serving.stop(), response(&mut stream));
+    assert_eq!((status(&head), body.len()), ("200", 8 << 20));
 }
 
 #[tokio::test]
