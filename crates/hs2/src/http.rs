@@ -20,6 +20,7 @@ mod probe;
 mod refusal;
 mod reply;
 mod request;
+mod request_scanner;
 mod resource;
 mod service;
 mod socket_io;

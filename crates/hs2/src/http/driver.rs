@@ -20,7 +20,7 @@ use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::exchange::{Exchange, Leftover};
+use super::exchange::{Exchange, Framing, Leftover};
 use super::reply::ReplyBody;
 use super::service;
 use super::socket_io::SocketIo;
@@ -46,7 +46,9 @@ impl Service<Request<Incoming>> for RequestService {
     type Future = Pin<Box<dyn Future<Output = Result<Response<ReplyBody>, WireError>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        Box::pin(service::serve(Arc::clone(&self.exchange), request))
+        // Before hyper receives another head.
+        let framing = self.exchange.take_framing().unwrap_or(Framing::Ambiguous);
+        Box::pin(service::serve(Arc::clone(&self.exchange), request, framing))
     }
 }
 

@@ -45,6 +45,16 @@ struct Call {
     _budget_guard: BudgetGuard,
 }
 
+/// How the head of a request announces its body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// With this many bytes; zero also without a header for it.
+    Length(u64),
+    Chunks,
+    /// In several ways, or in none that the scanner and hyper agree about.
+    Ambiguous,
+}
+
 /// What the reply to a call repeats of it.
 pub(super) struct CallHead {
     pub(super) name: String,
@@ -83,6 +93,8 @@ struct State {
     /// A client was authenticated on this connection.
     known: bool,
     phase: Phase,
+    /// How the last head that hyper has received announces its body.
+    framing: Option<Framing>,
     /// When the first byte of the next head arrived.
     head_since: Option<Instant>,
     /// The current or last request is one below `/api/`.
@@ -104,6 +116,16 @@ impl Exchange {
         if state.phase == Phase::Idle {
             state.head_since.get_or_insert_with(Instant::now);
         }
+    }
+
+    /// hyper has received the end of a head; `None`: it begins with an empty state.
+    pub(super) fn set_framing(&self, framing: Option<Framing>) {
+        self.state.lock().framing = framing;
+    }
+
+    /// How the head that hyper has parsed announces its body.
+    pub(super) fn take_framing(&self) -> Option<Framing> {
+        self.state.lock().framing.take()
     }
 
     /// The operating system has accepted `length` bytes.

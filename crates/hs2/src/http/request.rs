@@ -65,8 +65,10 @@ impl RequestHead {
             let error = UserError::new(ErrorKind::NotSupported, "compressed requests are not supported");
             return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
         }
-        // hyper has compared both: a body in chunks has no other length.
-        let length = if head.headers.contains_key(TRANSFER_ENCODING) {
+        let length = if let Some(encoding) = single(head, &TRANSFER_ENCODING)? {
+            if !encoding.eq_ignore_ascii_case("chunked") {
+                return Err(Refusal::bad_request("the transfer encoding is not supported"));
+            }
             None
         } else {
             match (single(head, &CONTENT_LENGTH)?, resource) {

@@ -6,13 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
 use tracing::debug;
 
 use super::api;
 use super::body::{self, BodyError};
 use super::cookie::{self, THRIFT};
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Framing};
 use super::refusal::{Refusal, close_after};
 use super::reply::ReplyBody;
 use super::request::RequestHead;
@@ -34,17 +35,30 @@ const DROPPED_BODY_DEADLINE: Duration = Duration::from_mins(1);
 pub(super) async fn serve(
     exchange: Arc<Exchange>,
     request: Request<Incoming>,
+    framing: Framing,
 ) -> Result<Response<ReplyBody>, WireError> {
     exchange.serving();
-    let response = respond(&exchange, request).await;
+    let response = respond(&exchange, request, framing).await;
     exchange.served(response.as_ref().map_or(true, |response| response.headers().contains_key(CONNECTION)));
     response
 }
 
-async fn respond(exchange: &Arc<Exchange>, request: Request<Incoming>) -> Result<Response<ReplyBody>, WireError> {
+async fn respond(
+    exchange: &Arc<Exchange>,
+    request: Request<Incoming>,
+    framing: Framing,
+) -> Result<Response<ReplyBody>, WireError> {
     let (parts, mut body) = request.into_parts();
     let client = &exchange.client;
     let resource = Resource::new(&parts.method, parts.uri.path());
+    let is_framed_so = match framing {
+        Framing::Length(length) => body.size_hint().exact() == Some(length),
+        Framing::Chunks => body.size_hint().exact().is_none(),
+        Framing::Ambiguous => false,
+    };
+    if !is_framed_so {
+        return Ok(Refusal::bad_request("the length of the request is ambiguous").response(resource, true));
+    }
     let head = match RequestHead::new(&parts, resource) {
         Ok(head) => head,
         Err(refusal) => return Ok(refusal.response(resource, true)),

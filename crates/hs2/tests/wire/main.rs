@@ -9,6 +9,7 @@ mod hostile;
 mod http;
 mod http_api;
 mod http_cut_calls;
+mod http_framing;
 mod http_relays;
 mod number_server;
 mod real_clients;
