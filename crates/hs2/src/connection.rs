@@ -116,7 +116,8 @@ impl Connection {
             Some(0x80) => (Framing::Walked(None), Mechanism::PlainThrift, None),
             Some(b'A'..=b'Z') => {
                 let client = Arc::clone(&authenticator);
-                let http = HttpConnection::new(wire, peer, client, api, Arc::clone(&limits), lacks_tls, unknown_until);
+                let log = lacks_tls.then(|| Arc::clone(log));
+                let http = HttpConnection::new(wire, peer, client, api, Arc::clone(&limits), log, unknown_until);
                 let transport = Transport::Http(Box::new(http));
                 let mechanism = Mechanism::HttpBasic;
                 return Ok(Self {

@@ -39,6 +39,7 @@ use crate::http_api::HttpApi;
 use crate::limits::Limits;
 use crate::message::{ExceptionKind, Message, encode_exception};
 use crate::method::Method;
+use crate::tls::log::TlsLog;
 use crate::wire::{LINGER, LINGER_BYTES, SCRATCH_BYTES, Wire};
 use driver::Driver;
 use exchange::{CallHead, Client, Exchange};
@@ -58,7 +59,7 @@ impl HttpConnection {
         authenticator: Arc<dyn Authenticator>,
         api: Option<Arc<dyn HttpApi>>,
         limits: Arc<Limits>,
-        lacks_tls: bool,
+        lacks_tls: Option<Arc<TlsLog>>,
         unknown_until: Instant,
     ) -> Self {
         let begun = std::mem::take(&mut wire.pending);

@@ -89,15 +89,21 @@ fn where_tls_is_required_the_program_serves_inside_it_only() {
     let served = serve("required", &[]);
     assert_eq!(served.installation.url_options, ";ssl=true");
     assert!(served.sql(&served.files.certificate, "SHOW TENANTS").unwrap().starts_with("tenant"));
+    let line = "refused a client without TLS: its login requires TLS address=127.0.0.1";
+    assert!(served.http("GET /livez").starts_with("HTTP/1.1 200") && !served.log_has(line), "a probe needs no TLS");
+    let refused = served.http("POST /");
+    assert!(refused.starts_with("HTTP/1.1 426") && refused.contains(NEEDS_TLS), "{refused}");
+    eventually("the refused client over HTTP is logged", || served.log_has(line));
     let error = served.installation.try_say("SHOW TENANTS").unwrap_err();
     assert!(error.contains(NEEDS_TLS), "{error}");
-    assert!(served.log_has("refused a client without TLS: its login requires TLS address=127.0.0.1"));
+    assert_eq!(served.installation.log().matches(line).count(), 1, "one line in a minute");
     let other = Certificate::create(served.folder.path(), "other").unwrap();
     let error = served.sql(&other.certificate, "SHOW TENANTS").unwrap_err();
     assert!(error.contains("TLS handshake failed: invalid peer certificate") && error.contains("--ca FILE"), "{error}");
     eventually("the failed handshake is logged", || served.log_has("TLS handshake failed address=127.0.0.1"));
     for probe in ["GET /livez", "GET /readyz"] {
-        assert!(served.http(probe).starts_with("HTTP/1.1 200"), "{probe}");
+        // A proxy is ready once it has read the catalog.
+        eventually(probe, || served.http(probe).starts_with("HTTP/1.1 200"));
     }
     assert!(served.http("POST /").starts_with("HTTP/1.1 4"), "{}", served.http("POST /"));
     let mut served = served;

@@ -17,6 +17,7 @@ use crate::byte_budget::BudgetGuard;
 use crate::http_api::HttpApi;
 use crate::limits::Limits;
 use crate::message::Message;
+use crate::tls::log::TlsLog;
 
 /// The rest of a rejected request's body, as a future that reads and discards it.
 pub(super) type Leftover = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -26,8 +27,8 @@ pub(super) struct Client {
     pub(super) peer: SocketAddr,
     pub(super) authenticator: Arc<dyn Authenticator>,
     pub(super) api: Option<Arc<dyn HttpApi>>,
-    /// Only probes are served, because the connection lacks TLS.
-    pub(super) lacks_tls: bool,
+    /// Only probes are served, because the connection lacks TLS; the log of that.
+    pub(super) lacks_tls: Option<Arc<TlsLog>>,
     pub(super) is_tls: bool,
 }
 

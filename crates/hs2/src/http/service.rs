@@ -24,6 +24,7 @@ use crate::error::WireError;
 use crate::message::Message;
 use crate::rejection::{HEAD_DEADLINE, MAX_HEAD_BYTES, refusal};
 use crate::scan::{self, MessageKind, ScanError};
+use crate::tls::log::Mismatch;
 
 /// The longest body of a rejected request that is discarded to keep the connection usable.
 const MAX_DROPPED_BODY_BYTES: usize = 64 * 1024;
@@ -59,6 +60,10 @@ async fn respond(
     if !is_framed_so {
         return Ok(Refusal::bad_request("the length of the request is ambiguous").response(resource, true));
     }
+    if let Some(log) = client.lacks_tls.as_ref().filter(|_| !matches!(resource, Resource::Probe(_))) {
+        log.note(client.peer, Mismatch::LacksTls, &"");
+        return Ok(Refusal::lacks_tls().response(resource, true));
+    }
     let head = match RequestHead::new(&parts, resource) {
         Ok(head) => head,
         Err(refusal) => return Ok(refusal.response(resource, true)),
@@ -70,9 +75,6 @@ async fn respond(
             close_after(&mut response);
         }
         return Ok(response);
-    }
-    if client.lacks_tls {
-        return Ok(Refusal::lacks_tls().response(resource, true));
     }
     let principal = match head.admit(client).await {
         Ok(principal) => principal,
