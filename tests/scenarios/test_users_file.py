@@ -1,8 +1,12 @@
 """Authentication method `file` on a standalone: logins of real clients, groups, roles, impersonation, audit and the doctor."""
 
+import base64
+import concurrent.futures
 import contextlib
 import json
 import os
+import socket
+import statistics
 import time
 
 import pytest
@@ -137,6 +141,55 @@ def test_failed_logins_are_slowed_and_logged_without_the_password(installation):
     assert sum('user="alice"' in line and 'reason="wrong password"' in line for line in lines) == 3, lines
     assert sum('user="eve"' in line and 'reason="unknown user"' in line for line in lines) == 1, lines
     assert not any('wrong"' in line.replace('"wrong password"', "") for line in lines), "a password is in the log"
+
+
+def status_over_http(address, source, user, password):
+    """The response to a login over HTTP from an address of this machine, and the seconds until it was read."""
+    host, port = address.rsplit(":", 1)
+    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
+    request = (
+        f"POST /cliservice HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {credentials}\r\n"
+        "Content-Length: 0\r\nConnection: close\r\n\r\n"
+    )
+    began = time.monotonic()
+    with socket.create_connection((host, int(port)), timeout=60, source_address=(source, 0)) as connection:
+        connection.sendall(request.encode())
+        response = b"".join(iter(lambda: connection.recv(65536), b""))
+    return response, time.monotonic() - began
+
+
+@only_long
+@pytest.mark.alone
+def test_responses_to_failed_logins_over_http_take_equally_long(installation):
+    """Unknown users, wrong passwords and locked pairs, beyond the failures from which the delay does not grow."""
+    address = installation.standalone.address
+    # 40 failures lock a user out from an address: bob from one, nobody else from the others.
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        list(pool.map(lambda _: status_over_http(address, "127.0.0.100", "bob", "wrong"), range(40)))
+        assert status_over_http(address, "127.0.0.100", "bob", "pass of bob")[0].startswith(b"HTTP/1.1 401 ")
+    kinds = {
+        "wrong password": lambda at: (f"127.0.1.{at % 10}", "alice", "wrong"),
+        "unknown user": lambda at: (f"127.0.2.{at % 10}", "eve", "wrong"),
+        "locked out": lambda at: ("127.0.0.100", "bob", "pass of bob"),
+    }
+    # Until the delay of each kind is the longest.
+    with concurrent.futures.ThreadPoolExecutor(30) as pool:
+        warm = [(kind, at) for kind in kinds for at in range(70)]
+        list(pool.map(lambda each: status_over_http(address, *kinds[each[0]](each[1])), warm))
+    measured = {kind: [] for kind in kinds}
+    responses = set()
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        # In turn, so that what else happens on the machine meets all of them.
+        order = [(kind, at) for at in range(200) for kind in kinds]
+        for (kind, _), (response, seconds) in zip(
+            order, pool.map(lambda each: status_over_http(address, *kinds[each[0]](each[1])), order), strict=True
+        ):
+            responses.add(response)
+            measured[kind].append(seconds)
+    medians = {kind: statistics.median(seconds) for kind, seconds in measured.items()}
+    print("medians of 200 responses:", {kind: f"{median:.3f} s" for kind, median in medians.items()})
+    assert len(responses) == 1, responses
+    assert max(medians.values()) < 1.05 * min(medians.values()), medians
 
 
 def test_the_doctor_checks_the_users_file(installation):

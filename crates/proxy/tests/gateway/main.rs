@@ -18,6 +18,7 @@ mod cluster;
 mod control;
 mod cookies;
 mod drains;
+mod failed_logins;
 mod faults;
 mod handles;
 mod http;
