@@ -10,9 +10,8 @@ use hs2::{Credentials, Principal};
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
 use model::user_name::is_user_name;
-use parking_lot::Mutex;
 
-use crate::failure_log::{FailureLog, Suppressed, WINDOW};
+use crate::refusal_log::{RefusalEvent, RefusalLog};
 use crate::throttle::{Admission, Throttle};
 
 /// The part of a delay that is random, so that responses reveal no more than their order of magnitude.
@@ -48,8 +47,7 @@ pub trait Method: Send + Sync {
 pub struct Chain {
     methods: Vec<Arc<dyn Method>>,
     throttle: Throttle,
-    clock: SharedClock,
-    log: Mutex<FailureLog>,
+    log: Arc<RefusalLog>,
 }
 
 impl fmt::Debug for Chain {
@@ -68,24 +66,12 @@ struct Failure {
 
 impl Chain {
     pub fn new(methods: Vec<Arc<dyn Method>>, throttle: Throttle, clock: SharedClock) -> Self {
-        Self { methods, throttle, clock, log: Mutex::default() }
+        Self { methods, throttle, log: Arc::new(RefusalLog::new(RefusalEvent::Login, clock)) }
     }
 
     /// Starts a task that logs the failures without a line of their own, until the chain is dropped.
-    pub fn start_reporting(self: &Arc<Self>) {
-        let chain = Arc::downgrade(self);
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(WINDOW).await;
-                let Some(chain) = chain.upgrade() else { return };
-                chain.report_suppressed();
-            }
-        });
-    }
-
-    fn report_suppressed(&self) {
-        let ended = self.log.lock().ended(self.clock.boottime());
-        ended.into_iter().for_each(log_suppressed);
+    pub fn start_reporting(&self) {
+        self.log.start_reporting();
     }
 
     /// The groups that the user has now, by the first method that knows the user; `None` if there is none.
@@ -147,17 +133,11 @@ impl Chain {
 
     /// Logs a failure. Its error is the same for every reason.
     fn failed(&self, user: &str, address: IpAddr, reason: &'static str, delay: Duration) -> Failure {
-        let (has_line, ended) = self.log.lock().hit(address, self.clock.boottime());
-        ended.into_iter().for_each(log_suppressed);
-        if has_line {
+        if self.log.has_line(address) {
             tracing::info!(target: "audit", event = "login_failed", user, %address, reason, "login failed");
         }
         Failure { error: UserError::new(ErrorKind::InvalidAuthorization, "authentication failed"), delay }
     }
-}
-
-fn log_suppressed(Suppressed { address, count }: Suppressed) {
-    tracing::info!(target: "audit", event = "login_failed", %address, count, "further logins failed");
 }
 
 /// The error of a login that waited too long for the others of its user and address.

@@ -10,7 +10,7 @@
 //! | `hash_queue` | how many hashes are computed at once |
 //! | `cache` | logins that succeeded a short time ago |
 //! | `cookie` | the cookie of HTTP clients |
-//! | `failure_log` | how many failed logins have a line in the log |
+//! | `refusal_log` | how many refusals have a line in the log |
 //! | `throttle` | delays and lock-outs after failed logins |
 //! | `impersonation` | the rules that permit users to act for others |
 //!
@@ -19,11 +19,11 @@
 mod cache;
 mod chain;
 mod cookie;
-mod failure_log;
 mod file;
 mod hash_queue;
 mod impersonation;
 mod password;
+mod refusal_log;
 mod throttle;
 mod users;
 mod users_file;
@@ -35,6 +35,7 @@ pub use file::FileMethod;
 pub use hash_queue::HashQueue;
 pub use impersonation::{ImpersonationRules, RuleError, RuleErrorReason};
 pub use password::{HashError, PasswordHash};
+pub use refusal_log::{RefusalEvent, RefusalLog};
 pub use throttle::Throttle;
 pub use users::{LineError, Users};
 pub use users_file::{UsersFile, UsersFileError, is_open_to_others};

@@ -1,7 +1,7 @@
 //! Authentication: the user of a connection.
 //!
 //! The methods are those of the settings. Without one, the user name that the client sends is trusted. An authorization id
-//! of SASL names a user to impersonate. A proxy that serves no clients rejects every login.
+//! of SASL and `doAs` of HTTP name a user to impersonate. A proxy that serves no clients rejects every login.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Authenticator for Gateway {
         };
         match credentials.authzid.as_str() {
             "" => Ok(principal),
-            user => impersonate::on_behalf_of(self, principal, user).await,
+            user => impersonate::on_behalf_of(self, principal, peer.ip(), user).await,
         }
     }
 

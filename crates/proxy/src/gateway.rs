@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use authentication::Cookies;
+use authentication::{Cookies, RefusalLog};
 use hs2::Principal;
 use model::clock::SharedClock;
 use model::rights::Subject;
@@ -23,6 +23,8 @@ pub(crate) struct Gateway {
     pub(crate) address: String,
     pub(crate) clock: SharedClock,
     pub(crate) cookies: Cookies,
+    /// The log of refused impersonations.
+    pub(crate) refused_impersonations: Arc<RefusalLog>,
     pub(crate) agents: Agents,
     pub(crate) catalog: Arc<CatalogView>,
     pub(crate) routes: Routes,

@@ -1,11 +1,15 @@
 //! Impersonation: a user who may act for another one, by the rules of the configuration.
 //!
-//! The user is named by SASL's authorization id, or by a setting of `OpenSession`. The session then belongs to that user,
-//! with that user's groups. Admins, operators and auditors are never impersonated, and an impersonated user
-//! cannot impersonate another. Every refusal has one text, whatever the reason: it does not reveal which users exist.
+//! The user is named by SASL's authorization id, by `doAs` in the URL over HTTP, or by a setting of `OpenSession`. The
+//! session then belongs to that user, with that user's groups. Admins, operators and auditors are never impersonated, and
+//! an impersonated user cannot impersonate another. Every refusal has one text, whatever the reason: it does not reveal which
+//! users exist. It is a line of target `audit`, like a failed login.
+
+use std::net::IpAddr;
 
 use ddl::SessionStatement;
-use hs2::Principal;
+use hs2::scan::Request;
+use hs2::{Message, Principal};
 use model::error::{ErrorKind, UserError};
 use model::rights::Subject;
 use model::text::cut;
@@ -13,32 +17,41 @@ use model::user_name::{MAX_USER_NAME_BYTES, is_user_name};
 
 use crate::gateway::Gateway;
 use crate::session::settings::{self, SessionSettings};
+use crate::session::state::Session;
 
-/// The principal of a session with these settings.
+/// The principal of a session with these settings, which a client at `peer` opens.
 pub(crate) async fn named_by(
     gateway: &Gateway,
     principal: Principal,
+    peer: IpAddr,
     settings: &SessionSettings,
 ) -> Result<Principal, UserError> {
     let mut named = settings.proxy_users.iter();
     match (named.next(), named.next()) {
         (None, _) => Ok(principal),
-        (Some(user), None) => on_behalf_of(gateway, principal, user).await,
-        (Some(user), Some(_)) => Err(refused(&principal, user).detail("The session names several users.")),
+        (Some(user), None) => on_behalf_of(gateway, principal, peer, user).await,
+        (Some(user), Some(_)) => {
+            Err(refuse(gateway, &principal, peer, user).detail("The session names several users."))
+        }
     }
 }
 
 /// The principal as the user, if it may act for that one.
-pub(crate) async fn on_behalf_of(gateway: &Gateway, principal: Principal, user: &str) -> Result<Principal, UserError> {
+pub(crate) async fn on_behalf_of(
+    gateway: &Gateway,
+    principal: Principal,
+    peer: IpAddr,
+    user: &str,
+) -> Result<Principal, UserError> {
     if user == principal.user {
         return Ok(principal);
     }
-    if let Some(groups) = groups_if_permitted(gateway, &principal, user).await {
-        tracing::debug!(user, via = principal.user, "impersonating");
-        Ok(principal.impersonating(user, groups))
-    } else {
-        tracing::debug!(user = user.escape_debug().to_string(), via = principal.user, "impersonation refused");
-        Err(refused(&principal, user))
+    match groups_if_permitted(gateway, &principal, user).await {
+        Some(groups) => {
+            tracing::debug!(user, via = principal.user, "impersonating");
+            Ok(principal.impersonating(user, groups))
+        }
+        None => Err(refuse(gateway, &principal, peer, user)),
     }
 }
 
@@ -57,21 +70,57 @@ async fn groups_if_permitted(gateway: &Gateway, principal: &Principal, user: &st
 }
 
 /// Refuses a SET that would change the user of an open session.
-pub(crate) fn check_set(principal: &Principal, statement: &SessionStatement<'_>) -> Result<(), UserError> {
+pub(crate) fn check_set(
+    gateway: &Gateway,
+    session: &Session,
+    statement: &SessionStatement<'_>,
+) -> Result<(), UserError> {
     match statement {
-        SessionStatement::Set { key, value } if settings::is_proxy_user(key) => {
-            let user = settings::unquoted(value).unwrap_or_default();
-            if user == principal.user {
-                return Ok(());
-            }
-            Err(refused(principal, user).detail("The user of a session is named when the session is opened."))
-        }
+        SessionStatement::Set { key, value } => check_setting(gateway, session, key, value),
         _ => Ok(()),
     }
 }
 
-fn refused(principal: &Principal, user: &str) -> UserError {
-    let user = cut(user, MAX_USER_NAME_BYTES).escape_debug();
+/// Refuses a statement whose own settings (`confOverlay`) name another user than that of its session.
+pub(crate) fn check_overlay(
+    gateway: &Gateway,
+    session: &Session,
+    message: &Message,
+    request: &Request,
+) -> Result<(), UserError> {
+    for (key, value) in request.overlay_in(message.bytes()) {
+        check_setting(gateway, session, &String::from_utf8_lossy(key), &String::from_utf8_lossy(value))?;
+    }
+    Ok(())
+}
+
+fn check_setting(gateway: &Gateway, session: &Session, key: &str, value: &str) -> Result<(), UserError> {
+    if !settings::is_proxy_user(key) {
+        return Ok(());
+    }
+    let user = settings::unquoted(value).unwrap_or_default();
+    if user == session.principal.user {
+        return Ok(());
+    }
+    Err(refuse(gateway, &session.principal, session.client, user)
+        .detail("The user of a session is named when the session is opened."))
+}
+
+/// Logs a refusal. Its error is the same for every reason.
+fn refuse(gateway: &Gateway, principal: &Principal, peer: IpAddr, user: &str) -> UserError {
+    let user = cut(user, MAX_USER_NAME_BYTES).escape_debug().to_string();
+    let address = peer.to_canonical();
+    if gateway.refused_impersonations.has_line(address) {
+        let via = principal.login();
+        tracing::info!(
+            target: "audit",
+            event = "impersonation_refused",
+            user,
+            via,
+            %address,
+            "impersonation refused"
+        );
+    }
     UserError::new(
         ErrorKind::InvalidAuthorization,
         format!("user \"{}\" is not allowed to impersonate \"{user}\"", principal.user),

@@ -49,7 +49,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use authentication::Cookies;
+use authentication::{Cookies, RefusalEvent, RefusalLog};
 use coordination::{Supervisor, View};
 use hs2::Server;
 use model::advertised::Advertised;
@@ -116,11 +116,14 @@ impl Proxy {
         let budget = Budget::new(settings.limits.held_bytes);
         let activity = Arc::new(Activity::default());
         let cookies = Cookies::new(&settings.secret);
+        let refused_impersonations = Arc::new(RefusalLog::new(RefusalEvent::Impersonation, clock.clone()));
+        refused_impersonations.start_reporting();
         let gateway = Arc::new(Gateway {
             settings,
             address: name,
             clock,
             cookies,
+            refused_impersonations,
             agents,
             catalog,
             routes,

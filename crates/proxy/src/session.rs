@@ -46,7 +46,7 @@ pub(crate) async fn open(
     gateway.check_accepts_sessions()?;
     let settings = SessionSettings::read(&handshake.configuration, &gateway.settings.limits, &gateway.budget)?;
     drop(handshake.configuration);
-    let principal = impersonate::named_by(gateway, principal, &settings).await?;
+    let principal = impersonate::named_by(gateway, principal, connection.peer().ip(), &settings).await?;
     pool::check(gateway, &principal, &settings).await?;
     let user = principal.user.clone();
     let mut session = Session::new(principal, connection.peer().ip().to_canonical(), settings);
@@ -91,7 +91,9 @@ pub(crate) async fn serve(
     })?;
     let named = request.handle.as_ref().and_then(|at| at.read(message.bytes()).ok());
     let entry = connection.principal().and_then(|principal| {
-        let caller = Caller { login: principal.login(), connection: connection.id() };
+        // A caller that names a user to act for may use that user's sessions only.
+        let user = principal.via.is_some().then_some(principal.user.as_str());
+        let caller = Caller { login: principal.login(), user, connection: connection.id() };
         gateway.sessions.find(method.scope(), named.as_ref()?, &caller)
     });
     let (Some(entry), Some(named)) = (entry, named) else {

@@ -13,6 +13,7 @@ mod installation;
 mod killed_at_points;
 mod passwd;
 mod real_postgres;
+mod refused_impersonations;
 mod role_starts;
 mod sql_client;
 mod standalone_life;

@@ -12,8 +12,11 @@ use model::error::{ErrorKind, UserError};
 use super::cookie;
 use super::exchange::Client;
 use super::refusal::Refusal;
-use super::resource::Resource;
+use super::resource::{Resource, percent_decoded};
 use crate::auth::{Authenticator, Credentials, Mechanism, Principal};
+
+/// The parameter of a query that names the user on whose behalf the client sends the request.
+const DO_AS: &str = "doAs";
 
 /// The longest part of a `Host` header that a response repeats.
 const MAX_SHOWN_CHARS: usize = 255;
@@ -24,6 +27,8 @@ pub(super) struct RequestHead {
     pub(super) length: Option<usize>,
     pub(super) expects_continue: bool,
     proof: Option<Proof>,
+    /// The user on whose behalf the client sends the request.
+    acts_for: Option<String>,
     host: Option<String>,
     has_origin: bool,
 }
@@ -92,6 +97,7 @@ impl RequestHead {
             length,
             expects_continue,
             proof,
+            acts_for: if matches!(resource, Resource::Probe(_)) { None } else { do_as(head.uri.query())? },
             host: single(head, &HOST)?.map(str::to_owned),
             has_origin: head.headers.contains_key(ORIGIN),
         })
@@ -101,8 +107,18 @@ impl RequestHead {
     pub(super) async fn admit(&self, client: &Client) -> Result<Principal, Refusal> {
         self.check_origin(&*client.authenticator)?;
         let authenticated = match &self.proof {
-            Some(Proof::Credentials(credentials)) => client.authenticator.authenticate(client.peer, credentials).await,
-            Some(Proof::Cookie(cookie)) => client.authenticator.authenticate_cookie(cookie),
+            Some(Proof::Credentials(credentials)) => {
+                let authzid = self.acts_for.clone().unwrap_or_default();
+                let credentials = Credentials { authzid, ..credentials.clone() };
+                client.authenticator.authenticate(client.peer, &credentials).await
+            }
+            Some(Proof::Cookie(cookie)) => match client.authenticator.authenticate_cookie(cookie) {
+                Ok(principal) if self.acts_for.as_ref().is_some_and(|user| *user != principal.user) => {
+                    let text = "a request on behalf of another user needs credentials";
+                    Err(UserError::new(ErrorKind::InvalidAuthorization, text))
+                }
+                authenticated => authenticated,
+            },
             None => Err(UserError::new(ErrorKind::InvalidAuthorization, "the request has no Basic credentials")),
         };
         authenticated.map_err(Refusal::unauthorized)
@@ -132,6 +148,30 @@ impl RequestHead {
             .hint("Connect with an IP address, or add the name to proxy.hosts.");
         Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, error))
     }
+}
+
+/// The user that the parameter `doAs` of a query names, in any case, as Apache Knox sends it for its users. One that does
+/// not name one user is an error.
+fn do_as(query: Option<&str>) -> Result<Option<String>, Refusal> {
+    let mut user = None;
+    for parameter in query.unwrap_or_default().split('&') {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        if !decoded(name).eq_ignore_ascii_case(DO_AS.as_bytes()) {
+            continue;
+        }
+        let named = String::from_utf8(decoded(value)).ok().filter(|named| !named.is_empty());
+        if named.is_none() || user.is_some() {
+            let error = UserError::new(ErrorKind::InvalidAuthorization, "doAs does not name one user");
+            return Err(Refusal::unauthorized(error));
+        }
+        user = named;
+    }
+    Ok(user)
+}
+
+/// A name or value in a query.
+fn decoded(text: &str) -> Vec<u8> {
+    percent_decoded(&text.replace('+', " "))
 }
 
 /// Parses `Basic base64(user:password)`.

@@ -59,25 +59,22 @@ impl Resource {
     }
 }
 
-/// The bytes of a path with its escapes decoded, once.
-fn percent_decoded(path: &str) -> Vec<u8> {
+/// The bytes of a text with its escapes decoded, once.
+pub(super) fn percent_decoded(text: &str) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut decoded = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
         let escaped = match after {
             [high, low, ..] if first == b'%' => digit(*high).zip(digit(*low)),
             _ => None,
         };
-        match escaped {
-            Some((high, low)) => {
-                decoded.push((high << 4) | low);
-                rest = &after[2..];
-            }
-            None => {
-                decoded.push(first);
-                rest = after;
-            }
+        if let Some((high, low)) = escaped {
+            decoded.push((high << 4) | low);
+            rest = &after[2..];
+        } else {
+            decoded.push(first);
+            rest = after;
         }
     }
     decoded

@@ -165,6 +165,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Skips one value. The ranges of the keys and values in turn, if it is a map of strings to strings.
+    pub(crate) fn strings_of_map(&mut self, wire: u8, depth: usize) -> Result<Vec<Range<usize>>, ScanError> {
+        let start = self.at;
+        self.skip(wire, depth)?;
+        let mut map = Cursor { bytes: self.bytes, at: start };
+        if wire != wire::MAP || (map.u8()?, map.u8()?) != (wire::STRING, wire::STRING) {
+            return Ok(Vec::new());
+        }
+        // All of them are present, since the map was skipped.
+        (0..2 * map.length()?).map(|_| map.binary()).collect()
+    }
+
     fn skip_elements(&mut self, elements: &[u8], count: usize, depth: usize) -> Result<(), ScanError> {
         let depth = depth.checked_sub(1).ok_or(ScanError::TooDeep)?;
         if count == 0 {

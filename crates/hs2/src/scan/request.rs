@@ -20,6 +20,9 @@ pub struct Request {
     pub handle: Option<HandleAt>,
     /// `ExecuteStatement`: the range of the text, not yet checked to be UTF-8.
     pub statement: Option<Range<usize>>,
+    /// `ExecuteStatement`: the settings for this statement (`confOverlay`), as keys and values in turn; empty where the
+    /// map has other types.
+    overlay: Vec<Range<usize>>,
     /// `ExecuteStatement`: the reply may precede the end of the statement.
     pub run_async: bool,
     /// `ExecuteStatement`: seconds, 0 for none.
@@ -49,6 +52,7 @@ pub fn request(bytes: &[u8]) -> Result<Request, ScanError> {
         method,
         handle: None,
         statement: None,
+        overlay: Vec::new(),
         run_async: false,
         query_timeout: 0,
         query_timeout_at: None,
@@ -90,6 +94,7 @@ impl Request {
                     self.handle = Some(whole_handle(cursor, DEPTH - 1)?.at);
                 }
                 (Method::ExecuteStatement, 2) => self.statement = Some(cursor.binary_as(wire, id)?),
+                (Method::ExecuteStatement, 3) => self.overlay = cursor.strings_of_map(wire, DEPTH)?,
                 (Method::ExecuteStatement, 4) => self.run_async = cursor.bool_as(wire, id)?,
                 (Method::ExecuteStatement, 5) => {
                     self.query_timeout_at = Some(cursor.at());
@@ -118,6 +123,11 @@ impl Request {
     /// The statement's bytes in the scanned bytes.
     pub fn statement_in<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         bytes.get(self.statement.clone()?)
+    }
+
+    /// The settings of `confOverlay` in the scanned bytes, keys with values.
+    pub fn overlay_in<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        self.overlay.chunks_exact(2).filter_map(|pair| Some((bytes.get(pair[0].clone())?, bytes.get(pair[1].clone())?)))
     }
 
     /// Sets `queryTimeout` in the scanned bytes of an `ExecuteStatement`. A missing field is inserted, so every
@@ -158,6 +168,7 @@ mod tests {
             let decoded: TExecuteStatementReq = decode_call(&bytes).unwrap();
             assert_eq!(decoded, TExecuteStatementReq { query_timeout: Some(30), ..call });
             let scanned = request(&bytes).unwrap();
+            assert_eq!(scanned.overlay_in(&bytes).collect::<Vec<_>>(), [(&b"a"[..], &b"b"[..])]);
             assert_eq!((scanned.query_timeout, scanned.statement_in(&bytes).unwrap()), (30, &b"SELECT 'it''s'"[..]));
         }
     }

@@ -40,6 +40,7 @@ pub(crate) async fn execute(
     if is_statement {
         gateway.activity.statements.add();
     }
+    impersonate::check_overlay(gateway, &session, &message, request)?;
     let mut budget_guard = admit(gateway, &session, &message)?;
     let timeout = if is_statement {
         Timeout::new(request, session.settings.statement_timeout, gateway.clock.boottime())
@@ -55,7 +56,7 @@ pub(crate) async fn execute(
             return executed;
         }
         Some(Statement::Session(text, statement)) => {
-            impersonate::check_set(&session.principal, &statement)?;
+            impersonate::check_set(gateway, &session, &statement)?;
             pool::check_set(gateway, &session, &statement).await?;
             if session.is_unbound() && classify::prefers_engine(&statement) {
                 tokio::select! {

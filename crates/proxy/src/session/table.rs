@@ -66,6 +66,8 @@ pub(crate) struct Entry {
 /// The user who authenticated, and the connection that names a handle.
 pub(crate) struct Caller<'a> {
     pub(crate) login: &'a str,
+    /// The user that it acts for, if the call names one.
+    pub(crate) user: Option<&'a str>,
     pub(crate) connection: u64,
 }
 
@@ -276,6 +278,7 @@ impl Sessions {
         let table = self.table();
         let entry = table.handles.find(scope, named)?;
         let same_connection = entry.connection.is_none_or(|connection| connection == caller.connection);
-        (entry.login == caller.login && same_connection).then(|| Arc::clone(entry))
+        let same_user = caller.user.is_none_or(|user| user == entry.user);
+        (entry.login == caller.login && same_user && same_connection).then(|| Arc::clone(entry))
     }
 }

@@ -1,11 +1,17 @@
-//! Impersonation: every spelling of the setting, SASL's authorization id, and who is never impersonated.
+//! Impersonation: every spelling of the setting, SASL's authorization id, `doAs` of HTTP, and who is never impersonated.
 
 use authentication::ImpersonationRules;
-use hs2::{Auth, ClientError, Session};
+use hs2::message::{decode_reply, encode_call};
+use hs2::tcli::{TExecuteStatementReq, TExecuteStatementResp, TOpenSessionReq, TOpenSessionResp};
+use hs2::{Auth, ClientError, Session, protocol, status};
 use model::rights::RoleLists;
+use thrift::protocol::TSerializable;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::agents::{column, run, try_run};
 use crate::cluster::Cluster;
+use crate::fixture::{WAIT, within};
 use crate::rights::{PASSWORD, method_file, write_users};
 
 const SPELLINGS: [&str; 12] = [
@@ -115,10 +121,115 @@ async fn every_spelling_is_the_users_session_or_is_refused() {
     installation.try_by_authzid("bob", "bob", &[]).await.unwrap();
     let two = [(SPELLINGS[0], "ann"), (SPELLINGS[9], "bob")];
     assert_eq!(refusal(installation.try_as("hue", &two).await).sqlstate(), "28000");
-    // Nor does a later statement change the user.
+    // Nor does a later statement change the user, by SET or by its own settings.
     let mut session = installation.try_as("superset", &[]).await.unwrap();
-    let error = try_run(&mut session, "SET hive.server2.proxy.user=ann").await.unwrap_err();
-    assert_eq!(error.sqlstate(), "28000", "{}", error.text());
+    for key in SPELLINGS.iter().map(|key| key.trim()).filter(|key| !key.contains(' ')) {
+        let error = try_run(&mut session, &format!("SET {key}=ann")).await.unwrap_err();
+        assert_eq!(error.sqlstate(), "28000", "{key}: {}", error.text());
+        let error = try_run(&mut session, &format!("set {key} = 'ann'")).await.unwrap_err();
+        assert_eq!(error.sqlstate(), "28000", "{key}: {}", error.text());
+    }
+    for key in SPELLINGS {
+        for (user, is_refused) in [("ann", true), ("", true), ("superset", false)] {
+            let error = status_with_overlay(&mut session, key, user).await.err();
+            let is_28000 = error.as_ref().is_some_and(|error| error.sqlstate() == "28000");
+            assert_eq!(is_28000, is_refused, "{key}={user}: {error:?}");
+        }
+    }
+}
+
+/// Runs a statement with a setting of its own.
+async fn status_with_overlay(session: &mut Session, key: &str, value: &str) -> Result<(), model::UserError> {
+    let request = TExecuteStatementReq {
+        session_handle: session.handle().clone(),
+        statement: "SHOW TENANTS".to_owned(),
+        conf_overlay: Some([(key.to_owned(), value.to_owned())].into()),
+        run_async: Some(false),
+        query_timeout: None,
+    };
+    let response: TExecuteStatementResp = session.client().call("ExecuteStatement", &request, WAIT).await.unwrap();
+    status::check(&response.status)
+}
+
+/// The response over HTTP to a call at a path: its head and its body.
+async fn post<Q: TSerializable>(
+    installation: &Installation,
+    path: &str,
+    headers: &str,
+    method: &str,
+    request: &Q,
+) -> (String, Vec<u8>) {
+    let body = encode_call(method, 1, request).unwrap();
+    let mut stream = TcpStream::connect(installation.cluster.proxy.addr()).await.unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Type: application/x-thrift\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
+    let mut reply = Vec::new();
+    within(method, stream.read_to_end(&mut reply)).await.unwrap();
+    let end = reply.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+    let body = reply.split_off(end);
+    (String::from_utf8(reply).unwrap(), body)
+}
+
+/// `user:correct horse` in base 64.
+const SUPERSET: &str = "Authorization: Basic c3VwZXJzZXQ6Y29ycmVjdCBob3JzZQ==\r\n";
+const HUE: &str = "Authorization: Basic aHVlOmNvcnJlY3QgaG9yc2U=\r\n";
+const BOB: &str = "Authorization: Basic Ym9iOmNvcnJlY3QgaG9yc2U=\r\n";
+
+/// `doAs` of Apache Knox is a spelling, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn do_as_of_http_is_the_users_session_or_is_refused() {
+    let installation = Installation::new().await;
+    let opening =
+        TOpenSessionReq { client_protocol: protocol::NEWEST, username: None, password: None, configuration: None };
+    let status_of = async |path: &str, headers: &str| {
+        let (head, _) = post(&installation, path, headers, "OpenSession", &opening).await;
+        head.split(' ').nth(1).unwrap().to_owned()
+    };
+    for name in ["doAs", "doas", "DOAS", "do%41s"] {
+        assert_eq!(status_of(&format!("/cliservice?{name}=ann"), SUPERSET).await, "200", "{name}");
+        assert_eq!(status_of(&format!("/?x=y&{name}=%61nn&z"), SUPERSET).await, "200", "{name}");
+        assert_eq!(status_of(&format!("/cliservice?{name}=bob"), SUPERSET).await, "401", "{name}");
+        assert_eq!(status_of(&format!("/cliservice?{name}=ann"), BOB).await, "401", "{name}");
+        assert_eq!(status_of(&format!("/cliservice?{name}=bob"), BOB).await, "200", "the own name");
+        for query in [format!("{name}="), name.to_owned(), format!("{name}=%ff"), format!("doAs=ann&{name}=ann")] {
+            assert_eq!(status_of(&format!("/cliservice?{query}"), SUPERSET).await, "401", "{query}");
+        }
+    }
+    // The session is the named user's, and that user's only.
+    let (_, body) = post(&installation, "/?doAs=ann", HUE, "OpenSession", &opening).await;
+    let opened: TOpenSessionResp = decode_reply(&body).unwrap();
+    let statement = TExecuteStatementReq {
+        session_handle: opened.session_handle.unwrap(),
+        statement: "SHOW ENGINES t_1".to_owned(),
+        conf_overlay: None,
+        run_async: Some(false),
+        query_timeout: None,
+    };
+    for (path, expected) in [("/?doAs=ann", None), ("/?doAs=bob", Some("55000"))] {
+        let (_, body) = post(&installation, path, HUE, "ExecuteStatement", &statement).await;
+        let executed: TExecuteStatementResp = decode_reply(&body).unwrap();
+        let refused = status::check(&executed.status).err();
+        assert_eq!(refused.as_ref().map(model::UserError::sqlstate), expected, "{path}: {refused:?}");
+    }
+    // A setting of the session names no third user.
+    let keys = [("hive.server2.proxy.user".to_owned(), "bob".to_owned())];
+    let chained = TOpenSessionReq { configuration: Some(keys.into()), ..opening.clone() };
+    let (_, body) = post(&installation, "/?doAs=ann", HUE, "OpenSession", &chained).await;
+    let opened: TOpenSessionResp = decode_reply(&body).unwrap();
+    assert_eq!(status::check(&opened.status).unwrap_err().sqlstate(), "28000");
+    // A cookie is its own user's, not the named one's.
+    let (head, _) = post(&installation, "/", HUE, "OpenSession", &opening).await;
+    let cookie = head.lines().find_map(|line| line.strip_prefix("Set-Cookie: ")).unwrap().split(';').next().unwrap();
+    let cookie = format!("Cookie: {cookie}\r\n");
+    assert_eq!(status_of("/", &cookie).await, "200");
+    assert_eq!(status_of("/?doAs=hue", &cookie).await, "200");
+    assert_eq!(status_of("/?doAs=ann", &cookie).await, "401");
+    let (head, _) = post(&installation, "/?doAs=ann", HUE, "OpenSession", &opening).await;
+    assert!(!head.contains("Set-Cookie"), "{head}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
