@@ -43,7 +43,7 @@ pub(crate) async fn bind_if_ready(gateway: &Arc<Gateway>, session: &mut Session)
     if gateway.catalog.age().is_none() {
         return Ok(());
     }
-    let subject = gateway.subject(&session.principal).await;
+    let subject = gateway.subject(&session.principal).await?;
     let selector = selector_in(session, &subject, &gateway.catalog.reading().snapshot);
     if !selector.is_ok_and(|selector| gateway.routes.has_ready(&selector)) {
         return Ok(());
@@ -126,7 +126,7 @@ async fn selector(gateway: &Gateway, session: &Session) -> Result<EngineSelector
     if !gateway.catalog.first(AGENT_DEADLINE).await {
         return Err(gateway.agents.none_reachable());
     }
-    let subject = gateway.subject(&session.principal).await;
+    let subject = gateway.subject(&session.principal).await?;
     match selector_in(session, &subject, &gateway.catalog.reading().snapshot) {
         Ok(selector) => Ok(selector),
         // A session is refused only by the newest catalog.

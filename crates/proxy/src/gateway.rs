@@ -5,6 +5,7 @@ use std::sync::Arc;
 use authentication::{Cookies, RefusalLog};
 use hs2::Principal;
 use model::clock::SharedClock;
+use model::error::{ErrorKind, UserError};
 use model::rights::Subject;
 use tokio_util::sync::CancellationToken;
 
@@ -40,15 +41,23 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     /// The user with its current groups and roles: a session may outlive a membership of its user.
-    pub(crate) async fn subject(&self, principal: &Principal) -> Subject {
-        Subject::new(principal.user.clone(), self.groups(principal).await, &self.settings.roles)
+    pub(crate) async fn subject(&self, principal: &Principal) -> Result<Subject, UserError> {
+        Ok(Subject::new(principal.user.clone(), self.groups(principal).await?, &self.settings.roles))
     }
 
-    /// The current groups of a user. Without a method that knows them, those of the login.
-    pub(crate) async fn groups(&self, principal: &Principal) -> Vec<String> {
-        match &self.settings.authentication {
-            Some(chain) => chain.groups(&principal.user).await.unwrap_or_default(),
-            None => principal.groups.clone(),
+    /// The current groups of a user, or 28000 if the user, or the one who impersonates it, was removed since the login.
+    /// Where names are trusted, the groups of the login.
+    pub(crate) async fn groups(&self, principal: &Principal) -> Result<Vec<String>, UserError> {
+        let Some(chain) = &self.settings.authentication else { return Ok(principal.groups.clone()) };
+        if let Some(via) = &principal.via {
+            chain.groups(via).await.ok_or_else(|| removed(via))?;
         }
+        chain.groups(&principal.user).await.ok_or_else(|| removed(&principal.user))
     }
+}
+
+fn removed(user: &str) -> UserError {
+    UserError::new(ErrorKind::InvalidAuthorization, format!("user \"{user}\" was removed"))
+        .detail("The session was opened before that.")
+        .hint("Close the session.")
 }

@@ -99,7 +99,7 @@ pub(crate) async fn check(
     if settings.queue.is_none() {
         return Ok(());
     }
-    let subject = gateway.subject(principal).await;
+    let subject = gateway.subject(principal).await?;
     check_request(gateway, PoolRequest::new(&subject, settings)).await
 }
 
@@ -113,7 +113,7 @@ pub(crate) async fn check_set(
     if settings::own_key(key).as_deref() != Some(settings::QUEUE) {
         return Ok(());
     }
-    let subject = gateway.subject(&session.principal).await;
+    let subject = gateway.subject(&session.principal).await?;
     let current = PoolRequest::new(&subject, &session.settings);
     check_request(gateway, PoolRequest { queue: settings::unquoted(value), ..current }).await
 }

@@ -90,7 +90,11 @@ async fn begin(
 ) -> Result<(Handle, u64), UserError> {
     let since = gateway.clock.boottime();
     let mut sent = may_have_begun;
-    let caller = caller_overlay(gateway, session).await;
+    let caller = match caller_overlay(gateway, session).await {
+        Ok(caller) => caller,
+        Err(error) if sent => return Err(outcome_unknown(id, &error.message)),
+        Err(error) => return Err(error),
+    };
     for _ in 0..MAX_HANDOVERS {
         let backend = match session.control.take() {
             Some(backend) if !backend.client.is_broken() => backend,
@@ -142,9 +146,9 @@ async fn begin(
 }
 
 /// The entries about the caller, the same for each agent.
-async fn caller_overlay(gateway: &Gateway, session: &Session) -> BTreeMap<String, String> {
+async fn caller_overlay(gateway: &Gateway, session: &Session) -> Result<BTreeMap<String, String>, UserError> {
     let principal = &session.principal;
-    let groups = gateway.groups(principal).await;
+    let groups = gateway.groups(principal).await?;
     let groups = (!groups.is_empty()).then(|| (REQUEST_GROUPS, groups_text(&groups)));
     let via = principal.via.clone().map(|via| (REQUEST_VIA, via));
     let entries = [
@@ -152,7 +156,7 @@ async fn caller_overlay(gateway: &Gateway, session: &Session) -> BTreeMap<String
         (REQUEST_PROXY, gateway.address.clone()),
         (REQUEST_CLIENT, session.client.to_string()),
     ];
-    entries.into_iter().chain(groups).chain(via).map(|(key, value)| (key.to_owned(), value)).collect()
+    Ok(entries.into_iter().chain(groups).chain(via).map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 async fn send(client: &mut Client, request: &TExecuteStatementReq) -> Result<TExecuteStatementResp, ClientError> {

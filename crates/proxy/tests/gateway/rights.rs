@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use authentication::{Chain, FileMethod, HashQueue, LoginCache, PasswordHash, Throttle, Users, UsersFile};
+use authentication::{
+    Chain, FileMethod, HashQueue, ImpersonationRules, LoginCache, PasswordHash, Throttle, Users, UsersFile,
+};
 use hs2::Auth;
 use model::clock::{SharedClock, SystemClock};
 use model::rights::StatementKind;
@@ -104,6 +106,57 @@ async fn groups_of_the_users_file_reach_sessions_and_statements() {
     eventually("bob in the group", async || run_or_refused(&mut bob).await.is_none().then_some(())).await;
     assert_eq!(run_or_refused(&mut ann).await.as_deref(), Some("42501"));
     assert_eq!(try_run(&mut ann, "SELECT 1").await.unwrap_err().sqlstate(), "42501");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_was_removed_runs_no_further_statement_in_an_open_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("users");
+    write_users(&path, &[("admin", &[]), ("ann", &[]), ("bob", &[]), ("hue", &[])]);
+    let chain = method_file(&path);
+    let rules = ["hue: bob".to_owned()];
+    let cluster = Cluster::with(1, |settings| {
+        settings.authentication = Some(chain);
+        settings.impersonation = ImpersonationRules::parse(&rules).unwrap();
+    })
+    .await;
+    let login = |user: &str| Auth::user(user, PASSWORD);
+    let mut admin = cluster.try_session_as(login("admin"), &[]).await.unwrap();
+    {
+        let _settling = cluster.master.keep_settling();
+        for statement in [
+            "CREATE RESOURCE UNIT uc_1",
+            "CREATE RESOURCE POOL rp_1 UNIT_LIST ('uc_1')",
+            "CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('ann', 'bob')",
+        ] {
+            run(&mut admin, statement).await;
+        }
+    }
+    let engine = cluster.engine(&mut admin).await;
+    // One session is bound to an engine, the others are not.
+    let mut bound = cluster.try_session_as(login("ann"), &[]).await.unwrap();
+    run(&mut bound, "SELECT 1").await;
+    let mut unbound = cluster.try_session_as(login("ann"), &[]).await.unwrap();
+    let mut through_hue = cluster.try_session_as(login("hue"), &[("hive.server2.proxy.user", "bob")]).await.unwrap();
+    run(&mut unbound, "SHOW ENGINES t_1").await;
+    run(&mut through_hue, "SHOW ENGINES t_1").await;
+
+    write_users(&path, &[("admin", &[]), ("bob", &[])]);
+    eventually("ann is removed", async || run_or_refused(&mut unbound).await.map(drop)).await;
+    for (session, statements) in [
+        (&mut unbound, ["SHOW ENGINES t_1", "SELECT 1"]),
+        (&mut bound, ["SHOW ENGINES t_1", "START ENGINE t_1 rp_1 uc_1"]),
+        // The impersonator was removed.
+        (&mut through_hue, ["SHOW ENGINES t_1", "SELECT 1"]),
+    ] {
+        for statement in statements {
+            let error = try_run(session, statement).await.unwrap_err();
+            assert_eq!(error.sqlstate(), "28000", "{statement}: {}", error.text());
+        }
+    }
+    // The bound engine stays until the session moves.
+    run(&mut bound, "SELECT 1").await;
+    drop(engine);
 }
 
 /// The SQLSTATE with which SHOW ENGINES is refused; `None` if it is permitted.
