@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `chain` | the methods in their order, with the delay and the response of a failed login |
 //! | `file` | the method `file`: passwords and groups from a users file |
+//! | `secret_file` | whether other users can read a file with secrets |
 //! | `users_file` | the users file: its mode, and reading it again |
 //! | `users` | the lines of a users file, to look up and to edit |
 //! | `password` | password hashes, and their limits |
@@ -24,6 +25,7 @@ mod hash_queue;
 mod impersonation;
 mod password;
 mod refusal_log;
+mod secret_file;
 mod throttle;
 mod users;
 mod users_file;
@@ -36,6 +38,7 @@ pub use hash_queue::HashQueue;
 pub use impersonation::{ImpersonationRules, RuleError, RuleErrorReason};
 pub use password::{HashError, PasswordHash};
 pub use refusal_log::{RefusalEvent, RefusalLog};
+pub use secret_file::is_open_to_others;
 pub use throttle::Throttle;
 pub use users::{LineError, Users};
-pub use users_file::{UsersFile, UsersFileError, is_open_to_others};
+pub use users_file::{UsersFile, UsersFileError};

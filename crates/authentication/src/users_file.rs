@@ -13,6 +13,7 @@ use model::clock::SharedClock;
 use model::log_throttle::LogThrottle;
 use parking_lot::{Mutex, RwLock};
 
+use crate::secret_file::is_open_to_others;
 use crate::users::{LineError, Users};
 
 /// How often the file is read again.
@@ -126,13 +127,6 @@ fn read(path: &Path) -> Result<String, UsersFileError> {
         return Err(UsersFileError::TooLong(path.to_owned()));
     }
     Ok(text)
-}
-
-/// Whether users other than this process's can access a file of that mode and owner. A file of root's may be readable by
-/// its group, as Kubernetes mounts secrets for a process that is not root.
-pub fn is_open_to_others(mode: u32, owner: u32) -> bool {
-    let ours = if owner == 0 && !rustix::process::geteuid().is_root() { 0o740 } else { 0o700 };
-    mode & 0o777 & !ours != 0
 }
 
 #[cfg(test)]

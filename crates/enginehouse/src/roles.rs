@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use authentication::is_open_to_others;
 use coordination::{Identity, Layout};
 use engine_agent::metadata::{Listener, MetadataAgent};
 use master::Master;
@@ -36,17 +37,12 @@ pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {
     let unreadable = |error| UnreadableFile::new("cluster secret", path, error);
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
-    if is_open_to_others(metadata.permissions().mode(), metadata.uid(), rustix::process::geteuid().as_raw()) {
+    if is_open_to_others(metadata.permissions().mode(), metadata.uid()) {
         bail!("the cluster secret {} can be read by others\nHint: Run chmod 600 {}.", path.display(), path.display());
     }
     let mut text = String::new();
     file.take(MAX_SECRET_BYTES).read_to_string(&mut text).map_err(unreadable)?;
     ClusterSecret::new(text.trim()).with_context(|| path.display().to_string())
-}
-
-fn is_open_to_others(mode: u32, owner: u32, ourselves: u32) -> bool {
-    let ours = if owner == 0 && ourselves != 0 { 0o740 } else { 0o700 };
-    mode & 0o777 & !ours != 0
 }
 
 /// The settings of ZooKeeper for an identity.
@@ -266,26 +262,4 @@ pub fn clock() -> SharedClock {
 pub fn holder(role: &str) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{role}@{host}:{}", std::process::id())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_secret_file_is_private_or_roots_and_readable_by_the_group() {
-        for (mode, owner, ourselves, open) in [
-            (0o100_600, 1_000, 1_000, false),
-            (0o100_400, 0, 0, false),
-            (0o100_440, 0, 10_001, false),
-            (0o100_640, 0, 10_001, false),
-            (0o100_440, 10_001, 10_001, true),
-            (0o100_440, 0, 0, true),
-            (0o100_460, 0, 10_001, true),
-            (0o100_444, 0, 10_001, true),
-            (0o100_644, 1_000, 1_000, true),
-        ] {
-            assert_eq!(is_open_to_others(mode, owner, ourselves), open, "{mode:o} {owner} {ourselves}");
-        }
-    }
 }

@@ -2,46 +2,29 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use std::net::SocketAddr;
+mod support;
+
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use hs2::{Authenticator, Connection, Credentials, Handler, Limits, Principal, Server};
-use model::error::UserError;
+use hs2::{Limits, Server};
 use tests::resident_set::bytes_of_each;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
+
+use support::{Serving, echo};
 
 const CONNECTIONS: usize = 500;
 const BYTES_PER_CONNECTION: usize = 8 * 1024;
 /// The longest message that each connection has carried, which must leave nothing behind.
 const MESSAGE_BYTES: usize = 40_000;
 
-struct Echo;
-
-#[async_trait]
-impl Authenticator for Echo {
-    async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        Ok(Principal::user(credentials.user.clone()))
-    }
-}
-
-#[async_trait]
-impl Handler for Echo {
-    async fn connection(self: Arc<Self>, mut connection: Connection, _: CancellationToken) {
-        while let Ok(Some(message)) = connection.next().await {
-            connection.send(message.bytes()).await.unwrap();
-        }
-    }
-}
-
 #[tokio::test]
 async fn an_idle_connection_over_http_owns_at_most_8_kib() {
     let server = Server::bind("127.0.0.1:0", Limits::default()).await.unwrap();
     let address = server.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(server.serve_connections(Arc::new(Echo), stop.clone()));
+    let serving = tokio::spawn(server.serve_connections(Arc::new(Serving(echo)), stop.clone()));
     let message =
         hs2::message::encode_call("GetInfo", 1, &hs2::tcli::TStringValue { value: Some("x".repeat(MESSAGE_BYTES)) })
             .unwrap();

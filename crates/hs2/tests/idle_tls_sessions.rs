@@ -6,25 +6,18 @@ mod support;
 
 use std::sync::Arc;
 
-use hs2::{Connection, Limits, Server, TlsVersion};
+use hs2::{Limits, Server, TlsVersion};
 use tests::certificate::Certificate;
 use tests::resident_set::bytes_of_each;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
-use support::{Serving, connect_tls, connector, log_in, server_tls};
+use support::{Serving, connect_tls, connector, echo, log_in, server_tls};
 
 const SESSIONS: usize = 500;
 const BYTES_PER_SESSION: usize = 24 * 1024;
 /// The longest message that each session has received, which must leave nothing behind.
 const MESSAGE_BYTES: usize = 40_000;
-
-/// Returns each message to its sender.
-async fn echo(mut connection: Connection, _: CancellationToken) {
-    while let Ok(Some(message)) = connection.next().await {
-        connection.send(message.bytes()).await.unwrap();
-    }
-}
 
 #[tokio::test]
 async fn an_idle_session_inside_tls_owns_at_most_24_kib() {

@@ -168,10 +168,7 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Authent
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
-
-    fn checked(text: &str) -> anyhow::Result<()> {
-        Configuration::parse(text, &[])?.check()
-    }
+    use crate::configuration::check::checked;
 
     #[test]
     fn methods_are_a_list_or_one_word() {

@@ -153,13 +153,21 @@ impl Configuration {
     }
 }
 
+/// A configuration file that is valid, or why it is not.
+#[cfg(test)]
+pub(super) fn checked(text: &str) -> anyhow::Result<Configuration> {
+    let configuration = Configuration::parse(text, &[])?;
+    configuration.check()?;
+    Ok(configuration)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
     fn refusal(text: &str) -> String {
-        Configuration::parse(text, &[]).unwrap().check().unwrap_err().to_string()
+        checked(text).unwrap_err().to_string()
     }
 
     #[test]
@@ -197,7 +205,7 @@ mod tests {
     fn authentication_none_off_loopback_needs_insecure() {
         let text = "[proxy]\nlisten = \"0.0.0.0:10009\"\n";
         assert!(refusal(text).contains("insecure = true"));
-        Configuration::parse(&format!("{text}[access]\ninsecure = true\n"), &[]).unwrap().check().unwrap();
+        checked(&format!("{text}[access]\ninsecure = true\n")).unwrap();
     }
 
     #[test]
@@ -213,7 +221,7 @@ mod tests {
         assert!(!without_clients.proxy.registers());
         for good in ["db1", "db1:9", "::1", "[::1]:9"] {
             let text = format!("{text}advertise = \"{good}\"\n");
-            Configuration::parse(&text, &[]).unwrap().check().unwrap();
+            checked(&text).unwrap();
         }
     }
 }

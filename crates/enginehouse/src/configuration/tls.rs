@@ -103,14 +103,9 @@ impl Configuration {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
+    use crate::configuration::check::checked;
 
     const FILES: &str = "certificate_file = \"server.crt\"\nkey_file = \"server.key\"\n";
-
-    fn checked(text: &str) -> anyhow::Result<Configuration> {
-        let configuration = Configuration::parse(text, &[])?;
-        configuration.check()?;
-        Ok(configuration)
-    }
 
     #[test]
     fn keys_that_do_not_fit_are_refused_by_name() {

@@ -1,4 +1,5 @@
-//! Fixtures that several test programs and a benchmark share: a handler that trusts every name, a client's login, and TLS.
+//! Fixtures that several test programs and a benchmark share: a handler that trusts every name, a client's login, TLS,
+//! and an echo.
 #![allow(dead_code, reason = "each program uses a part")]
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -44,6 +45,13 @@ where
 {
     async fn connection(self: Arc<Self>, connection: Connection, stop: CancellationToken) {
         (self.0)(connection, stop).await;
+    }
+}
+
+/// Returns each message to its sender.
+pub async fn echo(mut connection: Connection, _: CancellationToken) {
+    while let Ok(Some(message)) = connection.next().await {
+        connection.send(message.bytes()).await.unwrap();
     }
 }
 

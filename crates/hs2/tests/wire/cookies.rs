@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::response;
+use crate::support::echo;
 
 /// Answers each message with itself. Its cookies are the names of users.
 struct Echo;
@@ -34,10 +35,8 @@ impl Authenticator for Echo {
 
 #[async_trait]
 impl Handler for Echo {
-    async fn connection(self: Arc<Self>, mut connection: Connection, _: CancellationToken) {
-        while let Ok(Some(message)) = connection.next().await {
-            connection.send(message.bytes()).await.unwrap();
-        }
+    async fn connection(self: Arc<Self>, connection: Connection, stop: CancellationToken) {
+        echo(connection, stop).await;
     }
 }
 

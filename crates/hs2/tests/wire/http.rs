@@ -14,8 +14,11 @@ use crate::number_server::{Running, start};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-async fn raw(server: &Running) -> TcpStream {
-    TcpStream::connect(server.address).await.unwrap()
+/// A server and a connection to it.
+async fn connected(limits: Limits) -> (Running, TcpStream) {
+    let server = start(limits).await;
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    (server, stream)
 }
 
 fn open_session(seqid: i32) -> Vec<u8> {
@@ -55,8 +58,7 @@ pub async fn response(stream: &mut (impl AsyncReadExt + Unpin)) -> (String, Vec<
 
 #[tokio::test]
 async fn requests_sent_before_a_response_are_answered_in_order() {
-    let server = start(Limits::default()).await;
-    let mut stream = raw(&server).await;
+    let (server, mut stream) = connected(Limits::default()).await;
     // More than hyper buffers: the rest waits in the operating system.
     let requests: Vec<u8> = (0..500).flat_map(|seqid| post(&open_session(seqid), "")).collect();
     assert!(requests.len() > 2 * hs2::limits::HTTP_BUFFER_BYTES);
@@ -76,8 +78,7 @@ async fn requests_sent_before_a_response_are_answered_in_order() {
 
 #[tokio::test]
 async fn a_client_that_waits_for_100_continue_gets_it_once_it_is_known() {
-    let server = start(Limits::default()).await;
-    let mut stream = raw(&server).await;
+    let (server, mut stream) = connected(Limits::default()).await;
     let request = post(&open_session(7), "Expect: 100-continue\r\n");
     let (head, body) = request.split_at(request.len() - open_session(7).len());
     stream.write_all(head).await.unwrap();
@@ -92,8 +93,7 @@ async fn a_client_that_waits_for_100_continue_gets_it_once_it_is_known() {
 #[tokio::test]
 async fn a_head_must_be_complete_in_time_and_an_idle_connection_need_not() {
     let stall = Duration::from_millis(300);
-    let server = start(Limits { stall, ..Limits::default() }).await;
-    let mut stream = raw(&server).await;
+    let (server, mut stream) = connected(Limits { stall, ..Limits::default() }).await;
     stream.write_all(&post(&open_session(1), "")).await.unwrap();
     response(&mut stream).await;
     tokio::time::sleep(stall * 3).await;
@@ -109,8 +109,7 @@ async fn a_head_must_be_complete_in_time_and_an_idle_connection_need_not() {
 #[tokio::test]
 async fn a_probe_authenticates_no_client() {
     let auth_deadline = Duration::from_millis(500);
-    let server = start(Limits { auth_deadline, ..Limits::default() }).await;
-    let mut stream = raw(&server).await;
+    let (server, mut stream) = connected(Limits { auth_deadline, ..Limits::default() }).await;
     let began = Instant::now();
     let closed = async {
         loop {
@@ -131,8 +130,7 @@ async fn a_probe_authenticates_no_client() {
 
 #[tokio::test]
 async fn a_body_that_ends_early_is_refused() {
-    let server = start(Limits::default()).await;
-    let mut stream = raw(&server).await;
+    let (server, mut stream) = connected(Limits::default()).await;
     let request = post(&open_session(1), "");
     stream.write_all(&request[..request.len() - 1]).await.unwrap();
     stream.shutdown().await.unwrap();
@@ -145,8 +143,7 @@ async fn a_body_that_ends_early_is_refused() {
 /// `GetInfo` of a session that does not exist: a call with an error in its reply.
 #[tokio::test]
 async fn the_connection_goes_on_after_an_error_in_a_reply() {
-    let server = start(Limits::default()).await;
-    let mut stream = raw(&server).await;
+    let (server, mut stream) = connected(Limits::default()).await;
     let request =
         TGetInfoReq { session_handle: hs2::Handle::random().session(), info_type: TGetInfoType::CLI_DBMS_NAME };
     for seqid in 1..3 {
@@ -161,8 +158,7 @@ async fn the_connection_goes_on_after_an_error_in_a_reply() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_the_responses_to_its_probes_is_given_up() {
-    let server = start(Limits { stall: Duration::from_millis(300), ..Limits::default() }).await;
-    let mut stream = raw(&server).await;
+    let (server, mut stream) = connected(Limits { stall: Duration::from_millis(300), ..Limits::default() }).await;
     stream.write_all(&post(&open_session(1), "")).await.unwrap();
     response(&mut stream).await;
     // Until neither end can send any more.

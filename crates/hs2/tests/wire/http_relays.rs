@@ -1,18 +1,15 @@
 //! Replies that are delivered over HTTP in pieces, to clients that read them and to clients that do not.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use hs2::message::{decode_reply, encode_call};
 use hs2::tcli::{
     TExecuteStatementReq, TExecuteStatementResp, TFetchOrientation, TFetchResultsReq, TFetchResultsResp,
     TOpenSessionReq, TOpenSessionResp,
 };
-use hs2::{Auth, Authenticator, Connection, Credentials, Handler, Limits, Principal, Server};
-use model::error::UserError;
+use hs2::{Auth, Connection, Limits, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::http::{post, response};
 use crate::number_server::{row, start};
 use crate::relays::front;
+use crate::support::Serving;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -67,26 +65,16 @@ async fn a_long_reply_arrives_whole_over_http() {
 /// A client that does not read its reply is given up within the stall limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_over_http_that_stops_reading_is_given_up() {
-    struct Long;
-    #[async_trait]
-    impl Authenticator for Long {
-        async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-            Ok(Principal::user(credentials.user.as_str()))
-        }
-    }
-    #[async_trait]
-    impl Handler for Long {
-        async fn connection(self: Arc<Self>, mut connection: Connection, _: CancellationToken) {
-            connection.next().await.unwrap();
-            let error = connection.send(&vec![0; 64 << 20]).await.unwrap_err();
-            assert!(error.to_string().contains("the limit for writing a message"), "{error}");
-        }
-    }
+    let serve = |mut connection: Connection, _: CancellationToken| async move {
+        connection.next().await.unwrap();
+        let error = connection.send(&vec![0; 64 << 20]).await.unwrap_err();
+        assert!(error.to_string().contains("the limit for writing a message"), "{error}");
+    };
     let limits = Limits { stall: Duration::from_millis(300), ..Limits::default() };
     let server = Server::bind("127.0.0.1:0", limits).await.unwrap();
     let address = server.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(server.serve_connections(Arc::new(Long), stop.clone()));
+    let serving = tokio::spawn(server.serve_connections(Arc::new(Serving(serve)), stop.clone()));
     let mut stream = TcpStream::connect(address).await.unwrap();
     let message = encode_call("GetInfo", 1, &hs2::tcli::TStringValue { value: None }).unwrap();
     stream.write_all(&post(&message, "")).await.unwrap();
