@@ -90,7 +90,8 @@ impl Chain {
         self.methods.iter().map(|method| method.name()).collect()
     }
 
-    /// The principal of these credentials, or the error for the client, after the delay of a failed login.
+    /// The principal of these credentials. 28000 for every failed login, after its delay; 57P03 if the login cannot be
+    /// checked now, or waited too long for others of its user and address.
     pub async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
         match self.attempt(peer.ip(), credentials).await {
             Ok(principal) => Ok(principal),

@@ -51,7 +51,8 @@ impl Cookies {
         (cookie.len() <= MAX_COOKIE_BYTES).then_some(cookie)
     }
 
-    /// The user of a valid cookie, if one of these methods authenticated the user.
+    /// The user of a valid cookie. 28000 if it is too long, forged or expired, or if none of these methods authenticated
+    /// the user.
     pub fn verify(&self, cookie: &str, now: i64, methods: &[&'static str]) -> Result<Principal, UserError> {
         self.principal(cookie, now, methods)
             .ok_or_else(|| UserError::new(ErrorKind::InvalidAuthorization, "authentication failed"))

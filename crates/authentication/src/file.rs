@@ -24,6 +24,7 @@ pub struct FileMethod {
 }
 
 impl FileMethod {
+    /// An error if no hash can be computed, see [`PasswordHash::of`].
     pub fn new(file: Arc<UsersFile>, queue: HashQueue, cache: Arc<LoginCache>) -> Result<Self, HashError> {
         let decoy = PasswordHash::of("")?;
         Ok(Self { file, queue, cache, decoy })

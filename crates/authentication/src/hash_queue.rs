@@ -33,7 +33,8 @@ impl HashQueue {
         Self { running: Arc::new(Semaphore::new(running)), admitted: Arc::new(Semaphore::new(running + waiting)) }
     }
 
-    /// Whether the hash is one of that password; an error if too many logins wait.
+    /// Whether the hash is one of that password. 57P03 if too many logins wait; XX000 if the task of the hash panicked or was
+    /// cancelled with its runtime.
     pub async fn matches(&self, hash: PasswordHash, password: String) -> Result<bool, UserError> {
         let admitted = Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| {
             UserError::new(ErrorKind::Unavailable, "too many logins at the same time").hint("Retry later.")

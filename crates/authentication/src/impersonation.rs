@@ -50,7 +50,8 @@ pub enum RuleErrorReason {
 }
 
 impl ImpersonationRules {
-    /// Parses rules `who: whom, @group, *`.
+    /// Parses rules `who: whom, @group, *`. An error for the first rule of another form, with an invalid name or too many
+    /// names, and for one beyond the most.
     pub fn parse(rules: &[String]) -> Result<Self, RuleError> {
         let parsed = rules.iter().enumerate().map(|(index, rule)| {
             let failed = |reason| RuleError { position: index + 1, reason };

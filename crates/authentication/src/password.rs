@@ -38,7 +38,8 @@ pub enum HashError {
 pub struct PasswordHash(phc::PasswordHash);
 
 impl PasswordHash {
-    /// Parses `$argon2id$v=19$m=…,t=…,p=…$salt$output`.
+    /// Parses `$argon2id$v=19$m=…,t=…,p=…$salt$output`. An error for another form or algorithm, and for costs above the
+    /// limits.
     pub fn parse(text: &str) -> Result<Self, HashError> {
         let hash = phc::PasswordHash::new(text).map_err(|error| HashError::Format(error.to_string()))?;
         if hash.algorithm != ARGON2ID_IDENT {
@@ -56,7 +57,8 @@ impl PasswordHash {
         }
     }
 
-    /// Hashes a password with a random salt: 19 MiB, two passes. Takes some 30 ms of a core.
+    /// Hashes a password with a random salt: 19 MiB, two passes. Takes some 30 ms of a core. An error only
+    /// if the memory cannot be allocated.
     pub fn of(password: &str) -> Result<Self, HashError> {
         let salt: [u8; SALT_BYTES] = rand::random();
         let hash = Argon2::default().hash_password_with_salt(password.as_bytes(), &salt);

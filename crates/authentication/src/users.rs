@@ -56,7 +56,8 @@ enum Line {
 }
 
 impl Users {
-    /// Parses the text of a users file.
+    /// Parses the text of a users file. An error for the first line with a bad form, name, group or hash, and for a user's
+    /// second line.
     pub fn parse(text: &str) -> Result<Self, LineError> {
         let mut users = Self::default();
         for (index, line) in text.lines().enumerate() {

@@ -45,7 +45,7 @@ pub struct UsersFile {
 }
 
 impl UsersFile {
-    /// Reads the file.
+    /// Reads the file. An error if it cannot be read, is open to others, is too long, or has a bad line.
     pub fn open(path: &Path) -> Result<Self, UsersFileError> {
         let text = read(path)?;
         let users = parse(path, &text)?;
