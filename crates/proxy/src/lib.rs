@@ -17,7 +17,7 @@
 //!
 //! `session::execute` has a statement classified, and `session::engine` has it bound and relayed. `session::state` is below
 //! all phases: the settings, bindings and operations of one session. Calls that leave this path are in `session::local`
-//! (answered by the proxy), `session::control` (control statements), `session::waiting` (statements that wait for an
+//! (answered by the proxy), `session::control` (control statements, which `control` executes), `session::waiting` (statements that wait for an
 //! engine), `session::operation_calls` and `session::cancel`. Each returns a `session::reply`.
 //!
 //! A proxy holds no business state: it can die at any moment, and its clients connect to another. It writes nothing to
@@ -34,6 +34,7 @@ mod budget;
 mod catalog;
 mod classify;
 mod close;
+mod control;
 mod drain;
 pub mod failpoints;
 mod gateway;

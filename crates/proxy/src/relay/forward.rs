@@ -19,7 +19,7 @@ use crate::gateway::Gateway;
 use crate::session::control;
 use crate::session::operation::{ControlOperation, Operation, OperationCall, OperationState};
 use crate::session::reply::{self, CallError, Reply};
-use crate::session::state::{BoundEngine, ControlBackend, Session};
+use crate::session::state::{BoundEngine, Session};
 use crate::settings::{CALL_DEADLINE, CONTROL_CALL_DEADLINE, SYNCHRONOUS_DEADLINE};
 
 /// How long the engine may take until its reply begins: a fetch may wait for rows.
@@ -161,13 +161,14 @@ async fn forward_once(
     operation: &mut ControlOperation,
     call: &mut OperationCall<'_>,
 ) -> Result<Reply, Failure> {
-    match &mut session.control {
-        Some(ControlBackend { client, number, .. }) if *number == operation.backend => {
-            let forwarding = forward(connection, call, &operation.handle, client, CONTROL_CALL_DEADLINE, pending());
+    let (channel, _) = session.control();
+    match channel.agent_of(&operation.running) {
+        Some((client, handle)) => {
+            let forwarding = forward(connection, call, &handle, client, CONTROL_CALL_DEADLINE, pending());
             let (reply, _) = forwarding.await?;
             operation.fetched |= call.method == Method::FetchResults && !call.is_about_log();
             Ok(reply)
         }
-        _ => Err(Failure::Broken("the connection to the metadata agent was closed".to_owned())),
+        None => Err(Failure::Broken("the connection to the metadata agent was closed".to_owned())),
     }
 }

@@ -43,10 +43,10 @@ pub(crate) async fn cancel(gateway: &Gateway, entry: &Entry, named: Handle) -> R
             }
         }
         OperationState::Control(control) => {
-            if let Some(backend) = session.control.as_mut().filter(|backend| backend.number == control.backend) {
-                let operation_handle = control.handle.operation(TOperationType::EXECUTE_STATEMENT, true);
+            if let Some((client, handle)) = session.channel.agent_of(&control.running) {
+                let operation_handle = handle.operation(TOperationType::EXECUTE_STATEMENT, true);
                 let request = TCancelOperationReq { operation_handle };
-                backend.client.cancel_operation(&request).await.map_err(UserError::from)?;
+                client.cancel_operation(&request).await.map_err(UserError::from)?;
             }
         }
     }

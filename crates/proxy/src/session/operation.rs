@@ -6,12 +6,12 @@ use std::time::Duration;
 use hs2::scan::{Request, ScanError};
 use hs2::tcli::TFetchOrientation;
 use hs2::{Column, Handle, Message, Method, Value, protocol};
-use model::alteration::RequestId;
 use model::error::UserError;
 use tokio::task::AbortHandle;
 
 use super::timeout::Timeout;
 use crate::budget::BudgetGuard;
+use crate::control::channel::Running;
 use crate::settings::{CALL_DEADLINE, MAX_FETCH_ROWS, MAX_LOG_LINES, SYNCHRONOUS_DEADLINE};
 
 pub(crate) struct Operation {
@@ -210,15 +210,9 @@ impl Drop for Timer {
 
 /// A control statement at a metadata agent.
 pub(crate) struct ControlOperation {
-    /// The agent's handle.
-    pub(crate) handle: Handle,
-    /// The number of the [`ControlBackend`](super::state::ControlBackend).
-    pub(crate) backend: u64,
+    pub(crate) running: Running,
     /// Rows of its result have been fetched: it cannot be restarted at another agent.
     pub(crate) fetched: bool,
-    pub(crate) id: RequestId,
-    pub(crate) text: String,
-    pub(crate) timeout: Option<Timeout>,
     /// The bytes of its text, of the byte budget.
     pub(crate) budget_guard: BudgetGuard,
 }

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ddl::SessionStatement;
 use hs2::tcli::TCloseSessionReq;
@@ -19,11 +18,9 @@ use tracing::{debug, info};
 use super::operation::{Operation, OperationState};
 use super::settings::SessionSettings;
 use crate::budget::{Budget, BudgetGuard};
+use crate::control::channel::{Caller, Channel};
 use crate::routes::{Route, Seat};
 use crate::settings::{BACKGROUND_CLOSE_DEADLINE, MAX_OPERATIONS};
-
-/// How long a metadata agent has to close a session.
-const CONTROL_CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Session {
     /// Its user, with the groups at its opening.
@@ -31,8 +28,8 @@ pub(crate) struct Session {
     /// The address that it was opened from.
     pub(crate) client: IpAddr,
     pub(crate) settings: SessionSettings,
-    /// The metadata agent's session, opened when first needed.
-    pub(crate) control: Option<ControlBackend>,
+    /// Where its control statements run.
+    pub(super) channel: Channel,
     /// Engines by the number of their binding.
     pub(crate) engines: BTreeMap<u64, BoundEngine>,
     /// The binding that new statements use.
@@ -54,21 +51,13 @@ pub(crate) struct BoundEngine {
     pub(crate) _seat: Seat,
 }
 
-/// A metadata agent's session that belongs to one client session.
-pub(crate) struct ControlBackend {
-    pub(crate) client: Client,
-    pub(crate) session: Handle,
-    /// Distinguishes its operations from those of an earlier backend.
-    pub(crate) number: u64,
-}
-
 impl Session {
     pub(crate) fn new(principal: Principal, client: IpAddr, settings: SessionSettings) -> Self {
         Self {
             principal,
             client,
             settings,
-            control: None,
+            channel: Channel::default(),
             engines: BTreeMap::new(),
             current: None,
             next_number: 1,
@@ -77,7 +66,12 @@ impl Session {
         }
     }
 
-    /// A number that no other backend of the session has.
+    /// The channel to metadata agents, and the caller of its statements.
+    pub(crate) fn control(&mut self) -> (&mut Channel, Caller<'_>) {
+        (&mut self.channel, Caller { principal: &self.principal, client: self.client })
+    }
+
+    /// A number that no other engine of the session has.
     pub(crate) fn new_number(&mut self) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
@@ -235,9 +229,7 @@ impl Session {
         if self.operations.values().any(|operation| matches!(operation.state, OperationState::Control(_))) {
             return;
         }
-        if let Some(control) = self.control.take() {
-            tokio::spawn(control.close());
-        }
+        self.channel.close_in_background();
     }
 
     /// Closes the sessions at all backends.
@@ -247,9 +239,7 @@ impl Session {
         for (_, engine) in std::mem::take(&mut self.engines) {
             engine.close().await;
         }
-        if let Some(control) = self.control.take() {
-            control.close().await;
-        }
+        self.channel.close().await;
     }
 }
 
@@ -263,18 +253,6 @@ impl BoundEngine {
         self.client.set_call_deadline(BACKGROUND_CLOSE_DEADLINE);
         if let Err(error) = close_session(&mut self.client, &self.session).await {
             debug!(engine = %self.route.engine, %error, "could not close an engine session; connection cut");
-        }
-    }
-}
-
-impl ControlBackend {
-    async fn close(mut self) {
-        if self.client.is_broken() {
-            return;
-        }
-        self.client.set_call_deadline(CONTROL_CLOSE_DEADLINE);
-        if let Err(error) = close_session(&mut self.client, &self.session).await {
-            debug!(%error, "could not close a metadata agent session; connection cut");
         }
     }
 }
