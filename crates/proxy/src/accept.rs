@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hs2::message::{ExceptionKind, encode_exception};
-use hs2::{Connection, Handler, Mechanism, Message, Method};
+use hs2::{Connection, Handler, HttpApi, Mechanism, Message, Method};
 use model::cause::chain;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, info_span};
@@ -54,6 +54,10 @@ impl Handler for Gateway {
             close::close_sessions_of(&self, id);
         }
         connection.close().await;
+    }
+
+    fn http_api(&self) -> Option<Arc<dyn HttpApi>> {
+        Some(Arc::clone(&self.api))
     }
 }
 

@@ -1,9 +1,9 @@
 //! The drain of a proxy, and its registration for discovery until then.
 //!
-//! A session lives in its proxy, so a proxy that ends cuts its sessions. A proxy that is replaced, as in a rolling restart,
-//! drains first: it is withdrawn from discovery, `GET /readyz` fails, no session is opened, and open sessions continue
-//! until their clients close them or the grace is over. A client that still uses the proxy's address loses nothing: its
-//! session is refused before it exists, with a hint to reconnect.
+//! A session lives in its proxy, so a proxy that ends cuts its sessions. A proxy that is replaced, as in a rolling
+//! restart, drains first: it is withdrawn from discovery, `GET /readyz` fails, no session is opened, no REST call is
+//! served, and open sessions and running calls continue until they end or the grace is over. A client that still uses
+//! the proxy's address loses nothing: its session is refused before it exists, with a hint to reconnect.
 
 use std::time::Duration;
 
@@ -89,11 +89,15 @@ impl Proxy {
             return;
         }
         self.gateway.draining.cancel();
-        let sessions = &self.gateway.sessions;
+        let (sessions, api_calls) = (&self.gateway.sessions, &self.gateway.api_calls);
         info!(sessions = sessions.count(), grace_s = grace.as_secs(), "draining; no new sessions");
         let emptied = async {
+            let none_left = async {
+                sessions.none_left().await;
+                api_calls.none_left().await;
+            };
             tokio::select! {
-                () = sessions.none_left() => {}
+                () = none_left => {}
                 () = self.stay_withdrawn() => {}
             }
         };

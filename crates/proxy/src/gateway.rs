@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authentication::{Cookies, RefusalLog};
-use hs2::Principal;
+use hs2::{HttpApi, Principal};
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
 use model::rights::Subject;
@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::activity::Activity;
 use crate::agents::Agents;
+use crate::api::admission::ApiCalls;
 use crate::budget::Budget;
 use crate::catalog::CatalogView;
 use crate::routes::Routes;
@@ -33,9 +34,13 @@ pub(crate) struct Gateway {
     pub(crate) sessions: Sessions,
     /// The bytes that sessions make the proxy keep.
     pub(crate) budget: Arc<Budget>,
+    /// What is served below `/api/`.
+    pub(crate) api: Arc<dyn HttpApi>,
+    /// The REST calls that are being served.
+    pub(crate) api_calls: Arc<ApiCalls>,
     /// Counts since the last summary in the log.
     pub(crate) activity: Arc<Activity>,
-    /// Cancelled when the proxy begins to drain: no session is opened after that.
+    /// Cancelled when the proxy begins to drain: no session is opened and no REST call is served after that.
     pub(crate) draining: CancellationToken,
 }
 

@@ -15,10 +15,13 @@
 //! | `relay` | sends the call to the backend and the reply to the client |
 //! | `close` | ends sessions, in the background |
 //!
-//! `session::execute` has a statement classified, and `session::engine` has it bound and relayed. `session::state` is below
-//! all phases: the settings, bindings and operations of one session. Calls that leave this path are in `session::local`
-//! (answered by the proxy), `session::control` (control statements, which `control` executes), `session::waiting` (statements that wait for an
-//! engine), `session::operation_calls` and `session::cancel`. Each returns a `session::reply`.
+//! `session::execute` has a statement classified, and `session::engine` has it bound and relayed. `session::state` is
+//! below all phases: the settings, bindings and operations of one session. Calls that leave this path are in
+//! `session::local` (answered by the proxy), `session::control` (control statements, which `control` executes),
+//! `session::waiting` (statements that wait for an engine), `session::operation_calls` and `session::cancel`. Each
+//! returns a `session::reply`.
+//!
+//! Requests below `/api/` do not take this path: `api` serves them, and runs their statements through `control`, too.
 //!
 //! A proxy holds no business state: it can die at any moment, and its clients connect to another. It writes nothing to
 //! ZooKeeper for a session. Without ZooKeeper or metadata agents it uses what it last read (`catalog`, `routes`) and reports
@@ -27,6 +30,7 @@
 mod accept;
 mod activity;
 mod agents;
+mod api;
 mod authenticate;
 mod authorize;
 mod bind;
@@ -63,6 +67,7 @@ pub use settings::{Limits, Product, Settings, StartError};
 
 use crate::activity::Activity;
 use crate::agents::Agents;
+use crate::api::Api;
 use crate::budget::Budget;
 use crate::catalog::CatalogView;
 use crate::drain::Discovery;
@@ -119,7 +124,9 @@ impl Proxy {
         let cookies = Cookies::new(&settings.secret);
         let refused_impersonations = Arc::new(RefusalLog::new(RefusalEvent::Impersonation, clock.clone()));
         refused_impersonations.start_reporting();
-        let gateway = Arc::new(Gateway {
+        let gateway = Arc::new_cyclic(|gateway| Gateway {
+            api: Arc::new(Api::new(gateway.clone())),
+            api_calls: Arc::default(),
             settings,
             address: name,
             clock,

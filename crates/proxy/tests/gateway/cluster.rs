@@ -95,7 +95,17 @@ impl Cluster {
         run(&mut admin, "CREATE RESOURCE UNIT uc_1").await;
         run(&mut admin, "CREATE RESOURCE POOL rp_1 UNIT_LIST ('uc_1')").await;
         run(&mut admin, "CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('ann', 'bob')").await;
+        self.settled().await;
         admin
+    }
+
+    /// Waits until no alteration is in flight: two tasks that settle the same one disturb each other.
+    pub async fn settled(&self) {
+        let session = self.master.lock.session();
+        eventually("no alteration", async || {
+            coordination::alter_node::read(session).await.unwrap().is_none().then_some(())
+        })
+        .await;
     }
 
     /// What a client and the master do until there is one more engine.

@@ -1,0 +1,121 @@
+//! The limit of concurrent REST calls of a proxy, in total and per user.
+//!
+//! A call holds its admission until it is answered or dropped. A call beyond a limit is refused at once and has no effect.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use model::error::{ErrorKind, UserError};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// The most REST calls that a proxy serves at once.
+pub(crate) const MAX_API_CALLS: usize = 200;
+/// The most of these of one user.
+pub(crate) const MAX_API_CALLS_PER_USER: usize = 20;
+
+/// The REST calls that are being served.
+#[derive(Debug, Default)]
+pub(crate) struct ApiCalls {
+    counts: Mutex<Counts>,
+    /// Notified when the last call has ended.
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    per_user: HashMap<String, usize>,
+}
+
+/// A call that is being served.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    calls: Arc<ApiCalls>,
+    user: String,
+}
+
+impl ApiCalls {
+    /// Counts a call until the guard is dropped.
+    pub(crate) fn admit(self: &Arc<Self>, user: &str) -> Result<Admitted, UserError> {
+        let mut counts = self.counts.lock();
+        if counts.all >= MAX_API_CALLS {
+            return Err(UserError::new(ErrorKind::Unavailable, "the proxy serves too many API requests")
+                .detail(format!("The limit is {MAX_API_CALLS} at a time."))
+                .hint("Repeat the request later, or send it to another proxy."));
+        }
+        let of_user = counts.per_user.get(user).copied().unwrap_or(0);
+        if of_user >= MAX_API_CALLS_PER_USER {
+            return Err(UserError::new(ErrorKind::ProgramLimit, format!("user \"{user}\" has too many API requests"))
+                .detail(format!("The limit is {MAX_API_CALLS_PER_USER} at a time."))
+                .hint("Repeat the request when an earlier one has been answered."));
+        }
+        counts.all += 1;
+        counts.per_user.insert(user.to_owned(), of_user + 1);
+        Ok(Admitted { calls: Arc::clone(self), user: user.to_owned() })
+    }
+
+    /// Waits until no call is being served.
+    pub(crate) async fn none_left(&self) {
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            // Enabled before the count is read, so that no notification is missed.
+            ended.as_mut().enable();
+            if self.counts.lock().all == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut counts = self.calls.counts.lock();
+        counts.all -= 1;
+        if let Some(count) = counts.per_user.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                counts.per_user.remove(&self.user);
+            }
+        }
+        if counts.all == 0 {
+            self.calls.ended.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn calls_beyond_a_limit_are_refused_and_an_ended_one_makes_room() {
+        let calls = Arc::new(ApiCalls::default());
+        let mut of_ann: Vec<Admitted> = (0..MAX_API_CALLS_PER_USER).map(|_| calls.admit("ann").unwrap()).collect();
+        assert_eq!(calls.admit("ann").unwrap_err().sqlstate(), "54000");
+        drop(of_ann.pop());
+        of_ann.push(calls.admit("ann").unwrap());
+        let others: Vec<Admitted> =
+            (of_ann.len()..MAX_API_CALLS).map(|user| calls.admit(&format!("user {user}")).unwrap()).collect();
+        assert_eq!(calls.admit("bob").unwrap_err().sqlstate(), "57P03");
+        drop((others, of_ann));
+        assert!(calls.counts.lock().per_user.is_empty());
+        calls.admit("bob").unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_drain_waits_for_the_last_call() {
+        let calls = Arc::new(ApiCalls::default());
+        calls.none_left().await;
+        let admitted = calls.admit("ann").unwrap();
+        let mut waiting = tokio::spawn({
+            let calls = Arc::clone(&calls);
+            async move { calls.none_left().await }
+        });
+        assert!(tokio::time::timeout(std::time::Duration::from_millis(20), &mut waiting).await.is_err());
+        drop(admitted);
+        waiting.await.unwrap();
+    }
+}
