@@ -75,7 +75,7 @@ def test_it_takes_the_file_that_the_manifests_give_it(root, tmp_path):
         check = ["config", "check", "--config", "/etc/enginehouse/enginehouse.toml"]
         done = inside(root, *check)
         assert done.returncode == 0, done.stderr
-        assert "is good" in done.stdout
+        assert "is valid" in done.stdout
         for name, file in (("private key", tls / "tls.key"), ("users file", secrets / "enginehouse-users/users")):
             file.resolve().chmod(0o444)
             done = inside(root, *check)
