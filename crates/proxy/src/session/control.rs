@@ -1,5 +1,5 @@
 //! Control statements of sessions: parsed here, so that a syntax error needs no agent, and executed by a metadata agent
-//! through [`control`](crate::control).
+//! through [`crate::control`].
 
 use std::sync::Arc;
 
