@@ -72,6 +72,20 @@ async fn the_recorded_negotiations_of_java_and_python_are_answered_as_recorded()
 }
 
 #[tokio::test]
+async fn a_second_start_and_an_unknown_status_are_refused() {
+    let server = start(Limits::default()).await;
+    let login = b"\0ann\0x";
+    for second in [sasl(1, b"PLAIN"), sasl(0, login), sasl(255, login)] {
+        let mut stream = raw(&server).await;
+        // A call behind a login that is refused is not answered.
+        stream.write_all(&[sasl(1, b"PLAIN"), second, open_session(None)].concat()).await.unwrap();
+        let answer = read_to_end(&mut stream).await;
+        assert_eq!(answer, sasl(3, b"the SASL response has an unknown status"));
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_refusal_is_status_3_with_a_text() {
     let server = start(Limits::default()).await;
     let refused = Client::connect(&server.options(Auth::user("mallory", "x"))).await;
