@@ -163,7 +163,7 @@ def status_over_http(address, source, user, password):
 def test_responses_to_failed_logins_over_http_take_equally_long(installation):
     """Unknown users, wrong passwords and locked pairs, beyond the failures from which the delay does not grow."""
     address = installation.standalone.address
-    # 40 failures lock a user out from an address: bob from one, nobody else from the others.
+    # 40 failures lock a user out from an address: bob from one, and no other user from the others.
     with concurrent.futures.ThreadPoolExecutor(40) as pool:
         list(pool.map(lambda _: status_over_http(address, "127.0.0.100", "bob", "wrong"), range(40)))
         assert status_over_http(address, "127.0.0.100", "bob", "pass of bob")[0].startswith(b"HTTP/1.1 401 ")

@@ -21,7 +21,7 @@ async fn connected(limits: Limits) -> (Running, TcpStream) {
     (server, stream)
 }
 
-fn open_session(seqid: i32) -> Vec<u8> {
+pub(crate) fn open_session(seqid: i32) -> Vec<u8> {
     let request = TOpenSessionReq {
         client_protocol: TProtocolVersion::HIVE_CLI_SERVICE_PROTOCOL_V10,
         username: None,

@@ -4,28 +4,16 @@
 use std::time::Duration;
 
 use hs2::Limits;
-use hs2::message::encode_call;
-use hs2::tcli::{TOpenSessionReq, TProtocolVersion};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::time::timeout;
 
-use crate::http::{post, response};
+use crate::http::{open_session, post, response};
 use crate::number_server::{Running, start};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const BASIC: &str = "Authorization: Basic YWxpY2U6eA==\r\n";
-
-fn open_session(seqid: i32) -> Vec<u8> {
-    let request = TOpenSessionReq {
-        client_protocol: TProtocolVersion::HIVE_CLI_SERVICE_PROTOCOL_V10,
-        username: None,
-        password: None,
-        configuration: None,
-    };
-    encode_call("OpenSession", seqid, &request).unwrap()
-}
 
 /// The same call in chunks of these lengths, with an extension and a trailer that looks like a header.
 fn in_chunks(message: &[u8], length: usize, trailer: &str) -> Vec<u8> {

@@ -33,12 +33,18 @@ fn with_users(settings: &mut Settings, folder: &std::path::Path) {
     settings.authentication = Some(Arc::new(Chain::new(vec![Arc::new(method)], throttle, clock)));
 }
 
-/// The response to a call over a connection of its own: its head and its body.
-async fn post<Q: TSerializable>(cluster: &Cluster, headers: &str, method: &str, request: &Q) -> (String, Vec<u8>) {
+/// The response to a call at a path, over a connection of its own: its head and its body.
+pub(crate) async fn post_at<Q: TSerializable>(
+    cluster: &Cluster,
+    path: &str,
+    headers: &str,
+    method: &str,
+    request: &Q,
+) -> (String, Vec<u8>) {
     let body = encode_call(method, 1, request).unwrap();
     let mut stream = TcpStream::connect(cluster.proxy.addr()).await.unwrap();
     let head = format!(
-        "POST /cliservice HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Type: application/x-thrift\r\n\
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Type: application/x-thrift\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
@@ -48,6 +54,10 @@ async fn post<Q: TSerializable>(cluster: &Cluster, headers: &str, method: &str, 
     let end = reply.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
     let body = reply.split_off(end);
     (String::from_utf8(reply).unwrap(), body)
+}
+
+async fn post<Q: TSerializable>(cluster: &Cluster, headers: &str, method: &str, request: &Q) -> (String, Vec<u8>) {
+    post_at(cluster, "/cliservice", headers, method, request).await
 }
 
 fn statement(session_handle: &TSessionHandle) -> TExecuteStatementReq {

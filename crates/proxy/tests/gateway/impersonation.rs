@@ -1,17 +1,15 @@
 //! Impersonation: every spelling of the setting, SASL's authorization id, `doAs` of HTTP, and who is never impersonated.
 
 use authentication::ImpersonationRules;
-use hs2::message::{decode_reply, encode_call};
+use hs2::message::decode_reply;
 use hs2::tcli::{TExecuteStatementReq, TExecuteStatementResp, TOpenSessionReq, TOpenSessionResp};
 use hs2::{Auth, ClientError, Session, protocol, status};
 use model::rights::RoleLists;
-use thrift::protocol::TSerializable;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use crate::agents::{column, run, try_run};
 use crate::cluster::Cluster;
-use crate::fixture::{WAIT, within};
+use crate::cookies::post_at;
+use crate::fixture::WAIT;
 use crate::rights::{PASSWORD, method_file, write_users};
 
 const SPELLINGS: [&str; 12] = [
@@ -151,29 +149,6 @@ async fn status_with_overlay(session: &mut Session, key: &str, value: &str) -> R
     status::check(&response.status)
 }
 
-/// The response over HTTP to a call at a path: its head and its body.
-async fn post<Q: TSerializable>(
-    installation: &Installation,
-    path: &str,
-    headers: &str,
-    method: &str,
-    request: &Q,
-) -> (String, Vec<u8>) {
-    let body = encode_call(method, 1, request).unwrap();
-    let mut stream = TcpStream::connect(installation.cluster.proxy.addr()).await.unwrap();
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Type: application/x-thrift\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
-    let mut reply = Vec::new();
-    within(method, stream.read_to_end(&mut reply)).await.unwrap();
-    let end = reply.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
-    let body = reply.split_off(end);
-    (String::from_utf8(reply).unwrap(), body)
-}
-
 /// `user:correct horse` in base 64.
 const SUPERSET: &str = "Authorization: Basic c3VwZXJzZXQ6Y29ycmVjdCBob3JzZQ==\r\n";
 const HUE: &str = "Authorization: Basic aHVlOmNvcnJlY3QgaG9yc2U=\r\n";
@@ -186,7 +161,7 @@ async fn do_as_of_http_is_the_users_session_or_is_refused() {
     let opening =
         TOpenSessionReq { client_protocol: protocol::NEWEST, username: None, password: None, configuration: None };
     let status_of = async |path: &str, headers: &str| {
-        let (head, _) = post(&installation, path, headers, "OpenSession", &opening).await;
+        let (head, _) = post_at(&installation.cluster, path, headers, "OpenSession", &opening).await;
         head.split(' ').nth(1).unwrap().to_owned()
     };
     for name in ["doAs", "doas", "DOAS", "do%41s"] {
@@ -200,7 +175,7 @@ async fn do_as_of_http_is_the_users_session_or_is_refused() {
         }
     }
     // The session is the named user's, and that user's only.
-    let (_, body) = post(&installation, "/?doAs=ann", HUE, "OpenSession", &opening).await;
+    let (_, body) = post_at(&installation.cluster, "/?doAs=ann", HUE, "OpenSession", &opening).await;
     let opened: TOpenSessionResp = decode_reply(&body).unwrap();
     let statement = TExecuteStatementReq {
         session_handle: opened.session_handle.unwrap(),
@@ -210,7 +185,7 @@ async fn do_as_of_http_is_the_users_session_or_is_refused() {
         query_timeout: None,
     };
     for (path, expected) in [("/?doAs=ann", None), ("/?doAs=bob", Some("55000"))] {
-        let (_, body) = post(&installation, path, HUE, "ExecuteStatement", &statement).await;
+        let (_, body) = post_at(&installation.cluster, path, HUE, "ExecuteStatement", &statement).await;
         let executed: TExecuteStatementResp = decode_reply(&body).unwrap();
         let refused = status::check(&executed.status).err();
         assert_eq!(refused.as_ref().map(model::UserError::sqlstate), expected, "{path}: {refused:?}");
@@ -218,17 +193,17 @@ async fn do_as_of_http_is_the_users_session_or_is_refused() {
     // A setting of the session names no third user.
     let keys = [("hive.server2.proxy.user".to_owned(), "bob".to_owned())];
     let chained = TOpenSessionReq { configuration: Some(keys.into()), ..opening.clone() };
-    let (_, body) = post(&installation, "/?doAs=ann", HUE, "OpenSession", &chained).await;
+    let (_, body) = post_at(&installation.cluster, "/?doAs=ann", HUE, "OpenSession", &chained).await;
     let opened: TOpenSessionResp = decode_reply(&body).unwrap();
     assert_eq!(status::check(&opened.status).unwrap_err().sqlstate(), "28000");
     // A cookie is its own user's, not the named one's.
-    let (head, _) = post(&installation, "/", HUE, "OpenSession", &opening).await;
+    let (head, _) = post_at(&installation.cluster, "/", HUE, "OpenSession", &opening).await;
     let cookie = head.lines().find_map(|line| line.strip_prefix("Set-Cookie: ")).unwrap().split(';').next().unwrap();
     let cookie = format!("Cookie: {cookie}\r\n");
     assert_eq!(status_of("/", &cookie).await, "200");
     assert_eq!(status_of("/?doAs=hue", &cookie).await, "200");
     assert_eq!(status_of("/?doAs=ann", &cookie).await, "401");
-    let (head, _) = post(&installation, "/?doAs=ann", HUE, "OpenSession", &opening).await;
+    let (head, _) = post_at(&installation.cluster, "/?doAs=ann", HUE, "OpenSession", &opening).await;
     assert!(!head.contains("Set-Cookie"), "{head}");
 }
 
