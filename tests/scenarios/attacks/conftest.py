@@ -1,0 +1,27 @@
+"""The attack corpus: one test per attempt, numbered as in docs/security.md, against one installation.
+
+No attempt succeeds. Afterwards logins, queries and control statements work, and no log has an unexpected warning.
+"""
+
+import pytest
+
+from harness.attacked import Attacked
+from harness.fixtures import searched, started
+
+
+@pytest.fixture(scope="session")
+def shared_target(workspace):
+    yield from started(Attacked(workspace / "attacked"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def healthy(shared_target):
+    """After each class of attempts the installation serves as before it."""
+    yield
+    shared_target.check_health()
+
+
+@pytest.fixture
+def target(shared_target, request):
+    """The installation (`harness.attacked`); its logs are searched after the test."""
+    yield from searched(shared_target, request)
