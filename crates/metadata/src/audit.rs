@@ -2,7 +2,8 @@
 //!
 //! The parts of a request are its possible ends: an effect, a refusal and an abort. A request has one effect or one abort,
 //! because its row in table `request` or `alteration` is inserted once. A refusal has a transaction of its own, and
-//! may precede both: an attempt was refused, and a repeat under the same id was not.
+//! may precede both: an attempt was refused, and a repeat under the same id was not. A refusal of another statement under
+//! an id that has a row gets an id of its own, a digest of the refusal, so no use of ids keeps a refusal out of the audit.
 //!
 //! After COMMIT the transaction logs its row, with target `audit`. If the reply to COMMIT is lost, only the row exists.
 
@@ -13,6 +14,7 @@ use model::millis;
 use model::name::TenantName;
 use model::number::Generation;
 use model::text::cut;
+use sha2::{Digest as _, Sha256};
 use sqlx::any::AnyRow;
 
 use crate::audit_row::{AuditOutcome, AuditRow, MAX_AUDIT_STATEMENT_BYTES};
@@ -28,6 +30,9 @@ use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
 
 /// The maximum number of rows that [`Store::audit`] returns.
 pub const MAX_AUDIT_ROWS: u32 = 10_000;
+
+/// Keeps the ids of further refusals apart from other digests.
+const FURTHER_REFUSAL: &str = "enginehouse further refusal 1";
 
 const POINTS: CommitPoints = CommitPoints { before: failpoints::REFUSAL_BEFORE, after: failpoints::REFUSAL_AFTER };
 
@@ -84,20 +89,51 @@ impl Store {
         tx.leave(rows).await
     }
 
-    /// Records a refusal, unless the request has a row: its effect, its abort or an earlier refusal.
+    /// Records a refusal, unless the statement has a row under this id: its effect, its abort or an earlier refusal.
     pub async fn record_refusal(&self, refusal: &Refusal) -> Result<(), Error> {
-        let mut tx = self.begin(Mode::Write).await?;
-        let result = refuse(&mut tx, refusal).await;
-        tx.end(POINTS, result).await
+        // If a concurrent refusal takes the id, the second attempt finds it used.
+        for _ in 0..2 {
+            let mut tx = self.begin(Mode::Write).await?;
+            let result = refuse(&mut tx, refusal).await;
+            if tx.end(POINTS, result).await? {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
-async fn refuse(tx: &mut Transaction, refusal: &Refusal) -> Result<Done<()>, Error> {
-    if tx.is_audited(&refusal.id, &AuditOutcome::ALL).await? {
-        return Ok(Done::Same(()));
+impl Refusal {
+    /// Whether a row of the same request is this user's and statement's.
+    fn is_audited_by(&self, row: &AnyRow) -> Result<bool, Error> {
+        let statement = cut(&self.statement, MAX_AUDIT_STATEMENT_BYTES);
+        let user = cut(&self.caller.subject.user, MAX_WORD_BYTES);
+        Ok(rows::text(row, "user_name")? == user && rows::text(row, "statement")? == statement)
+    }
+
+    /// The id of its row if the request has a row of another statement or user: the same for a repeat.
+    fn further_id(&self) -> Result<RequestId, Error> {
+        let mut digest = Sha256::new();
+        for part in [FURTHER_REFUSAL, self.id.as_str(), &self.caller.subject.user, &self.statement] {
+            // The length separates the parts.
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part.as_bytes());
+        }
+        let id = digest.finalize().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+        RequestId::new(id).map_err(|error| Error::Broken(error.text().into()))
+    }
+}
+
+/// False if a concurrent transaction inserted a row under the same id.
+async fn refuse(tx: &mut Transaction, refusal: &Refusal) -> Result<Done<bool>, Error> {
+    let of_request = tx.rows(sql::AUDIT_OF_REQUEST, args![refusal.id.as_str()]).await?;
+    for row in &of_request {
+        if refusal.is_audited_by(row)? {
+            return Ok(Done::Same(true));
+        }
     }
     let row = AuditRow {
-        request: refusal.id.clone(),
+        request: if of_request.is_empty() { refusal.id.clone() } else { refusal.further_id()? },
         at_ms: tx.now_ms().await?,
         user: refusal.caller.subject.user.clone(),
         source: refusal.caller.source.clone(),
@@ -108,7 +144,7 @@ async fn refuse(tx: &mut Transaction, refusal: &Refusal) -> Result<Done<()>, Err
         sqlstate: Some(refusal.sqlstate.clone()),
         generation: None,
     };
-    Ok(if tx.audit(row).await? { Done::Write(()) } else { Done::Same(()) })
+    Ok(if tx.audit(row).await? { Done::Write(true) } else { Done::Same(!of_request.is_empty()) })
 }
 
 async fn read(tx: &mut Transaction, filter: &AuditFilter) -> Result<Vec<AuditRow>, Error> {

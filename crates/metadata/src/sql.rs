@@ -278,7 +278,7 @@ pub(crate) const ALTERATIONS_DELETE: &str = "DELETE FROM alteration WHERE id IN"
 // The audit.
 pub(crate) const AUDIT_INSERT: &str = "INSERT INTO audit (request, part, at_ms, user_name, via, method, proxy, client, \
      statement, object, tenant, outcome, sql_state, generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-pub(crate) const AUDIT_OF_REQUEST: &str = "SELECT part FROM audit WHERE request = ?";
+pub(crate) const AUDIT_OF_REQUEST: &str = "SELECT part, user_name, statement FROM audit WHERE request = ?";
 /// The head of a query; conditions and order are appended.
 pub(crate) const AUDIT_ROWS: &str = "SELECT request, at_ms, user_name, via, method, proxy, client, statement, object, \
      tenant, outcome, sql_state, generation FROM audit WHERE at_ms >= ?";

@@ -144,11 +144,12 @@ pub async fn an_abort_is_audited_once_and_never_with_an_effect(bench: Bench) {
     assert_eq!(row(&bench, "a-1").await.outcome, AuditOutcome::Aborted);
 }
 
-pub async fn a_refusal_is_recorded_unless_the_request_has_a_row(bench: Bench) {
+pub async fn a_refusal_is_recorded_unless_its_statement_has_a_row(bench: Bench) {
     let bench = bench.founded(0).await;
+    let of_effect = Refusal { statement: row(&bench, "found-3").await.statement, ..refusal("found-3", "admin") };
     for _ in 0..2 {
         bench.store.record_refusal(&refusal("s-1", "eve")).await.unwrap();
-        bench.store.record_refusal(&refusal("found-3", "eve")).await.unwrap();
+        bench.store.record_refusal(&of_effect).await.unwrap();
     }
     let refused = row(&bench, "s-1").await;
     assert_eq!((refused.outcome, refused.sqlstate.as_deref()), (AuditOutcome::Refused, Some("42501")));
@@ -160,6 +161,44 @@ pub async fn a_refusal_is_recorded_unless_the_request_has_a_row(bench: Bench) {
         rows(&bench).await.iter().filter(|row| row.request == id("s-1")).map(|row| row.outcome.as_str()).collect();
     outcomes.sort_unstable();
     assert_eq!(outcomes, ["committed", "refused"]);
+}
+
+/// A user who reuses an id cannot hide refusals behind its first row.
+pub async fn each_statement_that_is_refused_under_a_used_id_has_a_row(bench: Bench) {
+    let bench = bench.founded(0).await;
+    let before = rows(&bench).await.len();
+    let others = ["s-1", "found-3"].map(|used| ["DROP TENANT t_2", "DROP TENANT t_3"].map(|it| (used, it.to_owned())));
+    bench.store.record_refusal(&refusal("s-1", "eve")).await.unwrap();
+    for _ in 0..2 {
+        for (used, statement) in others.iter().flatten() {
+            bench
+                .store
+                .record_refusal(&Refusal { statement: statement.clone(), ..refusal(used, "eve") })
+                .await
+                .unwrap();
+        }
+        // The same statement of another user.
+        bench.store.record_refusal(&refusal("s-1", "mallory")).await.unwrap();
+    }
+    let refused: Vec<AuditRow> =
+        rows(&bench).await.into_iter().filter(|row| row.outcome == AuditOutcome::Refused).collect();
+    assert_eq!((refused.len(), rows(&bench).await.len() - before), (6, 6), "{refused:?}");
+    let mut of_request: Vec<_> = refused.iter().map(|row| (row.user.as_str(), row.statement.as_str())).collect();
+    of_request.sort_unstable();
+    assert_eq!(
+        of_request,
+        [
+            ("eve", "DROP TENANT t_1"),
+            ("eve", "DROP TENANT t_2"),
+            ("eve", "DROP TENANT t_2"),
+            ("eve", "DROP TENANT t_3"),
+            ("eve", "DROP TENANT t_3"),
+            ("mallory", "DROP TENANT t_1"),
+        ]
+    );
+    // The ids of the further ones are no client's: the effect of a later request stays the first under its id.
+    assert_eq!(refused.iter().filter(|row| row.request == id("s-1")).count(), 1);
+    bench.start("s-1").await.unwrap();
 }
 
 pub async fn the_audit_is_read_by_user_tenant_and_age(bench: Bench) {

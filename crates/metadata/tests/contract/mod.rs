@@ -24,7 +24,7 @@ pub use bench::Bench;
 use metadata::StoreSettings;
 
 /// The number of cases.
-pub const COUNT: usize = 84;
+pub const COUNT: usize = 85;
 /// The deadline of a case.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -107,7 +107,8 @@ cases! {
         statements_without_an_effect_are_audited_as_unchanged,
         a_refused_transaction_leaves_no_row,
         an_abort_is_audited_once_and_never_with_an_effect,
-        a_refusal_is_recorded_unless_the_request_has_a_row,
+        a_refusal_is_recorded_unless_its_statement_has_a_row,
+        each_statement_that_is_refused_under_a_used_id_has_a_row,
         the_audit_is_read_by_user_tenant_and_age,
         old_rows_of_the_audit_are_deleted,
         the_audit_is_never_updated,
