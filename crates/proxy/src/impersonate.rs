@@ -7,9 +7,7 @@
 
 use std::net::IpAddr;
 
-use ddl::SessionStatement;
-use hs2::scan::Request;
-use hs2::{Message, Principal};
+use hs2::Principal;
 use model::error::{ErrorKind, UserError};
 use model::rights::Subject;
 use model::text::cut;
@@ -69,32 +67,8 @@ async fn groups_if_permitted(gateway: &Gateway, principal: &Principal, user: &st
     (permitted && !subject.has_role_of_installation()).then_some(subject.groups)
 }
 
-/// Refuses a SET that would change the user of an open session.
-pub(crate) fn check_set(
-    gateway: &Gateway,
-    session: &Session,
-    statement: &SessionStatement<'_>,
-) -> Result<(), UserError> {
-    match statement {
-        SessionStatement::Set { key, value } => check_setting(gateway, session, key, value),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses a statement whose own settings (`confOverlay`) name another user than that of its session.
-pub(crate) fn check_overlay(
-    gateway: &Gateway,
-    session: &Session,
-    message: &Message,
-    request: &Request,
-) -> Result<(), UserError> {
-    for (key, value) in request.overlay_in(message.bytes()) {
-        check_setting(gateway, session, &String::from_utf8_lossy(key), &String::from_utf8_lossy(value))?;
-    }
-    Ok(())
-}
-
-fn check_setting(gateway: &Gateway, session: &Session, key: &str, value: &str) -> Result<(), UserError> {
+/// Refuses a setting that would change the user of an open session.
+pub(crate) fn check_setting(gateway: &Gateway, session: &Session, key: &str, value: &str) -> Result<(), UserError> {
     if !settings::is_proxy_user(key) {
         return Ok(());
     }

@@ -4,6 +4,7 @@ mod cancel;
 pub(crate) mod control;
 mod engine;
 mod execute;
+mod frozen_settings;
 mod local;
 pub(crate) mod operation;
 mod operation_calls;

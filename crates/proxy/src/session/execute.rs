@@ -14,12 +14,11 @@ use super::reply::{self, CallError, Disconnect, Reply};
 use super::state::Session;
 use super::table::Entry;
 use super::timeout::Timeout;
-use super::{engine, local};
+use super::{engine, frozen_settings, local};
 use crate::bind::{self, pool};
 use crate::budget::BudgetGuard;
 use crate::classify::{self, Statement, classify};
 use crate::gateway::Gateway;
-use crate::impersonate;
 
 /// Checks the session's limits, and acquires the bytes that the call makes the proxy keep.
 fn admit(gateway: &Gateway, session: &Session, message: &Message) -> Result<BudgetGuard, UserError> {
@@ -40,7 +39,7 @@ pub(crate) async fn execute(
     if is_statement {
         gateway.activity.statements.add();
     }
-    impersonate::check_overlay(gateway, &session, &message, request)?;
+    frozen_settings::check_overlay(gateway, &session, &message, request)?;
     let mut budget_guard = admit(gateway, &session, &message)?;
     let timeout = if is_statement {
         Timeout::new(request, session.settings.statement_timeout, gateway.clock.boottime())
@@ -56,7 +55,7 @@ pub(crate) async fn execute(
             return executed;
         }
         Some(Statement::Session(text, statement)) => {
-            impersonate::check_set(gateway, &session, &statement)?;
+            frozen_settings::check_set(gateway, &session, &statement)?;
             pool::check_set(gateway, &session, &statement).await?;
             if session.is_unbound() && classify::prefers_engine(&statement) {
                 tokio::select! {

@@ -77,6 +77,9 @@ const YARN_QUEUE: &str = "spark.yarn.queue";
 /// The keys that name a user to impersonate: of HiveServer2 and of Kyuubi.
 const PROXY_USER_KEYS: [&str; 2] = ["hive.server2.proxy.user", "kyuubi.session.proxy.user"];
 
+/// The prefix of a variable of the environment.
+const ENVIRONMENT: &str = "env";
+
 /// Prefixes of settings that choose code or files of a launch.
 const LAUNCH_KEYS: [&str; 10] = [
     "spark.jars",
@@ -124,12 +127,6 @@ impl SessionSettings {
         for (spelled, value) in configuration {
             let lower = spelled.trim().to_ascii_lowercase();
             let bare = without_prefixes(&lower);
-            if bare.starts_with("env:") {
-                return Err(UserError::new(
-                    ErrorKind::InsufficientPrivilege,
-                    format!("setting \"{spelled}\" must not change the engine's environment"),
-                ));
-            }
             if is_proxy_user(bare) {
                 settings.check_length(value)?;
                 settings.proxy_users.insert(value.trim().to_owned());
@@ -143,7 +140,7 @@ impl SessionSettings {
                 yarn_queue = Some(value);
                 continue;
             }
-            refuse_launch_key(bare)?;
+            check_not_of_launch(spelled)?;
             settings.check_length(spelled)?;
             settings.check_length(value)?;
             settings.acquire(spelled.len() + value.len(), 0)?;
@@ -369,17 +366,22 @@ pub(crate) fn own_key(key: &str) -> Option<String> {
     }
 }
 
-/// Refuses a setting that would choose code or files of a launch.
-pub(crate) fn refuse_launch_key(bare: &str) -> Result<(), UserError> {
-    if !LAUNCH_KEYS.iter().any(|prefix| bare.starts_with(prefix)) {
+/// Refuses a setting that would choose code, files or the environment of a launch, after any prefix that ends with a colon.
+pub(crate) fn check_not_of_launch(key: &str) -> Result<(), UserError> {
+    let lower = key.to_ascii_lowercase();
+    let mut parts = lower.rsplit(':').map(|part| unquoted(part).unwrap_or_default());
+    let bare = parts.next().unwrap_or_default();
+    let what = if LAUNCH_KEYS.iter().any(|prefix| bare.starts_with(prefix)) {
+        "choose code or files of the engine"
+    } else if parts.any(|prefix| prefix == ENVIRONMENT) {
+        "change the engine's environment"
+    } else {
         return Ok(());
-    }
-    Err(UserError::new(
-        ErrorKind::InsufficientPrivilege,
-        format!("setting \"{bare}\" must not choose code or files of the engine"),
-    )
-    .detail("An engine is launched from its resource unit.")
-    .hint("An admin can set it with ALTER RESOURCE UNIT … PROPERTIES (…)."))
+    };
+    let shown = cut(key.trim(), MAX_SHOWN_BYTES).escape_debug();
+    Err(UserError::new(ErrorKind::InsufficientPrivilege, format!("setting \"{shown}\" must not {what}"))
+        .detail("An engine is launched from its resource unit.")
+        .hint("An admin can set it with ALTER RESOURCE UNIT … PROPERTIES (…)."))
 }
 
 #[cfg(test)]

@@ -136,6 +136,25 @@ async fn every_spelling_is_the_users_session_or_is_refused() {
     }
 }
 
+/// As in `OpenSession`: an engine is launched from its unit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_statement_chooses_how_engines_are_launched() {
+    let installation = Installation::new().await;
+    let mut session = installation.try_as("ann", &[]).await.unwrap();
+    for key in ["spark.jars", "Spark.Driver.extraJavaOptions", "set:hiveconf:spark.kubernetes.x", "other:spark.files"] {
+        let error = status_with_overlay(&mut session, key, "x").await.unwrap_err();
+        assert_eq!(error.sqlstate(), "42501", "{key}: {}", error.text());
+        for statement in [format!("SET {key}=x"), format!("set {key} = 'x'"), format!("SET {key}=")] {
+            let error = try_run(&mut session, &statement).await.unwrap_err();
+            assert_eq!(error.sqlstate(), "42501", "{statement}: {}", error.text());
+        }
+        assert_eq!(refusal(installation.try_as("ann", &[(key, "x")]).await).sqlstate(), "42501", "{key}");
+    }
+    let error = status_with_overlay(&mut session, "set:env:PATH", "x").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "42501", "{}", error.text());
+    status_with_overlay(&mut session, "spark.sql.shuffle.partitions", "1").await.unwrap();
+}
+
 /// Runs a statement with a setting of its own.
 async fn status_with_overlay(session: &mut Session, key: &str, value: &str) -> Result<(), model::UserError> {
     let request = TExecuteStatementReq {
