@@ -18,6 +18,9 @@ use crate::auth::{Authenticator, Credentials, Mechanism, Principal};
 /// The parameter of a query that names the user on whose behalf the client sends the request.
 const DO_AS: &str = "doAs";
 
+/// The header in which Hive's drivers send a delegation token.
+const DELEGATION_TOKEN: HeaderName = HeaderName::from_static("x-hive-delegation-token");
+
 /// The longest part of a `Host` header that a response repeats.
 const MAX_SHOWN_CHARS: usize = 255;
 
@@ -38,6 +41,8 @@ pub(super) struct RequestHead {
 enum Proof {
     Credentials(Credentials),
     Cookie(String),
+    /// Not accepted.
+    DelegationToken,
 }
 
 /// The value of a header that may occur once.
@@ -90,8 +95,10 @@ impl RequestHead {
         // An Authorization header takes precedence.
         let proof = match single(head, &AUTHORIZATION)? {
             Some(value) => basic(value).map(Proof::Credentials),
-            None if resource == Resource::Thrift => cookie::value(head).map(Proof::Cookie),
-            None => None,
+            None => {
+                let cookie = if resource == Resource::Thrift { cookie::value(head).map(Proof::Cookie) } else { None };
+                cookie.or_else(|| head.headers.contains_key(DELEGATION_TOKEN).then_some(Proof::DelegationToken))
+            }
         };
         Ok(Self {
             length,
@@ -119,6 +126,10 @@ impl RequestHead {
                 }
                 authenticated => authenticated,
             },
+            Some(Proof::DelegationToken) => {
+                Err(UserError::new(ErrorKind::InvalidAuthorization, "delegation tokens are not supported")
+                    .hint("Log in with a user name and a password."))
+            }
             None => Err(UserError::new(ErrorKind::InvalidAuthorization, "the request has no Basic credentials")),
         };
         authenticated.map_err(Refusal::unauthorized)

@@ -242,6 +242,9 @@ async fn http_takes_one_message_per_post_and_credentials_with_each() {
     let (status, body) = post(&mut stream, &length, &message).await;
     assert_eq!(status, "HTTP/1.1 401 Unauthorized");
     assert_eq!(body, b"the request has no Basic credentials\n");
+    let (status, body) = post(&mut stream, &format!("{length}X-Hive-Delegation-Token: x\r\n"), &message).await;
+    assert_eq!(status, "HTTP/1.1 401 Unauthorized");
+    assert_eq!(body, b"delegation tokens are not supported\nHint: Log in with a user name and a password.\n");
     // The connection stays: alice, then bob, over the same one.
     for token in ["YWxpY2U6eA==", "Ym9iOng="] {
         let headers = format!("{length}Authorization: Basic {token}\r\n");
