@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import statistics
+import struct
 import time
 
 import pytest
@@ -143,30 +144,44 @@ def test_failed_logins_are_slowed_and_logged_without_the_password(installation):
     assert not any('wrong"' in line.replace('"wrong password"', "") for line in lines), "a password is in the log"
 
 
-def status_over_http(address, source, user, password):
+def failed_over_http(address, source, user, password):
     """The response to a login over HTTP from an address of this machine, and the seconds until it was read."""
-    host, port = address.rsplit(":", 1)
     credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
     request = (
         f"POST /cliservice HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {credentials}\r\n"
         "Content-Length: 0\r\nConnection: close\r\n\r\n"
     )
+    return response_to(address, source, request.encode())
+
+
+def failed_over_sasl(address, source, user, password):
+    """The same over SASL."""
+    initial = f"\0{user}\0{password}".encode()
+    start = b"\x01" + struct.pack(">I", 5) + b"PLAIN"
+    return response_to(address, source, start + b"\x05" + struct.pack(">I", len(initial)) + initial)
+
+
+def response_to(address, source, request):
+    host, port = address.rsplit(":", 1)
     began = time.monotonic()
     with socket.create_connection((host, int(port)), timeout=60, source_address=(source, 0)) as connection:
-        connection.sendall(request.encode())
+        connection.sendall(request)
         response = b"".join(iter(lambda: connection.recv(65536), b""))
     return response, time.monotonic() - began
 
 
 @only_long
 @pytest.mark.alone
-def test_responses_to_failed_logins_over_http_take_equally_long(installation):
+@pytest.mark.parametrize(
+    ("login", "refusal"), [(failed_over_http, b"HTTP/1.1 401 "), (failed_over_sasl, b"\x03")], ids=["http", "sasl"]
+)
+def test_responses_to_failed_logins_take_equally_long(installation, login, refusal):
     """Unknown users, wrong passwords and locked pairs, beyond the failures from which the delay does not grow."""
     address = installation.standalone.address
     # 40 failures lock a user out from an address: bob from one, and no other user from the others.
     with concurrent.futures.ThreadPoolExecutor(40) as pool:
-        list(pool.map(lambda _: status_over_http(address, "127.0.0.100", "bob", "wrong"), range(40)))
-        assert status_over_http(address, "127.0.0.100", "bob", "pass of bob")[0].startswith(b"HTTP/1.1 401 ")
+        list(pool.map(lambda _: login(address, "127.0.0.100", "bob", "wrong"), range(40)))
+        assert login(address, "127.0.0.100", "bob", "pass of bob")[0].startswith(refusal)
     kinds = {
         "wrong password": lambda at: (f"127.0.1.{at % 10}", "alice", "wrong"),
         "unknown user": lambda at: (f"127.0.2.{at % 10}", "eve", "wrong"),
@@ -175,20 +190,21 @@ def test_responses_to_failed_logins_over_http_take_equally_long(installation):
     # Until the delay of each kind is the longest.
     with concurrent.futures.ThreadPoolExecutor(30) as pool:
         warm = [(kind, at) for kind in kinds for at in range(70)]
-        list(pool.map(lambda each: status_over_http(address, *kinds[each[0]](each[1])), warm))
+        list(pool.map(lambda each: login(address, *kinds[each[0]](each[1])), warm))
     measured = {kind: [] for kind in kinds}
     responses = set()
     with concurrent.futures.ThreadPoolExecutor(24) as pool:
         # In turn, so that what else happens on the machine meets all of them.
         order = [(kind, at) for at in range(200) for kind in kinds]
         for (kind, _), (response, seconds) in zip(
-            order, pool.map(lambda each: status_over_http(address, *kinds[each[0]](each[1])), order), strict=True
+            order, pool.map(lambda each: login(address, *kinds[each[0]](each[1])), order), strict=True
         ):
             responses.add(response)
             measured[kind].append(seconds)
     medians = {kind: statistics.median(seconds) for kind, seconds in measured.items()}
     print("medians of 200 responses:", {kind: f"{median:.3f} s" for kind, median in medians.items()})
     assert len(responses) == 1, responses
+    assert responses.pop().startswith(refusal)
     assert max(medians.values()) < 1.05 * min(medians.values()), medians
 
 

@@ -210,6 +210,22 @@ async fn assert_cut(waiting: &mut TcpStream) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_over_http_that_outlives_its_engine_is_answered() {
+    let (cluster, _admin, mut engine) = Cluster::with_engine().await;
+    let session = open(&cluster, ANN).await;
+    let request = statement(&session, FOR_EVER, false);
+    let (answer, ()) = tokio::join!(call(&cluster, ANN, "ExecuteStatement", &request), async {
+        eventually("a running statement", async || (engine.datafusion.load() == (1, 1)).then_some(())).await;
+        engine.datafusion.die("killed by the test");
+    });
+    let answer: TExecuteStatementResp = answer;
+    let error = status::check(&answer.status).unwrap_err();
+    assert_eq!(error.sqlstate(), "08S01", "{}", error.text());
+    assert!(error.text().contains(engine.name.as_str()), "{}", error.text());
+    assert!(engine.ended().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_over_http_that_outlives_its_proxy_is_answered() {
     let (cluster, _admin, engine) = Cluster::with_engine().await;
     let session = open(&cluster, ANN).await;

@@ -152,6 +152,8 @@ async fn a_request_that_is_not_understood_is_a_problem() {
         ("/api/v1/tenants?limit=many", 400, "42601"),
         ("/api/v1/tenants?cursor=x", 422, "22023"),
         ("/api/v1/tenants?liek=a", 400, "42601"),
+        ("/api/v1/tenants?doAs=admin", 400, "42601"),
+        ("/api/v1/tenants?doAs=ann", 401, "28000"),
         ("/api/v1/tenants?limit=1&limit=2", 400, "42601"),
         ("/api/v1/master?limit=1", 400, "42601"),
         ("/api/v1/openapi.json?x=1", 400, "42601"),
