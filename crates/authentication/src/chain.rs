@@ -57,6 +57,14 @@ impl fmt::Debug for Chain {
 }
 
 /// A login that failed.
+/// A login that is being checked. One that is dropped before its end counts as a failure, and is logged as one.
+struct UnfinishedLogin<'a> {
+    chain: &'a Chain,
+    user: &'a str,
+    address: IpAddr,
+    has_ended: bool,
+}
+
 #[derive(Debug)]
 struct Failure {
     error: UserError,
@@ -115,29 +123,58 @@ impl Chain {
             }
             Admission::Busy => return Err(Failure { error: too_many(), delay: Duration::ZERO }),
         };
+        let unfinished = UnfinishedLogin { chain: self, user, address, has_ended: false };
+        let (verdict, method) = self.check(user, password).await;
+        unfinished.end();
+        match verdict {
+            Verdict::Accepted(groups) => {
+                attempt.succeed();
+                Ok(Principal::authenticated(user, groups, method))
+            }
+            Verdict::Refused => Err(self.failed(user, address, "wrong password", attempt.fail())),
+            Verdict::Unavailable(error) => {
+                attempt.withdraw();
+                Err(Failure { error, delay: Duration::ZERO })
+            }
+            Verdict::Unknown => Err(self.failed(user, address, "unknown user", attempt.fail())),
+        }
+    }
+
+    /// The verdict of the first method that knows the user, and its word.
+    async fn check(&self, user: &str, password: &str) -> (Verdict, &'static str) {
         for method in &self.methods {
-            match method.login(user, password).await {
-                Verdict::Accepted(groups) => {
-                    attempt.succeed();
-                    return Ok(Principal::authenticated(user, groups, method.name()));
-                }
-                Verdict::Refused => return Err(self.failed(user, address, "wrong password", attempt.fail())),
-                Verdict::Unavailable(error) => {
-                    attempt.withdraw();
-                    return Err(Failure { error, delay: Duration::ZERO });
-                }
-                Verdict::Unknown => {}
+            let verdict = method.login(user, password).await;
+            if !matches!(verdict, Verdict::Unknown) {
+                return (verdict, method.name());
             }
         }
-        Err(self.failed(user, address, "unknown user", attempt.fail()))
+        (Verdict::Unknown, "")
     }
 
     /// Logs a failure. Its error is the same for every reason.
     fn failed(&self, user: &str, address: IpAddr, reason: &'static str, delay: Duration) -> Failure {
+        self.log_failure(user, address, reason);
+        Failure { error: UserError::new(ErrorKind::InvalidAuthorization, "authentication failed"), delay }
+    }
+
+    fn log_failure(&self, user: &str, address: IpAddr, reason: &'static str) {
         if self.log.has_line(address) {
             tracing::info!(target: "audit", event = "login_failed", user, %address, reason, "login failed");
         }
-        Failure { error: UserError::new(ErrorKind::InvalidAuthorization, "authentication failed"), delay }
+    }
+}
+
+impl Drop for UnfinishedLogin<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.chain.log_failure(self.user, self.address, "not checked in time");
+        }
+    }
+}
+
+impl UnfinishedLogin<'_> {
+    fn end(mut self) {
+        self.has_ended = true;
     }
 }
 
@@ -262,6 +299,19 @@ mod tests {
         async fn groups(&self, _: &str) -> Option<Vec<String>> {
             None
         }
+    }
+
+    /// A client that leaves, or whose time is up, while its password is checked.
+    #[tokio::test]
+    async fn a_login_that_is_cut_is_logged_like_one_that_fails() {
+        let clock = ManualClock::at(0);
+        let slow = Arc::new(Slow(tokio::sync::Semaphore::new(0), AtomicUsize::new(0)));
+        let chain = Chain::new(vec![slow as _], Throttle::new(Duration::from_mins(5), clock.clone()), clock);
+        for _ in 0..10 {
+            let mut login = Box::pin(attempt(&chain, "ann", "wrong"));
+            assert!(futures::poll!(&mut login).is_pending());
+        }
+        assert!(!chain.log.has_line(ADDRESS), "the lines of this minute are written");
     }
 
     #[tokio::test]

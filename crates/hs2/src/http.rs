@@ -52,7 +52,8 @@ pub(crate) struct HttpConnection {
 }
 
 impl HttpConnection {
-    /// Takes a connection whose first bytes were read. A client that has not authenticated by `unknown_until` is closed.
+    /// Takes a connection whose first bytes were read. A client that has not authenticated by `unknown_until` is closed, with a
+    /// response if its login is being checked.
     pub(crate) fn new(
         mut wire: Wire,
         peer: SocketAddr,
@@ -63,9 +64,9 @@ impl HttpConnection {
         unknown_until: Instant,
     ) -> Self {
         let begun = std::mem::take(&mut wire.pending);
-        let client = Client { peer, authenticator, api, lacks_tls, is_tls: wire.is_tls() };
+        let client = Client { peer, authenticator, api, lacks_tls, is_tls: wire.is_tls(), unknown_until };
         let exchange = Arc::new(Exchange::new(client, limits));
-        let driver = Driver::new(wire.socket(), begun, &exchange, unknown_until);
+        let driver = Driver::new(wire.socket(), begun, &exchange);
         Self { wire, exchange, driver }
     }
 

@@ -66,8 +66,6 @@ pub(super) struct Driver {
     leftover: Mutex<Option<Leftover>>,
     /// The next deadline, once there was one.
     timer: Option<Pin<Box<Sleep>>>,
-    /// The deadline of an unauthenticated client.
-    unknown_until: Instant,
 }
 
 fn connection(socket: &Arc<Socket>, begun: Vec<u8>, exchange: &Arc<Exchange>) -> HyperConnection {
@@ -83,9 +81,9 @@ fn connection(socket: &Arc<Socket>, begun: Vec<u8>, exchange: &Arc<Exchange>) ->
 
 impl Driver {
     /// `begun` was read before.
-    pub(super) fn new(socket: Arc<Socket>, begun: Vec<u8>, exchange: &Arc<Exchange>, unknown_until: Instant) -> Self {
+    pub(super) fn new(socket: Arc<Socket>, begun: Vec<u8>, exchange: &Arc<Exchange>) -> Self {
         let state = Mutex::new(State::Active(connection(&socket, begun, exchange)));
-        Self { socket, state, leftover: Mutex::default(), timer: None, unknown_until }
+        Self { socket, state, leftover: Mutex::default(), timer: None }
     }
 
     /// Polls the connection; ready when it has ended.
@@ -145,7 +143,9 @@ impl Driver {
 
     /// Ready with the name of the limit that was exceeded.
     fn poll_deadline(&mut self, exchange: &Exchange, cx: &mut Context<'_>) -> Poll<&'static str> {
-        let unknown = (!exchange.is_known()).then_some((self.unknown_until, AUTHENTICATION));
+        // A login that is being checked ends by itself at this deadline, with a response.
+        let unknown = (!exchange.is_known() && !exchange.is_responding())
+            .then_some((exchange.client.unknown_until, AUTHENTICATION));
         let head = exchange.head_until().map(|until| (until, "the limit for reading a message"));
         let unsent = exchange.unsent_until().map(|until| (until, "the limit for writing a message"));
         let idle = match self.state.get_mut() {

@@ -30,6 +30,8 @@ pub(super) struct Client {
     /// Only probes are served, because the connection lacks TLS; the log of that.
     pub(super) lacks_tls: Option<Arc<TlsLog>>,
     pub(super) is_tls: bool,
+    /// The deadline of the first login.
+    pub(super) unknown_until: Instant,
 }
 
 pub(super) struct Exchange {
@@ -194,6 +196,12 @@ impl Exchange {
 
     pub(super) fn is_known(&self) -> bool {
         self.state.lock().known
+    }
+
+    /// Whether a request is being served, or something of a response was not sent.
+    pub(super) fn is_responding(&self) -> bool {
+        let state = self.state.lock();
+        state.phase == Phase::Serving || state.unsent_since.is_some()
     }
 
     /// The deadline of a client that does not read a response.

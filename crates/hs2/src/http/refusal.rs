@@ -34,6 +34,12 @@ impl Refusal {
         Self::new(StatusCode::UNAUTHORIZED, error)
     }
 
+    /// A login that could not be checked in time. The connection ends.
+    pub(super) fn late_login() -> Self {
+        let error = UserError::new(ErrorKind::Unavailable, "the login did not end in time").hint("Retry the login.");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
+    }
+
     pub(super) fn lacks_tls() -> Self {
         Self::new(StatusCode::UPGRADE_REQUIRED, tls_required())
     }

@@ -8,6 +8,7 @@ use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
+use tokio::time::timeout_at;
 use tracing::debug;
 
 use super::api;
@@ -76,7 +77,17 @@ async fn respond(
         }
         return Ok(response);
     }
-    let principal = match head.admit(client).await {
+    let admission = head.admit(client);
+    let admitted = if exchange.is_known() {
+        admission.await
+    } else {
+        match timeout_at(client.unknown_until, admission).await {
+            Ok(admitted) => admitted,
+            // Drivers repeat a request whose connection closes without a response.
+            Err(_) => return Ok(Refusal::late_login().response(resource, true)),
+        }
+    };
+    let principal = match admitted {
         Ok(principal) => principal,
         Err(refusal) => return Ok(refusal.response(resource, !discard_short(exchange, &head, body))),
     };

@@ -129,6 +129,14 @@ async fn a_client_that_does_not_authenticate_in_time_is_closed() {
         stream.write_all(first).await.unwrap();
         assert_eq!(read_to_end(&mut stream).await, late);
     }
+    // A driver would repeat a login over HTTP whose connection closes without a response.
+    let mut stream = raw(&server).await;
+    let login = b"POST / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic c2xlZXB5Ong=\r\nContent-Length: 1\r\n\r\n";
+    stream.write_all(login).await.unwrap();
+    let answer = String::from_utf8(read_to_end(&mut stream).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+    assert!(answer.contains("\r\nRetry-After: 5\r\n") && answer.contains("\r\nConnection: close\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nthe login did not end in time\nHint: Retry the login.\n"), "{answer}");
     // Plain Thrift that says other things than who it is gets answers, and no more time.
     let mut stream = raw(&server).await;
     let early = encode_call("GetInfo", 1, &TOpenSessionResp::with_status(hs2::status::success())).unwrap();
