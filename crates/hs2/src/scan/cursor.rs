@@ -165,16 +165,21 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips one value. The ranges of the keys and values in turn, if it is a map of strings to strings.
-    pub(crate) fn strings_of_map(&mut self, wire: u8, depth: usize) -> Result<Vec<Range<usize>>, ScanError> {
+    /// Skips a map of strings to strings, or an empty one of any types. Returns the ranges of its keys and values in turn.
+    pub(crate) fn strings_of_map(&mut self, wire: u8, id: i16, depth: usize) -> Result<Vec<Range<usize>>, ScanError> {
+        if wire != wire::MAP {
+            return Err(ScanError::WrongType(id));
+        }
         let start = self.at;
         self.skip(wire, depth)?;
         let mut map = Cursor { bytes: self.bytes, at: start };
-        if wire != wire::MAP || (map.u8()?, map.u8()?) != (wire::STRING, wire::STRING) {
-            return Ok(Vec::new());
+        let types = (map.u8()?, map.u8()?);
+        let count = map.length()?;
+        if count > 0 && types != (wire::STRING, wire::STRING) {
+            return Err(ScanError::WrongType(id));
         }
         // All of them are present, since the map was skipped.
-        (0..2 * map.length()?).map(|_| map.binary()).collect()
+        (0..2 * count).map(|_| map.binary()).collect()
     }
 
     fn skip_elements(&mut self, elements: &[u8], count: usize, depth: usize) -> Result<(), ScanError> {

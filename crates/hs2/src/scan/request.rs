@@ -94,7 +94,7 @@ impl Request {
                     self.handle = Some(whole_handle(cursor, DEPTH - 1)?.at);
                 }
                 (Method::ExecuteStatement, 2) => self.statement = Some(cursor.binary_as(wire, id)?),
-                (Method::ExecuteStatement, 3) => self.overlay = cursor.strings_of_map(wire, DEPTH)?,
+                (Method::ExecuteStatement, 3) => self.overlay = cursor.strings_of_map(wire, id, DEPTH)?,
                 (Method::ExecuteStatement, 4) => self.run_async = cursor.bool_as(wire, id)?,
                 (Method::ExecuteStatement, 5) => {
                     self.query_timeout_at = Some(cursor.at());
@@ -171,5 +171,42 @@ mod tests {
             assert_eq!(scanned.overlay_in(&bytes).collect::<Vec<_>>(), [(&b"a"[..], &b"b"[..])]);
             assert_eq!((scanned.query_timeout, scanned.statement_in(&bytes).unwrap()), (30, &b"SELECT 'it''s'"[..]));
         }
+    }
+
+    /// Decoders of Thrift read strings whatever types a map declares: a map that the scanner cannot read as one of strings
+    /// must not reach an engine.
+    #[test]
+    fn an_overlay_of_other_types_is_refused() {
+        let bytes = |overlay: &[(&str, &str)]| {
+            let overlay = overlay.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let call = TExecuteStatementReq {
+                session_handle: Handle::random().session(),
+                statement: "SELECT 1".to_owned(),
+                conf_overlay: Some(overlay),
+                run_async: None,
+                query_timeout: None,
+            };
+            encode_call("ExecuteStatement", 3, &call).unwrap()
+        };
+        let field = [wire::MAP, 0, 3, wire::STRING, wire::STRING];
+        // The same bytes as an i64 each: a length and four bytes.
+        let strings = bytes(&[("user", "root")]);
+        let at = strings.windows(field.len()).position(|window| window == field).unwrap();
+        for (key, value) in [(wire::STRING, wire::I64), (wire::I64, wire::STRING), (wire::I64, wire::DOUBLE)] {
+            let mut declared = strings.clone();
+            (declared[at + 3], declared[at + 4]) = (key, value);
+            assert_eq!(decode_call::<TExecuteStatementReq>(&declared).unwrap().conf_overlay.unwrap()["user"], "root");
+            assert_eq!(request(&declared).unwrap_err(), ScanError::WrongType(3));
+        }
+        // Of an empty map, clients send any types.
+        let mut empty = bytes(&[]);
+        let at = empty.windows(field.len()).position(|window| window == field).unwrap();
+        (empty[at + 3], empty[at + 4]) = (0, 0);
+        assert_eq!(request(&empty).unwrap().overlay_in(&empty).count(), 0);
+        // A list that says nothing.
+        empty[at] = wire::LIST;
+        empty.remove(at + 3);
+        empty[at + 3] = wire::STRING;
+        assert_eq!(request(&empty).unwrap_err(), ScanError::WrongType(3));
     }
 }
