@@ -56,6 +56,8 @@ pub(super) enum Framing {
     Chunks,
     /// In several ways, or in none that the scanner and hyper agree about.
     Ambiguous,
+    /// In any way: the request has no valid target.
+    InvalidTarget,
 }
 
 /// What the reply to a call repeats of it.

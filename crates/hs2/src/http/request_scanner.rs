@@ -26,6 +26,8 @@ struct Head {
     line: Vec<u8>,
     /// The request line has arrived. Empty lines before it are skipped, as hyper does.
     has_begun: bool,
+    /// The request line has a fragment, which no target may have (RFC 9112) and which hyper drops.
+    has_fragment: bool,
     /// The values of the `Content-Length` headers and the number of `Transfer-Encoding` headers.
     lengths: Vec<u64>,
     encodings: usize,
@@ -60,8 +62,8 @@ impl RequestScanner {
                 self.state = match framing {
                     Framing::Length(0) => State::Head(Head::default()),
                     Framing::Length(length) => State::Body(length),
-                    // The connection ends after an ambiguous request.
-                    Framing::Chunks | Framing::Ambiguous => State::Chunks(NEXT_CHUNK),
+                    // The connection ends after the last two.
+                    Framing::Chunks | Framing::Ambiguous | Framing::InvalidTarget => State::Chunks(NEXT_CHUNK),
                 };
                 (length, Some(framing))
             }
@@ -109,6 +111,7 @@ impl Head {
             return self.has_begun;
         }
         if !std::mem::replace(&mut self.has_begun, true) {
+            self.has_fragment = line.contains(&b'#');
             return false;
         }
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { return false };
@@ -125,6 +128,7 @@ impl Head {
 
     fn framing(&self) -> Framing {
         match (self.lengths.as_slice(), self.encodings) {
+            _ if self.has_fragment => Framing::InvalidTarget,
             ([], 0) => Framing::Length(0),
             ([length], 0) => Framing::Length(*length),
             ([], 1) => Framing::Chunks,
@@ -224,6 +228,19 @@ mod tests {
         ] {
             assert_eq!(framing(&format!("POST / HTTP/1.1\r\n{headers}\r\n")), expected, "{headers:?}");
             assert_eq!(framing(&format!("\r\n\n\r\nPOST / HTTP/1.1\r\n{headers}\r\n")), expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_with_a_fragment_is_found() {
+        for (target, expected) in [
+            ("/a", Framing::Length(7)),
+            ("/a%23b", Framing::Length(7)),
+            ("/a#b", Framing::InvalidTarget),
+            ("#", Framing::InvalidTarget),
+        ] {
+            let head = format!("POST {target} HTTP/1.1\r\nContent-Length: 7\r\nX: #\r\n\r\n");
+            assert_eq!(framing(&head), expected, "{target}");
         }
     }
 

@@ -57,6 +57,9 @@ async fn respond(
         Framing::Length(length) => body.size_hint().exact() == Some(length),
         Framing::Chunks => body.size_hint().exact().is_none(),
         Framing::Ambiguous => false,
+        Framing::InvalidTarget => {
+            return Ok(Refusal::bad_request("the path of the request has a fragment").response(resource, true));
+        }
     };
     if !is_framed_so {
         return Ok(Refusal::bad_request("the length of the request is ambiguous").response(resource, true));
