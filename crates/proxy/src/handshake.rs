@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use hs2::tcli::{TOpenSessionReq, TProtocolVersion};
-use hs2::{Message, protocol};
+use hs2::{Message, Method, protocol};
 use model::error::UserError;
+
+use crate::session::reply::malformed;
 
 /// A negotiated `OpenSession`.
 pub(crate) struct Handshake {
@@ -18,7 +20,7 @@ pub(crate) struct Handshake {
 
 /// Decodes the request and chooses the protocol version; refuses clients that are too old.
 pub(crate) fn negotiate(message: &Message) -> Result<Handshake, UserError> {
-    let request: TOpenSessionReq = message.call().decode().map_err(|error| error.user_error("the client"))?;
+    let request: TOpenSessionReq = message.call().decode().map_err(|error| malformed(Method::OpenSession, &error))?;
     Ok(Handshake {
         version: protocol::negotiate(request.client_protocol)?,
         user: request.username,

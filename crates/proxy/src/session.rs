@@ -29,7 +29,7 @@ use crate::gateway::Gateway;
 use crate::handshake::Handshake;
 use crate::{close, failpoints, impersonate};
 use operation::OperationCall;
-use reply::{CallError, Disconnect, Reply, not_supported};
+use reply::{CallError, Disconnect, Reply, malformed, not_supported};
 use settings::SessionSettings;
 use state::Session;
 use table::{Caller, Entry};
@@ -87,9 +87,7 @@ pub(crate) async fn serve(
     method: Method,
     message: Message,
 ) -> Result<Reply, CallError> {
-    let request = message.request().map_err(|error| {
-        UserError::new(ErrorKind::Syntax, format!("malformed {} request", method.name())).detail(format!("{error}."))
-    })?;
+    let request = message.request().map_err(|error| malformed(method, &error))?;
     let named = request.handle.as_ref().and_then(|at| at.read(message.bytes()).ok());
     let entry = connection.principal().and_then(|principal| {
         // A caller that names a user to act for may use that user's sessions only.

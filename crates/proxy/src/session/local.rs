@@ -7,11 +7,11 @@
 
 use ddl::SessionStatement;
 use hs2::tcli::{TGetInfoReq, TGetInfoResp, TGetInfoType, TGetInfoValue, TSetClientInfoResp};
-use hs2::{Column, Message, SqlType, Value, status};
+use hs2::{Column, Message, Method, SqlType, Value, status};
 use model::error::{ErrorKind, UserError};
 
 use super::operation::LocalResult;
-use super::reply::Reply;
+use super::reply::{Reply, malformed};
 use super::settings;
 use super::state::Session;
 use super::table::Entry;
@@ -25,7 +25,7 @@ const MAX_IDENTIFIER: i64 = 128;
 
 /// Answers a `GetInfo`; `None` if the bound engine has to.
 pub(crate) async fn get_info(gateway: &Gateway, entry: &Entry, message: &Message) -> Result<Option<Reply>, UserError> {
-    let request: TGetInfoReq = message.call().decode().map_err(|error| error.user_error("the client"))?;
+    let request: TGetInfoReq = message.call().decode().map_err(|error| malformed(Method::GetInfo, &error))?;
     let is_identity = matches!(
         request.info_type,
         TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME | TGetInfoType::CLI_DBMS_VER

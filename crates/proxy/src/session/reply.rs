@@ -3,6 +3,8 @@
 //! The functions that serve a call return a [`Reply`] or a [`CallError`]. Only the connection handler, which knows the
 //! method and the sequence number, encodes and sends them; a backend's reply has been relayed before.
 
+use std::fmt;
+
 use hs2::answer::{Answer, encode_refusal};
 use hs2::message::encode_reply;
 use hs2::relay::RelayError;
@@ -96,6 +98,11 @@ pub(crate) fn encode(
 
 pub(crate) fn not_supported(method: Method) -> CallError {
     UserError::new(ErrorKind::NotSupported, format!("{} is not supported", method.name())).into()
+}
+
+/// The error of a call whose arguments are not what the protocol defines.
+pub(crate) fn malformed(method: Method, error: &dyn fmt::Display) -> UserError {
+    UserError::new(ErrorKind::Syntax, format!("malformed {} request", method.name())).detail(format!("{error}."))
 }
 
 /// The response to an `ExecuteStatement`: a handle of the proxy's own.
