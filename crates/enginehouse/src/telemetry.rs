@@ -12,10 +12,11 @@ pub use last_lines::LastLines;
 use log_file::{KEEP_BYTES, LogFile};
 
 /// The default filter: our own events, and warnings of libraries. `kube` is off: it logs every refused call and broken watch,
-/// which the orchestrator logs with a throttle.
+/// which the orchestrator logs with a throttle. `rustls` warns of what an anonymous client sends, each time and without its
+/// address.
 pub const DEFAULT_FILTER: &str = "warn,enginehouse=info,proxy=info,master=info,engine_agent=info,coordination=info,\
                                   metadata=info,orchestrator=info,datafusion_engine=info,embedded_zookeeper=info,\
-                                  hs2=info,planner=info,agent_api=info,audit=info,authentication=info,sqlx=error,zookeeper_client=error,\
+                                  hs2=info,planner=info,agent_api=info,audit=info,authentication=info,sqlx=error,zookeeper_client=error,rustls=error,\
                                   kube_client=off,kube_runtime=off";
 
 /// Starts logging with the given filter unless the environment names one.
