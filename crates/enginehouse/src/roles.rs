@@ -31,6 +31,11 @@ const MAX_SECRET_BYTES: u64 = 4_096;
 const LISTEN_HINT: &str =
     "Hint: Choose another address with proxy.listen (standalone: --listen HOST:PORT); port 0 selects a free port.";
 
+/// The cluster secret of the configuration. Its errors name the key.
+pub fn cluster_secret(configuration: &Configuration) -> anyhow::Result<ClusterSecret> {
+    read_secret(&configuration.cluster.secret_file).context("cluster.secret_file")
+}
+
 /// Reads the cluster secret; refuses a file that others can read. A file of root's may be readable by its group, as
 /// Kubernetes mounts secrets for a process that is not root.
 pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {

@@ -14,8 +14,7 @@ use crate::roles;
 pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     let (configuration, keys) = Configuration::load_with_keys(&arguments.config)?;
     // Every role would refuse to start without it.
-    roles::read_secret(&configuration.cluster.secret_file)
-        .with_context(|| format!("in {}: cluster.secret_file", arguments.config.display()))?;
+    roles::cluster_secret(&configuration).with_context(|| format!("in {}", arguments.config.display()))?;
     // Every proxy with clients would.
     if configuration.proxy.serves_clients {
         if configuration.access.uses(Authentication::File) {

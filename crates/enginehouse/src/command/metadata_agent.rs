@@ -18,7 +18,7 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
             "database.url is SQLite, which only one process can use\nHint: Use PostgreSQL or MariaDB for separate processes, or run enginehouse standalone."
         );
     }
-    let secret = roles::read_secret(&configuration.cluster.secret_file)?;
+    let secret = roles::cluster_secret(&configuration)?;
     let clock = roles::clock();
     // Bound first, so that a port in use is reported even if the database is down.
     let listener = roles::metadata_agent_port(&configuration).await?;

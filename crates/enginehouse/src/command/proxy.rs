@@ -13,7 +13,7 @@ use crate::{orchestrators, roles, telemetry};
 pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     telemetry::start(telemetry::DEFAULT_FILTER)?;
     let configuration = Configuration::load(&arguments.config)?;
-    let secret = roles::read_secret(&configuration.cluster.secret_file)?;
+    let secret = roles::cluster_secret(&configuration)?;
     let clock = roles::clock();
     let proxy = roles::proxy(&configuration, &secret, &clock).await?;
     let master = if configuration.master.candidate {

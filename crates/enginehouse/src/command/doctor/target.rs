@@ -50,7 +50,7 @@ impl Target {
     pub async fn of_file(file: &Path, clock: &SharedClock) -> anyhow::Result<Self> {
         let configuration = Configuration::load(file)?;
         let sections = Configuration::named_sections(file)?;
-        let secret = roles::read_secret(&configuration.cluster.secret_file)?;
+        let secret = roles::cluster_secret(&configuration)?;
         let absent = |section: &str, what: &str| {
             (!sections.contains(section)).then(|| format!("{} has no section [{section}]{what}", file.display()))
         };
