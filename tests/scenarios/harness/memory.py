@@ -1,5 +1,6 @@
 """The memory of processes by role: what was resident at the start, and the most that ever was, as the kernel counts."""
 
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -65,7 +66,25 @@ class Memory(threading.Thread):
 def resident(pid):
     """`VmRSS` and `VmHWM` of a process in KiB; empty if it has ended."""
     try:
-        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return {key: kib for key, kib in status(pid).items() if key in ("VmRSS", "VmHWM")}
     except OSError:
         return {}
-    return {key: int(kib) for key, kib in re.findall(r"^(VmRSS|VmHWM):\s+(\d+)", status, re.MULTILINE)}
+
+
+def status(pid):
+    """The sizes that the kernel knows of a process, in KiB."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return {key: int(kib) for key, kib in re.findall(r"^(Vm\w+):\s+(\d+) kB$", text, re.MULTILINE)}
+
+
+@contextlib.contextmanager
+def no_growth(pid, by_mib):
+    """Inside, the process never needs `by_mib` more memory than before, and reserves no GiB for what does not come."""
+    # From here on the peak of what is resident is that since here.
+    pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
+    before = status(pid)
+    yield
+    after = status(pid)
+    needed = (after["VmHWM"] - before["VmRSS"]) / MIB
+    reserved = (after["VmPeak"] - before["VmPeak"]) / MIB
+    assert needed < by_mib and reserved < 1024, f"grown by {needed:.1f} MiB, and by {reserved:.0f} MiB of addresses"
