@@ -14,6 +14,15 @@ class Certificate:
             "-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName={names}",
             "-addext", "basicConstraints=critical,CA:FALSE", "-out", self.certificate, "-keyout", self.key)  # fmt: skip
 
+    def expired(self, path):
+        """Writes this certificate with another time: the second in which it is made."""
+        run("openssl", "x509", "-in", self.certificate, "-signkey", self.key, "-days", "0", "-out", path)
+        return path
+
+    def encrypted_key(self, path):
+        run("openssl", "pkey", "-in", self.key, "-aes256", "-passout", "pass:changeit", "-out", path)
+        return path
+
     def java_store(self):
         """A trust store of Java with this certificate alone."""
         store = self.certificate.with_suffix(".p12")
