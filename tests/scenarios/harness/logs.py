@@ -58,14 +58,19 @@ class Logs:
     def allow(self, *patterns):
         self.allowed.extend(patterns)
 
-    def since_begin(self):
+    def bytes_since_begin(self):
+        """What was logged since `begin`, by path."""
         self._open_new()
         with self.lock:
-            lines = []
+            logged = {}
             for path, file in self.files.items():
                 file.seek(self.mark.get(path, 0))
-                lines.extend((path, line) for line in file.read().decode(errors="replace").splitlines())
-            return lines
+                logged[path] = file.read()
+            return logged
+
+    def since_begin(self):
+        logged = self.bytes_since_begin().items()
+        return [(path, line) for path, text in logged for line in text.decode(errors="replace").splitlines()]
 
     def unexpected(self):
         allowed = [re.compile(it) for it in self.allowed]
