@@ -44,8 +44,8 @@ class Connection:
     # Whether a session belongs to its connection.
     is_binary = True
 
-    def __init__(self, user):
-        self.user = user
+    def __init__(self, user, password):
+        self.user, self.password = user, password or password_of(user)
         self.sessions = []
 
     def __enter__(self):
@@ -61,7 +61,7 @@ class Connection:
         return response(method, self.exchange(message(method, request)))
 
     def opening(self, configuration=None):
-        login = {"username": self.user, "password": password_of(self.user)}
+        login = {"username": self.user, "password": self.password}
         return ttypes.TOpenSessionReq(client_protocol=9, configuration=configuration, **login)
 
     def try_open(self, **configuration):
@@ -97,10 +97,10 @@ class Connection:
 class Sasl(Connection):
     """SASL PLAIN inside TLS. `authzid` names a user to impersonate."""
 
-    def __init__(self, target, user, authzid="", source="127.0.0.1"):
-        super().__init__(user)
+    def __init__(self, target, user, authzid="", source="127.0.0.1", password=None):
+        super().__init__(user, password)
         self.connection = target.tls(source)
-        credentials = f"{authzid}\0{user}\0{password_of(user)}".encode()
+        credentials = f"{authzid}\0{user}\0{self.password}".encode()
         for status, payload in (SASL_START, b"PLAIN"), (SASL_OK, credentials):
             self.connection.sendall(struct.pack(">BI", status, len(payload)) + payload)
         status, length = struct.unpack(">BI", self.read(5))
@@ -133,8 +133,8 @@ class Plain(Connection):
     """Plain Thrift inside TLS: the credentials are those of the first OpenSession. A message has no length, so a reply is read
     value by value."""
 
-    def __init__(self, target, user, source="127.0.0.1"):
-        super().__init__(user)
+    def __init__(self, target, user, source="127.0.0.1", password=None):
+        super().__init__(user, password)
         self.connection = target.tls(source)
         self.received = b""
 
@@ -161,14 +161,14 @@ class Http(Connection):
 
     is_binary = False
 
-    def __init__(self, target, user, query="", source="127.0.0.1"):
-        super().__init__(user)
+    def __init__(self, target, user, query="", source="127.0.0.1", password=None):
+        super().__init__(user, password)
         host, port = split(target.address)
         context = ssl.create_default_context(cafile=target.certificate.certificate)
         place = {"timeout": ANSWER_WITHIN_S, "source_address": (source, 0)}
         self.connection = http.client.HTTPSConnection(host, port, context=context, **place)
         self.path = "/cliservice" + (query and f"?{query}")
-        self.headers = {"Authorization": basic(user, password_of(user))} | THRIFT
+        self.headers = {"Authorization": basic(user, self.password)} | THRIFT
 
     def exchange(self, request):
         self.connection.request("POST", self.path, body=request, headers=self.headers)

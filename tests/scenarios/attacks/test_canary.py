@@ -1,0 +1,202 @@
+"""C17: secrets that every user of the installation has used, and where they are afterwards."""
+
+import base64
+import json
+import pathlib
+import re
+import tomllib
+
+import psutil
+import pytest
+
+from harness.attacked import basic, password_of
+from harness.clients import rows
+from harness.processes import run
+from harness.thrift_calls import TRANSPORTS, Http, Refused, message, response
+from harness.waiting import wait_until
+
+KEY = "spark.hadoop.fs.s3a.secret.key"
+# Properties of a unit, which its engine receives.
+STORED = {
+    "created property": "canary-created-7f3a",
+    "altered property": "canary-altered-7f3a",
+    "REST property": "canary-rest-7f3a",
+}
+# In statements without an effect, and of a failed login.
+REFUSED = {
+    "forbidden property": "canary-forbidden-7f3a",
+    "explained property": "canary-explained-7f3a",
+    "aborted property": "canary-aborted-7f3a",
+    "misspelled property": "canary-misspelled-7f3a",
+    "wrong password": "canary-wrong-7f3a",
+}
+# What may be in a file below the data directory, and why. Every other secret is in none.
+PLACES = [
+    (STORED, r"metadata\.sqlite(-wal)?", "the catalog, which has the properties of units for the master"),
+    (STORED, r"engines/engines/c17-[^/]*/files/engine\.toml", "what the engine of the unit is launched with"),
+    (["cluster secret"], r"cluster\.secret", "the credential of the roles"),
+]
+SHOWN = [
+    "SHOW RESOURCE UNITS",
+    "SHOW RESOURCE POOLS",
+    "SHOW TENANTS",
+    "SHOW ENGINES c17",
+    "SHOW ENGINES sales",
+    "SHOW ALTERATIONS LIMIT 1000",
+    "SHOW AUDIT LIMIT 10000",
+    "SHOW MASTER",
+    "SHOW CREATE RESOURCE UNIT c17",
+    "SHOW CREATE TENANT c17",
+    "DESCRIBE RESOURCE UNIT c17",
+    "DESCRIBE RESOURCE POOL c17",
+    "DESCRIBE TENANT c17",
+    f"EXPLAIN ALTER RESOURCE UNIT c17 PROPERTIES ('{KEY}'='{REFUSED['explained property']}')",
+    "EXPLAIN DROP TENANT c17",
+]
+OF_ENGINE = ["SET", "SET -v", "SHOW ALL", f"SET {KEY}", "SELECT * FROM information_schema.df_settings"]
+PATHS = [
+    "/units",
+    "/pools",
+    "/tenants",
+    "/units/c17",
+    "/units/c17/definition",
+    "/units/c17/pools",
+    "/tenants/c17",
+    "/pools/c17",
+]
+PATHS += ["/tenants/c17/definition", "/engines?tenant=c17", "/alterations?limit=1000", "/audit?limit=1000", "/master"]
+
+
+class Canaries:
+    def __init__(self, target):
+        self.target = target
+        self.secrets = STORED | REFUSED
+        self.secrets |= {f"secret {at} of the installation": secret for at, secret in enumerate(target.secrets)}
+        self.secrets["cluster secret"] = (target.standalone.data / "cluster.secret").read_text().strip()
+        self.places = list(PLACES)
+        self.found = []
+
+    def add_engines(self):
+        """The keys of each engine: its own file has them."""
+        for name, engine in self.target.standalone.engines.all().items():
+            launched = tomllib.loads((engine.folder / "files/engine.toml").read_text())
+            keys = {"key": launched["key"], "backend key": launched["backend_key"], "login": launched["credential"]["password"]}
+            own = {f"{kind} of {name}": key for kind, key in keys.items()}
+            self.secrets |= own
+            self.places.append((own, f"engines/engines/{name}/files/engine.toml", "the credentials of the engine"))
+
+    def search(self, where, data, allowed=()):
+        data = data if isinstance(data, bytes) else str(data).encode()
+        for name, secret in self.secrets.items():
+            encoded = base64.b64encode(secret.encode()).rstrip(b"=")
+            if (secret.encode() in data or encoded in data) and name not in allowed:
+                self.found.append(f"{name} in {where}")
+
+
+def open_with_a_cookie(target, user):
+    """Opens and closes a session over HTTP, its second call with the cookie of the first one; returns the cookie."""
+    with Http(target, user) as http:
+        http.connection.request("POST", http.path, message("OpenSession", http.opening()), http.headers)
+        answer = http.connection.getresponse()
+        opened = response("OpenSession", answer.read())
+        cookie = answer.headers["Set-Cookie"].split(";")[0]
+        http.headers = {"Content-Type": "application/x-thrift", "Cookie": cookie}
+        assert http.rows(opened.sessionHandle, "SHOW TENANTS")
+        http.close_session(opened.sessionHandle)
+        # A cookie is none of the REST API.
+        assert target.http("GET", "/api/v1/tenants", headers={"Cookie": cookie})[0] == 401
+    return cookie.split("=", 1)[1]
+
+
+def statement_with(name, what="ALTER RESOURCE UNIT c17"):
+    return f"{what} PROPERTIES ('{KEY}'='{(STORED | REFUSED)[name]}')"
+
+
+def use_secrets(target, canaries):
+    """Every credential and every property is used at each door, also by statements that are refused."""
+    for user in ("admin", "alice", "bob"):
+        for connect in TRANSPORTS.values():
+            with connect(target, user) as connection:
+                connection.rows(connection.open(), "SHOW TENANTS")
+        canaries.secrets[f"header of {user}"] = basic(user, password_of(user)).split()[1]
+    canaries.secrets["cookie"] = open_with_a_cookie(target, "alice")
+    for at, connect in enumerate(TRANSPORTS.values()):
+        with pytest.raises((Refused, AssertionError), match="authentication failed"):
+            connect(target, "carol", source=f"127.0.17.{at + 1}", password=REFUSED["wrong password"]).open()
+    refusals = [
+        ("alice", statement_with("forbidden property"), "42501"),
+        ("alice", statement_with("forbidden property", "CREATE RESOURCE UNIT c17_2"), "42501"),
+        ("admin", statement_with("aborted property", "CREATE RESOURCE UNIT c17"), "42710"),
+        ("admin", statement_with("aborted property", "ALTER RESOURCE UNIT c17_2"), "42704"),
+        ("admin", statement_with("misspelled property", "ALTER RESOURCE UNIT c17 MAX_ENGINES 1 1,"), "42601"),
+        ("admin", statement_with("misspelled property", "DROP RESOURCE UNIT c17"), "42601"),
+    ]
+    for user, statement, sqlstate in refusals:
+        assert target.refused(statement, user).sqlstate == sqlstate, statement
+        body = json.dumps({"statement": statement})
+        answer = target.http("POST", "/api/v1/statements", body, user, {"Content-Type": "application/json"})[2]
+        assert json.loads(answer)["sqlstate"] == sqlstate, answer
+    misspelled = f"SELECT '{REFUSED['misspelled property']}' FRO x y"
+    assert target.refused(misspelled, "alice", tenant="sales").sqlstate == "42601"
+    body = json.dumps({"statement": statement_with("REST property")})
+    assert target.http("POST", "/api/v1/statements", body, "admin", {"Content-Type": "application/json"})[0] == 200
+    target.execute(statement_with("altered property"))
+
+
+def search_outputs(target, canaries):
+    """What statements, REST, the doctor and the logs show, and what processes show of themselves."""
+    for user in ("admin", "olga", "audrey", "alice"):
+        with target.session(user) as session:
+            for statement in SHOWN:
+                try:
+                    canaries.search(f"{statement} by {user}", rows(session, statement))
+                except Exception as refused:
+                    canaries.search(f"the refusal of {statement} by {user}", refused, ["explained property"])
+        for path in PATHS:
+            status, headers, body = target.http("GET", f"/api/v1{path}", user=user)
+            canaries.search(f"GET {path} by {user}: {status}", f"{headers}\n".encode() + body)
+    with target.session("alice", tenant="c17") as session:
+        for statement in OF_ENGINE:
+            canaries.search(f"{statement} at the engine", rows(session, statement))
+    done = run(["doctor", "--data-dir", target.standalone.data, "--format", "json"])
+    canaries.search("the doctor", done.stdout + done.stderr)
+    canaries.search("a log", target.logs.text())
+    program = target.standalone.program.pid
+    pids = {program} | {it.pid for it in psutil.Process(program).children(recursive=True)}
+    for pid in pids | {it.pid for it in target.standalone.engines.all().values()}:
+        for file in ("environ", "cmdline"):
+            canaries.search(f"/proc/{pid}/{file}", pathlib.Path(f"/proc/{pid}/{file}").read_bytes())
+
+
+def search_files(target, canaries):
+    """All files of the installation but the users file and the key of its certificate."""
+    for path in (path for path in target.folder.rglob("*") if path.is_file()):
+        if path not in (target.folder / "users", target.certificate.key):
+            name = path.relative_to(target.standalone.data) if path.is_relative_to(target.standalone.data) else path.name
+            allowed = [secret for secrets, place, _ in canaries.places if re.fullmatch(place, str(name)) for secret in secrets]
+            canaries.search(str(name), path.read_bytes(), allowed)
+
+
+def test_c17_no_secret_is_where_it_has_no_purpose(target):
+    """Passwords, hashes, the private key, the credentials of the roles and of engines, a cookie and secret properties: in no
+    log, result, REST response, environment or command line, and in no file but those of `PLACES`."""
+    canaries = Canaries(target)
+    created = f"CREATE RESOURCE UNIT c17 DRIVER_MEMORY '512M', PROPERTIES ('{KEY}'='{STORED['created property']}', 'a'='b')"
+    try:
+        target.execute(created)
+        target.execute("CREATE RESOURCE POOL c17 UNIT_LIST ('c17')")
+        target.execute("CREATE TENANT c17 RESOURCE_POOL_LIST ('c17'), USER_LIST ('alice')")
+        use_secrets(target, canaries)
+        target.execute("START ENGINE c17 c17 c17 WAIT '1m'")
+        [launched] = (target.standalone.data / "engines/engines").glob("c17-*/files/engine.toml")
+        assert STORED["altered property"] in launched.read_text(), "the engine does not have what is searched for"
+        canaries.add_engines()
+        search_outputs(target, canaries)
+        search_files(target, canaries)
+    finally:
+        target.execute("DROP TENANT IF EXISTS c17 WAIT '1m'")
+        target.execute("DROP RESOURCE POOL IF EXISTS c17")
+        target.execute("DROP RESOURCE UNIT IF EXISTS c17")
+    wait_until(lambda: not launched.exists(), 10, "the file of the engine has gone with it")
+    search_files(target, canaries)
+    assert not canaries.found, "\n".join([f"{len(canaries.found)} secrets were found", *canaries.found[:60]])
