@@ -6,7 +6,7 @@ import re
 import urllib.parse
 
 from harness.attacked import basic, password_of
-from harness.clients import refusal_of, rows
+from harness.clients import rows, sqlstate_of
 from harness.processes import run
 from harness.thrift_calls import TRANSPORTS, Http, Refused, Sasl
 from harness.waiting import wait_until
@@ -231,14 +231,6 @@ def heads():
         yield f"path with escaped {name}", f"GET /api/v1/c16{evil} HTTP/1.1\r\n{credentials}", b"404"
     yield "User-Agent of 1 MiB", f"{get}\r\nUser-Agent: {'a' * MIB}", b"431"
     yield "path of 1 MiB", f"GET /api/v1/{'a' * MIB} HTTP/1.1\r\n{credentials}", b"431"
-
-
-def sqlstate_of(session, statement):
-    try:
-        rows(session, statement)
-    except Exception as error:
-        return refusal_of(error).sqlstate
-    return None
 
 
 def test_c16_text_of_clients_makes_no_line_and_no_control_character(target):

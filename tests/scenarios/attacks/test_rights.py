@@ -7,10 +7,9 @@ import json
 
 import pytest
 from impala_thrift_gen.TCLIService import ttypes
-from pyhive.exc import OperationalError
 
 from harness.attacked import USERS
-from harness.clients import refusal_of, refused, rows
+from harness.clients import refused, rows, sqlstate_of
 from harness.thrift_calls import TRANSPORTS, Refused, Sasl, message, response
 from harness.tier import only_long
 from harness.waiting import wait_until
@@ -257,11 +256,3 @@ def assert_left(target, bound, user, tenant, within_s):
     # It moves with the next choice of an engine.
     rows(bound, f"SET enginehouse.tenant={tenant}")
     assert refused(bound, "SELECT 1").sqlstate == "42501", "the next bind"
-
-
-def sqlstate_of(session, statement):
-    try:
-        rows(session, statement)
-    except OperationalError as error:
-        return refusal_of(error).sqlstate
-    return None

@@ -127,6 +127,15 @@ def refused(connection, statement):
     raise AssertionError(f"was not refused: {statement}\n{got}")
 
 
+def sqlstate_of(connection, statement):
+    """The SQLSTATE with which a statement is refused; None if it is not."""
+    try:
+        rows(connection, statement)
+    except pyhive.exc.OperationalError as error:
+        return refusal_of(error).sqlstate
+    return None
+
+
 def refusal_of(error):
     answer = error.args[0]
     status = answer if getattr(answer, "sqlState", None) else answer.status
