@@ -80,6 +80,11 @@ def wrong_lines(target):
     return wrong
 
 
+def log_in(connect, target, user, settings=None, **options):
+    with connect(target, user, **options) as connection:
+        connection.open(**(settings or {}))
+
+
 def outcome(attempt):
     """What a client is told; None if the attempt succeeded."""
     try:
@@ -103,11 +108,11 @@ def attempt_logins(target, wrong):
     for at, (door, connect) in enumerate(TRANSPORTS.items()):
         for kind, user in enumerate((f"c16{EVIL}", 'c16" via="admin')):
             address = f"127.0.16.{10 * at + kind + 1}"
-            told = outcome(lambda: connect(target, user, source=address).open())
+            told = outcome(lambda: log_in(connect, target, user, source=address))
             if "authentication failed" not in str(told):
                 wrong.append(f"login as {user!r} over {door}: {told}")
             check_audited(target, f"login as {user!r} over {door}", f"address={address} ", "login_failed", wrong)
-        told = outcome(lambda: connect(target, "c16" + "a" * MIB, source=f"127.0.16.{10 * at + 9}").open())
+        told = outcome(lambda: log_in(connect, target, "c16" + "a" * MIB, source=f"127.0.16.{10 * at + 9}"))
         if told is None:
             wrong.append(f"login with 1 MiB over {door}")
     if len(lines_with(target, 'user="c16\\" via=\\"admin"')) != len(TRANSPORTS):
@@ -115,10 +120,11 @@ def attempt_logins(target, wrong):
 
 
 def attempt_impersonations(target, wrong):
+    etl = functools.partial(log_in, target=target, user="etl")
     named = {
-        "a setting": lambda user: Sasl(target, "etl", source="127.0.16.101").open(**{"hive.server2.proxy.user": user}),
-        "the authorization id": lambda user: Sasl(target, "etl", user, source="127.0.16.102"),
-        "the URL": lambda user: Http(target, "etl", f"doAs={urllib.parse.quote(user)}", source="127.0.16.103").open(),
+        "a setting": lambda user: etl(Sasl, source="127.0.16.101", settings={"hive.server2.proxy.user": user}),
+        "the authorization id": lambda user: etl(Sasl, source="127.0.16.102", authzid=user),
+        "the URL": lambda user: etl(Http, source="127.0.16.103", query=f"doAs={urllib.parse.quote(user)}"),
     }
     for at, (door, attempt) in enumerate(named.items()):
         for kind, user in ("target", f"c16-target-{at}{EVIL}"), ("quotes", f'c16-quotes-{at}" via="admin'):
@@ -197,16 +203,22 @@ def attempt_rest(target, wrong):
         if re.search(rb"[\x00-\x1f]", body) or CONTROL.search("".join(headers.values())):
             wrong.append(f"{statement!r:.60} over REST: {status} {headers} {body!r:.200}")
     for variant, head, expected in heads():
-        told = target.raw(f"{head}\r\nConnection: close\r\n\r\n{{}}".encode("latin-1"), source="127.0.16.41")
+        told = answer_to(target, f"{head}\r\nConnection: close\r\n\r\n{{}}".encode("latin-1"))
         first, _, body = told.partition(b"\r\n\r\n")
         statuses = re.findall(rb"HTTP/1.1 (\d+)", told)
-        fields = first.split(b"\r\n")
-        if (
-            statuses != [expected]
-            or any(re.search(rb"[\x00-\x1f\x7f]", it) for it in [*fields, body])
-            or b"\r\nc16-field" in told
-        ):
+        # A client that still sends what was refused early may lose the answer.
+        is_lost = not told and len(head) > MIB
+        if statuses != [expected] and not is_lost:
             wrong.append(f"{variant}: {told!r:.300}")
+        if re.search(rb"[\x00-\x1f\x7f]", first.replace(b"\r\n", b"") + body) or b"\r\nc16-field" in told:
+            wrong.append(f"{variant} is in the response: {told!r:.300}")
+
+
+def answer_to(target, request):
+    try:
+        return target.raw(request, source="127.0.16.41")
+    except OSError:
+        return b""
 
 
 def heads():
