@@ -41,7 +41,7 @@ pub use error::{ParseError, Position};
 pub use like::like_matches;
 pub use near_miss::near_miss;
 pub use quote::{quoted_name, quoted_string};
-pub use session::{SessionStatement, changes_tables, pins_session, session_statement, sets_session};
+pub use session::{SessionStatement, assignment, changes_tables, pins_session, session_statement, sets_session};
 pub use sniff::{Head, Verb, sniff};
 pub use statement::{AuditScope, DEFAULT_WAIT, EngineScope, Grace, MAX_LIMIT, Statement, masked_text, parse};
 pub use token::MAX_STATEMENT_BYTES;

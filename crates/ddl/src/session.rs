@@ -77,6 +77,34 @@ pub fn session_statement(text: &str) -> Option<SessionStatement<'_>> {
     }
 }
 
+/// The key and the value, as they were written, of a SET in any form: also those that only an engine understands, with a quoted
+/// key (``SET `key` = value``) or with TO. `None` for any other statement. Never fails, never allocates.
+pub fn assignment(text: &str) -> Option<(&str, &str)> {
+    let mut scanner = Scanner::new(text);
+    if !scanner.keyword("SET") {
+        return None;
+    }
+    let rest = scanner.remaining().trim_end_matches(|c: char| c == ';' || c.is_whitespace());
+    let (before, value) = rest.split_once('=').or_else(|| split_at_to(rest))?;
+    // Words before the key, such as SESSION, change nothing about it.
+    let key = before.trim_end();
+    let start = match key.chars().next_back() {
+        Some(quote @ ('`' | '"' | '\'')) => key[..key.len() - 1].rfind(quote)?,
+        _ => key.rfind(char::is_whitespace).map_or(0, |at| at + 1),
+    };
+    Some((key.get(start..)?, value.trim()))
+}
+
+/// The text before and after the word TO.
+fn split_at_to(rest: &str) -> Option<(&str, &str)> {
+    let mut words = rest.match_indices(char::is_whitespace).map(|(at, _)| at);
+    words.find_map(|at| {
+        let after = rest[at..].trim_start();
+        let (to, value) = after.split_once(char::is_whitespace)?;
+        to.eq_ignore_ascii_case("TO").then_some((&rest[..at], value))
+    })
+}
+
 /// Whether the statement is USE or SET in any form, including `SET TIME ZONE`, `SET x TO 1`, `USE CATALOG c`. Such a
 /// statement has to be replayed at another engine; it does not pin the session.
 pub fn sets_session(text: &str) -> bool {
@@ -129,6 +157,28 @@ fn set_statement(rest: &str) -> Option<SessionStatement<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_assigns_its_key_in_every_form() {
+        for (text, expected) in [
+            ("SET a.b=1", Some(("a.b", "1"))),
+            ("set a.b = 'x = y' ;", Some(("a.b", "'x = y'"))),
+            ("/* c */ SET\n`a.b`='x'", Some(("`a.b`", "'x'"))),
+            ("SET \"a.b\" = 1", Some(("\"a.b\"", "1"))),
+            ("SET `a b` = 1", Some(("`a b`", "1"))),
+            ("SET a.b TO 'x'", Some(("a.b", "'x'"))),
+            ("SET `a.b`\tto\n'x';", Some(("`a.b`", "'x'"))),
+            ("SET SESSION a.b = 1", Some(("a.b", "1"))),
+            ("SET a.b =", Some(("a.b", ""))),
+            ("SET `a = 1", Some(("`a", "1"))),
+            ("SET ` = 1", None),
+            ("SET a.b", None),
+            ("SET", None),
+            ("SELECT a = 1", None),
+        ] {
+            assert_eq!(assignment(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn queries_and_permanent_objects_leave_no_state_in_a_session() {

@@ -89,6 +89,9 @@ pub(crate) fn tokenize(text: &str, offset: usize) -> Result<Vec<Token<'_>>, Pars
         let position = walk.to(span.start);
         let end = walk.to(span.end);
         if let Some(kind) = kind(token) {
+            if let TokenKind::Text(text) | TokenKind::QuotedName(text) = &kind {
+                check_characters(text).map_err(|error| ParseError::at(position, error))?;
+            }
             tokens.push(Token { kind, source: &text[position.offset..end.offset], position });
         }
     }
@@ -98,6 +101,18 @@ pub(crate) fn tokenize(text: &str, offset: usize) -> Result<Vec<Token<'_>>, Pars
     }
     tokens.push(Token { kind: TokenKind::End, source: "", position: walk.finish() });
     Ok(tokens)
+}
+
+/// Refuses control characters in quotes. Such text is stored, and printed to the terminals of others, by SHOW and in the audit also
+/// that of a refused statement: it could forge lines there.
+fn check_characters(text: &str) -> Result<(), UserError> {
+    let Some(c) = text.chars().find(|c| c.is_control()) else { return Ok(()) };
+    Err(UserError::new(ErrorKind::InvalidValue, "control character in quoted text")
+        .detail(format!(
+            "Quoted text cannot contain line breaks, tabs and other control characters such as U+{:04X}.",
+            u32::from(c)
+        ))
+        .hint("Write a space instead."))
 }
 
 /// Converts a token of `sqlparser`; `None` for white space and comments.

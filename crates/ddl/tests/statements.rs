@@ -67,6 +67,26 @@ fn a_null_character_is_refused_at_any_position() {
     }
 }
 
+#[test]
+fn a_control_character_is_refused_in_quotes() {
+    for c in ['\n', '\r', '\t', '\x07', '\x1b', '\x7f', '\u{9b}'] {
+        for (before, quoted) in [
+            ("ALTER RESOURCE UNIT uc_1 COMMENT ", format!("'a{c}b'")),
+            ("ALTER RESOURCE UNIT uc_1 PROPERTIES ('k'=", format!("'{c}')")),
+            ("CREATE TENANT ", format!("\"t{c}\"")),
+            ("STOP ENGINE rp_1 ", format!("'a{c}'")),
+        ] {
+            let error = parse(&format!("{before}{quoted}")).unwrap_err();
+            assert_eq!(error.position.offset, before.len(), "{quoted:?}");
+            let error = error.user_error();
+            assert_eq!(error.sqlstate(), "22023", "{quoted:?}");
+            assert!(error.text().contains(&format!("such as U+{:04X}.", u32::from(c))), "{quoted:?}: {}", error.text());
+        }
+    }
+    // Between words a line may end.
+    parse("ALTER RESOURCE UNIT uc_1\r\n\tCOMMENT 'a' -- \x1b").unwrap();
+}
+
 fn outcome(statement: &str) -> String {
     if sniff(statement).is_none() {
         return match near_miss(statement) {
