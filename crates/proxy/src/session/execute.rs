@@ -40,6 +40,9 @@ pub(crate) async fn execute(
         gateway.activity.statements.add();
     }
     frozen_settings::check_overlay(gateway, &session, &message, request)?;
+    if let Some(statement) = request.statement_in(message.bytes()) {
+        frozen_settings::check_statement(gateway, &session, statement)?;
+    }
     let mut budget_guard = admit(gateway, &session, &message)?;
     let timeout = if is_statement {
         Timeout::new(request, session.settings.statement_timeout, gateway.clock.boottime())
@@ -55,7 +58,6 @@ pub(crate) async fn execute(
             return executed;
         }
         Some(Statement::Session(text, statement)) => {
-            frozen_settings::check_set(gateway, &session, &statement)?;
             pool::check_set(gateway, &session, &statement).await?;
             if session.is_unbound() && classify::prefers_engine(&statement) {
                 tokio::select! {

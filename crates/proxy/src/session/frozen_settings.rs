@@ -3,7 +3,6 @@
 //! `OpenSession` decides about the first, and refuses the second. Here SET and the settings of a statement (`confOverlay`)
 //! are refused before they have an effect, so a session keeps its user and no engine receives such a setting.
 
-use ddl::SessionStatement;
 use hs2::Message;
 use hs2::scan::Request;
 use model::error::UserError;
@@ -13,14 +12,11 @@ use super::state::Session;
 use crate::gateway::Gateway;
 use crate::impersonate;
 
-pub(super) fn check_set(
-    gateway: &Gateway,
-    session: &Session,
-    statement: &SessionStatement<'_>,
-) -> Result<(), UserError> {
-    match statement {
-        SessionStatement::Set { key, value } => check(gateway, session, key, value),
-        _ => Ok(()),
+/// Checks a SET in every form that an engine may understand.
+pub(super) fn check_statement(gateway: &Gateway, session: &Session, statement: &[u8]) -> Result<(), UserError> {
+    match str::from_utf8(statement).ok().and_then(ddl::assignment) {
+        Some((key, value)) => check(gateway, session, settings::unquoted(key).unwrap_or_default(), value),
+        None => Ok(()),
     }
 }
 

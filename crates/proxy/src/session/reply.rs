@@ -102,7 +102,9 @@ pub(crate) fn not_supported(method: Method) -> CallError {
 
 /// The error of a call whose arguments are not what the protocol defines.
 pub(crate) fn malformed(method: Method, error: &dyn fmt::Display) -> UserError {
-    UserError::new(ErrorKind::Syntax, format!("malformed {} request", method.name())).detail(format!("{error}."))
+    let error = error.to_string();
+    let reason = error.strip_prefix("malformed message: ").unwrap_or(&error);
+    UserError::new(ErrorKind::Syntax, format!("malformed {} request", method.name())).detail(format!("{reason}."))
 }
 
 /// The response to an `ExecuteStatement`: a handle of the proxy's own.

@@ -81,7 +81,7 @@ const PROXY_USER_KEYS: [&str; 2] = ["hive.server2.proxy.user", "kyuubi.session.p
 const ENVIRONMENT: &str = "env";
 
 /// Prefixes of settings that choose code or files of a launch.
-const LAUNCH_KEYS: [&str; 10] = [
+const LAUNCH_KEYS: [&str; 13] = [
     "spark.jars",
     "spark.files",
     "spark.archives",
@@ -90,6 +90,9 @@ const LAUNCH_KEYS: [&str; 10] = [
     "spark.driver.extra",
     "spark.executor.extra",
     "spark.driver.defaultjava",
+    "spark.executor.defaultjava",
+    "spark.executorenv.",
+    "spark.yarn.dist.",
     "spark.kubernetes.",
     "spark.extralisteners",
 ];

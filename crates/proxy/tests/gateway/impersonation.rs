@@ -144,7 +144,8 @@ async fn no_statement_chooses_how_engines_are_launched() {
     for key in ["spark.jars", "Spark.Driver.extraJavaOptions", "set:hiveconf:spark.kubernetes.x", "other:spark.files"] {
         let error = status_with_overlay(&mut session, key, "x").await.unwrap_err();
         assert_eq!(error.sqlstate(), "42501", "{key}: {}", error.text());
-        for statement in [format!("SET {key}=x"), format!("set {key} = 'x'"), format!("SET {key}=")] {
+        let forms = ["SET {}=x", "set {} = 'x'", "SET {}=", "SET `{}`=x", "SET \"{}\" = 'x'", "SET {} TO 'x'"];
+        for statement in forms.map(|form| form.replace("{}", key)) {
             let error = try_run(&mut session, &statement).await.unwrap_err();
             assert_eq!(error.sqlstate(), "42501", "{statement}: {}", error.text());
         }
