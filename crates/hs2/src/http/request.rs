@@ -93,12 +93,11 @@ impl RequestHead {
         };
         let expects_continue = single(head, &EXPECT)?.is_some_and(|value| value.eq_ignore_ascii_case("100-continue"));
         // An Authorization header takes precedence.
-        let proof = match single(head, &AUTHORIZATION)? {
-            Some(value) => basic(value).map(Proof::Credentials),
-            None => {
-                let cookie = if resource == Resource::Thrift { cookie::value(head).map(Proof::Cookie) } else { None };
-                cookie.or_else(|| head.headers.contains_key(DELEGATION_TOKEN).then_some(Proof::DelegationToken))
-            }
+        let proof = if let Some(value) = single(head, &AUTHORIZATION)? {
+            basic(value).map(Proof::Credentials)
+        } else {
+            let cookie = if resource == Resource::Thrift { cookie::value(head).map(Proof::Cookie) } else { None };
+            cookie.or_else(|| head.headers.contains_key(DELEGATION_TOKEN).then_some(Proof::DelegationToken))
         };
         Ok(Self {
             length,
