@@ -66,7 +66,7 @@ fn defaults(configuration: &Configuration) -> Defaults {
     Defaults {
         engine_type: configuration.engines.default_type,
         images: configuration.engines.images.clone(),
-        needs_nodes: configuration.orchestrator.kind.needs_nodes(),
+        instances: configuration.orchestrator.kind.instances(),
     }
 }
 

@@ -241,7 +241,7 @@ impl Store {
 
     /// Refuses a new engine in a pool without nodes.
     fn unless_nodes(&self, catalog: &Catalog, pool: &PoolName) -> Result<(), UserError> {
-        let needs_nodes = self.rules().defaults.needs_nodes;
+        let needs_nodes = self.rules().defaults.instances.needs_nodes();
         match catalog.pool(pool).and_then(|spec| spec.lacks_nodes(needs_nodes)) {
             Some(reason) => Err(user_error::pool_lacks_nodes(pool, reason)),
             None => Ok(()),

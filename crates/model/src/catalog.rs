@@ -128,7 +128,7 @@ pub struct Catalog {
 
 impl PoolSpec {
     /// Why no engine can run in this pool, if so. `must_name`: a pool that names no nodes has none
-    /// ([`Defaults::needs_nodes`](crate::configuration::Defaults::needs_nodes)).
+    /// ([`InstanceKind::needs_nodes`](crate::instance::InstanceKind::needs_nodes)).
     pub fn lacks_nodes(&self, must_name: bool) -> Option<&'static str> {
         match &self.nodes {
             Some(nodes) if nodes.is_empty() => Some("its NODE_LIST is empty"),

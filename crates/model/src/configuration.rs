@@ -16,6 +16,7 @@ use crate::catalog::{Catalog, PoolSpec, UnitSpec};
 use crate::engine_name::{dns_label, hex, hex_prefix};
 use crate::engine_type::EngineType;
 use crate::fingerprint::SecretProperties;
+use crate::instance::InstanceKind;
 use crate::name::{PoolName, TenantName};
 use crate::quantity::{Cpu, Memory};
 use crate::secret::SecretKeys;
@@ -35,14 +36,13 @@ pub struct Defaults {
     pub engine_type: EngineType,
     /// The image of each engine type, for pools that name none.
     pub images: BTreeMap<EngineType, String>,
-    /// Whether a pool must name the nodes of its engines: true where engines are pods of a shared cluster. Elsewhere
-    /// a pool that names none may use any node.
-    pub needs_nodes: bool,
+    /// What engines run in.
+    pub instances: InstanceKind,
 }
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { engine_type: EngineType::Datafusion, images: BTreeMap::new(), needs_nodes: false }
+        Self { engine_type: EngineType::Datafusion, images: BTreeMap::new(), instances: InstanceKind::default() }
     }
 }
 

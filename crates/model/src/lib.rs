@@ -11,6 +11,7 @@
 //! | [`slot`], [`desired`] | one desired engine; which slots follow from a catalog |
 //! | [`configuration`], [`engine_name`], [`engine_type`] | the configuration of an engine, its name and how it is launched |
 //! | [`labels`], [`engine_labels`], [`resource_requests`] | labels and those of an engine; the resources that it requests |
+//! | [`instance`] | what an engine runs in |
 //! | [`engine_state`], [`observation`] | the observed state of engines and nodes |
 //! | [`table_catalog`] | whether an engine's tables are its own or shared |
 //! | [`capacity`] | what the nodes of a pool offer and have left |
@@ -44,6 +45,7 @@ pub mod engine_type;
 pub mod error;
 pub mod failpoint;
 pub mod fingerprint;
+pub mod instance;
 pub mod labels;
 pub mod log_throttle;
 pub mod millis;

@@ -32,6 +32,6 @@ impl DesiredState {
 
     /// Why no engine can be created in the slot's pool; `None` if one can.
     pub fn lacks_nodes(&self, key: &SlotKey) -> Option<&'static str> {
-        self.pool(key)?.lacks_nodes(self.defaults.needs_nodes)
+        self.pool(key)?.lacks_nodes(self.defaults.instances.needs_nodes())
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use cluster::{Cluster, Step, slot_key};
 use model::change::Change;
+use model::instance::InstanceKind;
 use planner::Plan;
 
 fn options<'a>(words: &[&'a str]) -> BTreeMap<&'a str, &'a str> {
@@ -115,7 +116,7 @@ fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
                 std::sync::Arc::make_mut(&mut instance.labels).insert((*label).to_owned(), (*value).to_owned());
             }
         }
-        ["needs-nodes"] => cluster.simulation.desired.defaults.needs_nodes = true,
+        ["needs-nodes"] => cluster.simulation.desired.defaults.instances = InstanceKind::Pod,
         ["labels", node, labels] => {
             drop(cluster.simulation.observed.nodes.insert((*node).to_owned(), cluster::labels(labels)));
         }

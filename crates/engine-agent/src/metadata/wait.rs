@@ -151,7 +151,7 @@ fn timed_out(reason: &str) -> UserError {
 /// The error if the pool of a slot without an engine has no nodes: the engine cannot start until an admin adds some.
 fn without_nodes(context: &Context, overview: &Overview, slot: &Slot) -> Option<UserError> {
     let pool = &slot.key.pool;
-    let needs_nodes = context.agent.settings.rules.defaults.needs_nodes;
+    let needs_nodes = context.agent.settings.rules.defaults.instances.needs_nodes();
     let why = overview.snapshot.catalog.pool(pool)?.lacks_nodes(needs_nodes)?;
     // An engine that was created before can still become ready.
     if observed(overview, &slot.engine()).is_some_and(|row| row.engine.uid.is_some()) {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::engine_type::EngineType;
+use model::instance::InstanceKind;
 use serde::{Deserialize, Serialize};
 
 use super::Span;
@@ -230,11 +231,11 @@ pub enum OrchestratorKind {
 }
 
 impl OrchestratorKind {
-    /// Whether a pool must specify its nodes. A machine is one node with any name.
-    pub const fn needs_nodes(self) -> bool {
+    /// What its engines run in.
+    pub const fn instances(self) -> InstanceKind {
         match self {
-            Self::Process => false,
-            Self::Kubernetes => true,
+            Self::Process => InstanceKind::Process,
+            Self::Kubernetes => InstanceKind::Pod,
         }
     }
 }

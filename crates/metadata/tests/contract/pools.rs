@@ -3,6 +3,7 @@
 use metadata::{Error, SCHEMA_VERSION, Store};
 use model::change::{Change, ObjectPatch, PoolPatch, Rules, Setting};
 use model::clock::SystemClock;
+use model::instance::InstanceKind;
 use model::name::PoolName;
 use model::number::Epoch;
 use model::observation::{MAX_NODES, ObservedNode, Publication};
@@ -55,7 +56,7 @@ pub async fn a_pool_without_required_nodes_starts_no_engine(bench: Bench) {
     bench.store.close().await;
     drop(bench);
     let mut rules = Rules::default();
-    rules.defaults.needs_nodes = true;
+    rules.defaults.instances = InstanceKind::Pod;
     let store = Store::open(&settings, rules, clock.clone()).await.unwrap();
     let bench = Bench { settings, store, clock };
     no_nodes(&bench.start("s-1").await.unwrap_err(), "It has neither NODE_LIST nor NODE_SELECTOR.");
