@@ -14,7 +14,6 @@ use model::engine_name::EngineName;
 use model::engine_type::EngineType;
 use model::error::UserError;
 use model::name::TenantName;
-use model::resource_requests::ResourceRequests;
 use orchestrator::{InstanceOptions, LogPolicy, Spec, SpecFile};
 use serde::{Deserialize, Serialize};
 
@@ -177,7 +176,7 @@ impl master::Launcher for AgentLauncher {
             argv,
             files: vec![SpecFile { path: FILE.to_owned(), content: content.into_bytes(), mode: 0o600 }],
             environment,
-            requests: ResourceRequests::new(configuration),
+            charge: *launch.charge,
             nodes: launch.nodes.map(<[String]>::to_vec),
             grace: self.grace,
             log: LogPolicy::default(),

@@ -124,6 +124,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
     use master::{Launch, Launcher as _};
+    use model::charge::Charge;
     use model::configuration::{Configuration as Effective, Defaults};
     use model::engine_labels::EngineLabels;
     use model::{Epoch, Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
@@ -150,7 +151,11 @@ mod tests {
         let pool = serde_json::from_value(json!({"units": ["uc_1"], "namespace": null, "nodes": null, "image": null,
             "comment": null}))
         .unwrap();
-        let defaults = Defaults { images: configuration.engines.images.clone(), ..Defaults::default() };
+        let defaults = Defaults {
+            images: configuration.engines.images.clone(),
+            instances: configuration.orchestrator.kind.instances(),
+            ..Defaults::default()
+        };
         let effective = Effective::new(&slot.tenant, &slot.pool, &pool, &unit, &defaults);
         let labels = EngineLabels::new("eh", &slot, Incarnation(1), &effective);
         launcher(&configuration, &secret).unwrap().spec(&Launch {
@@ -159,6 +164,7 @@ mod tests {
             incarnation: Incarnation(1),
             labels: &labels,
             configuration: &effective,
+            charge: &Charge::new(&effective, defaults.instances),
             nodes: None,
             node_selector: &BTreeMap::new(),
             generation: Generation(1),

@@ -10,8 +10,8 @@
 //! | [`catalog`], [`change`] | tenants, resource pools and resource units; what a CREATE, ALTER or DROP makes of them |
 //! | [`slot`], [`desired`] | one desired engine; which slots follow from a catalog |
 //! | [`configuration`], [`engine_name`], [`engine_type`] | the configuration of an engine, its name and how it is launched |
-//! | [`labels`], [`engine_labels`], [`resource_requests`] | labels and those of an engine; the resources that it requests |
-//! | [`instance`] | what an engine runs in |
+//! | [`labels`], [`engine_labels`] | labels and those of an engine |
+//! | [`instance`], [`charge`] | what an engine runs in; its pods with what they request |
 //! | [`engine_state`], [`observation`] | the observed state of engines and nodes |
 //! | [`table_catalog`] | whether an engine's tables are its own or shared |
 //! | [`capacity`] | what the nodes of a pool offer and have left |
@@ -34,6 +34,7 @@ pub mod capacity;
 pub mod catalog;
 pub mod cause;
 pub mod change;
+pub mod charge;
 pub mod clock;
 pub mod configuration;
 pub mod credential;
@@ -53,7 +54,6 @@ pub mod name;
 pub mod number;
 pub mod observation;
 pub mod quantity;
-pub mod resource_requests;
 pub mod rights;
 pub mod secret;
 pub mod slot;

@@ -7,9 +7,8 @@ use std::fmt;
 use std::path::{Component, Path};
 use std::time::Duration;
 
+use model::charge::{Charge, Container, DriverPod};
 use model::labels::{self, LabelMap};
-use model::quantity::{Cpu, Memory};
-use model::resource_requests::ResourceRequests;
 use model::{EngineName, Generation};
 
 use crate::Error;
@@ -47,7 +46,8 @@ pub struct Spec {
     /// Files that are in its working directory when it starts.
     pub files: Vec<SpecFile>,
     pub environment: BTreeMap<String, String>,
-    pub requests: ResourceRequests,
+    /// What its pods request; ignored by an implementation without pods.
+    pub charge: Charge,
     /// The nodes that it may run on; `None` means any, and an empty list is refused.
     pub nodes: Option<Vec<String>>,
     /// How long it may take to end if something other than `delete` ends it (a node that is shut down).
@@ -60,8 +60,6 @@ pub struct Spec {
 /// Options of an instance that not every implementation supports.
 #[derive(Debug, Clone, Default)]
 pub struct InstanceOptions {
-    /// CPU that may be requested for each 100 that exist; `None` is 100. Divides the requests, never the limits.
-    pub cpu_overcommit_percent: Option<u32>,
     /// Labels that its node must have, in addition to the condition of [`Spec::nodes`].
     pub node_labels: BTreeMap<String, String>,
     /// Runs Spark next to its agent, in a separate container with the spec's image; `None`: the agent is the engine.
@@ -80,12 +78,6 @@ pub struct SparkOptions {
     /// Properties of Spark from the installation, the unit and its agent. The ones that the instance itself needs take
     /// precedence.
     pub properties: BTreeMap<String, String>,
-    /// The driver's heap, without overhead.
-    pub driver_memory: Memory,
-    /// Of each executor.
-    pub executor_cpu: Cpu,
-    /// Each executor's heap, without overhead.
-    pub executor_memory: Memory,
     pub min_executors: u32,
     pub max_executors: u32,
 }
@@ -133,12 +125,17 @@ impl Spec {
             argv,
             files: Vec::new(),
             environment: BTreeMap::new(),
-            requests: ResourceRequests {
-                driver_cpu_millis: 1,
-                driver_memory_bytes: 1,
-                executor_cpu_millis: 0,
-                executor_memory_bytes: 0,
-                executors: 0,
+            charge: Charge {
+                driver: DriverPod {
+                    engine: Container {
+                        cpu_millis: 1,
+                        cpu_request_millis: 1,
+                        memory_bytes: 1 << 20,
+                        overhead_bytes: 0,
+                    },
+                    agent: None,
+                },
+                executors: None,
             },
             nodes: None,
             grace: Duration::ZERO,

@@ -1,5 +1,6 @@
 //! The plan for a slot's current engine: create it, keep it, or draw a new incarnation for the slot.
 
+use model::charge::Charge;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
@@ -107,7 +108,8 @@ fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, conte
     if engine.permit.is_none() {
         chain.push(decide(engine, Action::CreatePermit { uid: None }, because.clone()));
     }
-    let desired = Action::CreateEngine(Box::new(DesiredEngine { labels, configuration, nodes, node_selector }));
+    let charge = Charge::new(&configuration, builder.desired.defaults.instances);
+    let desired = Action::CreateEngine(Box::new(DesiredEngine { labels, configuration, charge, nodes, node_selector }));
     chain.push(decide(engine, desired, because));
     let recorded = engine.record.and_then(|record| record.uid.as_ref());
     if recorded.is_none() {

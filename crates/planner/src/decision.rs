@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use model::alteration::RequestId;
+use model::charge::Charge;
 use model::configuration::Configuration;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
@@ -97,11 +98,13 @@ pub enum Transition {
     Superseded,
 }
 
-/// The input of a create: labels, configuration and nodes of one engine.
+/// The input of a create: labels, configuration, charge and nodes of one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DesiredEngine {
     pub labels: EngineLabels,
     pub configuration: Configuration,
+    /// What its instance requests.
+    pub charge: Charge,
     /// The nodes that it may run on; `None` means any.
     pub nodes: Option<Vec<String>>,
     /// Labels that its node must also have.

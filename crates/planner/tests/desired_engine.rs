@@ -6,10 +6,16 @@ mod cluster;
 use std::collections::BTreeMap;
 
 use cluster::Cluster;
+use model::instance::InstanceKind;
 use planner::{Action, DesiredEngine};
 
 fn create_in_pool(pool: &[(&str, &str)]) -> DesiredEngine {
+    create(InstanceKind::Process, pool)
+}
+
+fn create(kind: InstanceKind, pool: &[(&str, &str)]) -> DesiredEngine {
     let mut cluster = Cluster::new();
+    cluster.simulation.desired.defaults.instances = kind;
     let pool: BTreeMap<&str, &str> = pool.iter().copied().chain([("units", "uc_1")]).collect();
     for object in [
         Cluster::unit("uc_1", &BTreeMap::from([("min", "1")])),
@@ -47,4 +53,14 @@ fn an_engine_is_created_with_nodes_image_and_cpu_of_its_pool() {
     assert_eq!((plain.nodes, plain.configuration.cpu_overcommit), (None, None));
     assert!(plain.node_selector.is_empty());
     assert_ne!(plain.labels.config, desired.labels.config);
+}
+
+#[test]
+fn an_engine_is_created_with_the_charge_of_what_it_runs_in() {
+    let requests = |kind| {
+        let charge = create(kind, &[("nodes", "node-1"), ("overcommit", "200")]).charge;
+        (charge.requests().cpu_millis, charge.requests().memory_bytes >> 20)
+    };
+    assert_eq!(requests(InstanceKind::Process), (1_000, 1_280));
+    assert_eq!(requests(InstanceKind::Pod), (500, 1_280));
 }

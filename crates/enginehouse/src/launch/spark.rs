@@ -71,9 +71,6 @@ pub(super) fn sidecar(
         argv: spark::command_line(&section.program, &Path::new(SPARK_DIR).join(SPARK_PROPERTIES)),
         environment: section.environment.clone(),
         properties: spark::listening(properties, address),
-        driver_memory: configuration.driver_memory,
-        executor_cpu: configuration.executor_cpu,
-        executor_memory: configuration.executor_memory,
         min_executors: configuration.min_executors,
         max_executors: configuration.max_executors,
     };

@@ -17,14 +17,15 @@ use master::{
 };
 use model::alteration::{Abort, AlterationRecord, RequestId};
 use model::change::{Change, ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
+use model::charge::Charge;
 use model::clock::{Clock as _, SystemClock};
 use model::configuration::Configuration;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
+use model::instance::InstanceKind;
 use model::labels::{LabelMap, selector};
 use model::number::{Epoch, Generation};
 use model::observation::{CreatedEngine, EngineFacts, Publication};
-use model::resource_requests::ResourceRequests;
 use model::slot::Slot;
 use model::snapshot::{MasterRecord, Snapshot};
 use model::{PoolName, TenantName, UnitName};
@@ -132,7 +133,7 @@ pub fn spec(name: &EngineName, of: &Configuration, generation: Generation) -> Sp
         argv: argv.map(str::to_owned).to_vec(),
         files: vec![file],
         environment: [("ENGINEHOUSE_LOG".to_owned(), "info".to_owned())].into(),
-        requests: ResourceRequests::new(of),
+        charge: Charge::new(of, InstanceKind::Pod),
         nodes: None,
         grace: Duration::from_mins(30),
         log: LogPolicy::default(),

@@ -136,6 +136,7 @@ impl LiveCtx {
             incarnation: plan.labels.incarnation,
             labels: &plan.labels,
             configuration: &plan.configuration,
+            charge: &plan.charge,
             nodes: plan.nodes.as_deref(),
             node_selector: &plan.node_selector,
             generation: expected.generation,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use model::charge::Charge;
 use model::configuration::Configuration;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::error::UserError;
 use model::number::{Epoch, Generation, Incarnation};
-use model::resource_requests::ResourceRequests;
 use model::slot::SlotKey;
 use orchestrator::Spec;
 
@@ -19,6 +19,7 @@ pub struct Launch<'a> {
     pub incarnation: Incarnation,
     pub labels: &'a EngineLabels,
     pub configuration: &'a Configuration,
+    pub charge: &'a Charge,
     /// The nodes that it may run on; `None` means any.
     pub nodes: Option<&'a [String]>,
     /// Labels that its node must also have.
@@ -32,7 +33,7 @@ pub struct Launch<'a> {
 /// Creates specs: command line, files, environment, grace and log of an engine agent with its engine.
 pub trait Launcher: Send + Sync + 'static {
     /// The spec of one engine. The master overwrites what the plan determines: name, labels, generation, nodes with their
-    /// labels, requests with their overcommit, namespace and image.
+    /// labels, charge, namespace and image.
     fn spec(&self, launch: &Launch<'_>) -> Result<Spec, UserError>;
 }
 
@@ -45,9 +46,8 @@ pub(super) fn complete(launcher: &dyn Launcher, launch: &Launch<'_>) -> Result<S
     spec.generation = launch.generation;
     spec.locality.clone_from(&configuration.namespace);
     spec.image.clone_from(&configuration.image);
-    spec.requests = ResourceRequests::new(configuration);
+    spec.charge = *launch.charge;
     spec.nodes = launch.nodes.map(<[String]>::to_vec);
     spec.options.node_labels.clone_from(launch.node_selector);
-    spec.options.cpu_overcommit_percent = configuration.cpu_overcommit;
     Ok(spec)
 }

@@ -23,7 +23,6 @@ use model::credential::ClusterSecret;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
-use model::resource_requests::ResourceRequests;
 use model::secret::SecretKeys;
 use model::{Generation, PoolName, TenantName, UnitName, UserError, rights};
 use orchestrator::memory::Memory;
@@ -95,7 +94,7 @@ impl Launcher for Nothing {
             argv: vec!["/bin/true".to_owned()],
             files: Vec::new(),
             environment: BTreeMap::new(),
-            requests: ResourceRequests::new(launch.configuration),
+            charge: *launch.charge,
             nodes: None,
             grace: Duration::ZERO,
             log: LogPolicy::default(),

@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use model::clock::ManualClock;
 use model::credential::ClusterSecret;
 use model::labels::{self, LabelMap};
-use model::resource_requests::ResourceRequests;
 use model::{EngineName, Epoch, Generation};
 use orchestrator::kubernetes::{Config, Kubernetes};
 use orchestrator::{Error, Exit, Listing, ObservedInstance, Orchestrator, Spec};
@@ -100,13 +99,6 @@ pub fn spec(harness: &dyn Harness, text: &str, program: Program) -> Spec {
         locality: harness.locality(),
         image: "engine:1".to_owned(),
         environment,
-        requests: ResourceRequests {
-            driver_cpu_millis: 1_000,
-            driver_memory_bytes: 1 << 30,
-            executor_cpu_millis: 0,
-            executor_memory_bytes: 0,
-            executors: 0,
-        },
         grace: LONG,
         ..Spec::new(name, argv)
     }

@@ -6,11 +6,12 @@ use model::Epoch;
 use model::engine_state::Phase;
 use orchestrator::kubernetes::Config;
 use orchestrator::kubernetes::config::DEFAULT_EPOCH_GOOD_FOR;
+use orchestrator::kubernetes::render;
 use orchestrator::{Error, Orchestrator as _};
 use serde_json::json;
 
 use super::cluster::{Cluster, Fault, status};
-use super::support::{EPOCH, NAMESPACE, all, config, datafusion, eventually, open, open_with, spark};
+use super::support::{EPOCH, NAMESPACE, all, config, datafusion, eventually, open, open_with, signer, spark};
 
 const PODS: &str = "POST /api/v1/namespaces/rp-1--t-1/pods";
 const EPOCH_READ: &str = "GET /api/v1/namespaces/enginehouse/configmaps/enginehouse-epoch-eh";
@@ -137,6 +138,25 @@ async fn a_spark_engine_is_ungated_once_its_objects_exist() {
     })
     .await;
     assert_eq!(listing.engines[0].uid, made.uid);
+}
+
+/// What a pod requests is not part of its labels: another version of the program may compute other amounts.
+#[tokio::test]
+async fn a_pod_that_requests_other_amounts_is_kept() {
+    let cluster = Cluster::new();
+    let kubernetes = open(&cluster);
+    for spec in [datafusion(1), spark(2)] {
+        let first = kubernetes.ensure(&spec, EPOCH).await.unwrap();
+        let containers = || cluster.get("pods", NAMESPACE, spec.name.as_str()).unwrap()["spec"]["containers"].clone();
+        let before = containers();
+        let mut other = spec.clone();
+        other.charge.driver.engine.overhead_bytes += 1 << 20;
+        let rendered = |spec| render::engine(spec, &config(), &signer(), EPOCH).unwrap().pod.spec;
+        assert_ne!(rendered(&other), rendered(&spec));
+        let second = kubernetes.ensure(&other, EPOCH).await.unwrap();
+        assert_eq!((second.uid, second.created), (first.uid, false));
+        assert_eq!(containers(), before);
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod charge;
 #[allow(dead_code, reason = "shared with the contract suite")]
 #[path = "../cluster/mod.rs"]
 mod cluster;
@@ -13,5 +14,6 @@ mod list;
 mod namespaces;
 mod read;
 mod render;
+mod requests;
 mod support;
 mod wire;

@@ -155,7 +155,7 @@ fn a_spec_that_no_pod_can_implement_is_refused() {
         ),
         (|spec| spec.files[0].content = vec![0xff], "is not text"),
         (|spec| spec.files[0].content = vec![b'a'; render::MAX_ANNOTATED_BYTES + 1], "bytes of files"),
-        (|spec| spec.options.cpu_overcommit_percent = Some(0), "overcommit"),
+        (|spec| spec.charge = spark(3).charge, "charge"),
         (|spec| spec.nodes = Some(Vec::new()), "node list is empty"),
     ];
     for (change, word) in bad {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use model::charge::Charge;
 use model::configuration::{Configuration, Defaults};
 use model::credential::ClusterSecret;
 use model::engine_labels::EngineLabels;
 use model::engine_type::EngineType;
+use model::instance::InstanceKind;
 use model::labels::LabelMap;
-use model::resource_requests::ResourceRequests;
 use model::{Epoch, Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
 use orchestrator::kubernetes::signature::Signer;
 use orchestrator::kubernetes::{Config, Kubernetes};
@@ -42,13 +43,17 @@ pub fn open_with(cluster: &Cluster, config: Config) -> Kubernetes {
     Kubernetes::open(cluster.client(), config, secret(), cluster.clock.clone()).unwrap()
 }
 
-fn configuration(engine_type: EngineType) -> (SlotKey, Configuration) {
-    let slot = SlotKey {
+fn slot() -> SlotKey {
+    SlotKey {
         tenant: TenantName::new("t_1").unwrap(),
         pool: PoolName::new("rp_1").unwrap(),
         unit: UnitName::new("uc_1").unwrap(),
         ordinal: 0,
-    };
+    }
+}
+
+/// In a pool without overcommit.
+pub fn configuration(engine_type: EngineType) -> Configuration {
     let unit = serde_json::from_value(serde_json::json!({
         "engine_type": engine_type, "driver_cpu": "1", "driver_memory": "1G", "executor_cpu": "2",
         "executor_memory": "2G", "min_executors": 0, "max_executors": 4, "min_engines": 0, "max_engines": 3,
@@ -57,22 +62,30 @@ fn configuration(engine_type: EngineType) -> (SlotKey, Configuration) {
     let pool = serde_json::from_value(serde_json::json!({"units": ["uc_1"], "namespace": null,
         "nodes": ["node-1", "node-2"], "image": "registry.example/engine:3", "comment": null}))
     .unwrap();
-    let configuration = Configuration::new(&slot.tenant, &slot.pool, &pool, &unit, &Defaults::default());
-    (slot, configuration)
+    let slot = slot();
+    Configuration::new(&slot.tenant, &slot.pool, &pool, &unit, &Defaults::default())
+}
+
+/// The charge of the engine's pods in a pool with overcommit.
+fn overcommitted(configuration: &Configuration) -> Charge {
+    Charge::new(&Configuration { cpu_overcommit: Some(200), ..configuration.clone() }, InstanceKind::Pod)
 }
 
 /// An engine without executors.
 pub fn datafusion(incarnation: i64) -> Spec {
-    spec(
-        EngineType::Datafusion,
-        incarnation,
-        InstanceOptions { cpu_overcommit_percent: Some(200), ..InstanceOptions::default() },
-    )
+    let configuration = configuration(EngineType::Datafusion);
+    Spec { charge: overcommitted(&configuration), ..spec(&configuration, incarnation) }
 }
 
 /// A Spark engine.
 pub fn spark(incarnation: i64) -> Spec {
-    let (_, configuration) = configuration(EngineType::Spark);
+    let configuration = configuration(EngineType::Spark);
+    let mut spec = Spec { charge: overcommitted(&configuration), ..spec(&configuration, incarnation) };
+    spec.options.node_labels = BTreeMap::from([("disk".to_owned(), "fast".to_owned())]);
+    spec
+}
+
+fn spark_options(configuration: &Configuration) -> SparkOptions {
     let argv = [
         "/opt/spark/bin/spark-submit",
         "--properties-file",
@@ -80,26 +93,21 @@ pub fn spark(incarnation: i64) -> Spec {
         "--class",
         "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2",
     ];
-    let options = SparkOptions {
+    SparkOptions {
         version: "4.0.1".to_owned(),
         argv: argv.map(str::to_owned).to_vec(),
         environment: BTreeMap::new(),
         properties: configuration.properties.clone(),
-        driver_memory: configuration.driver_memory,
-        executor_cpu: configuration.executor_cpu,
-        executor_memory: configuration.executor_memory,
         min_executors: configuration.min_executors,
         max_executors: configuration.max_executors,
-    };
-    let node_labels = BTreeMap::from([("disk".to_owned(), "fast".to_owned())]);
-    let options = InstanceOptions { cpu_overcommit_percent: Some(200), node_labels, spark: Some(Box::new(options)) };
-    spec(EngineType::Spark, incarnation, options)
+    }
 }
 
-fn spec(engine_type: EngineType, incarnation: i64, options: InstanceOptions) -> Spec {
-    let (slot, configuration) = configuration(engine_type);
-    let labels = EngineLabels::new("eh", &slot, Incarnation(incarnation), &configuration);
+/// The spec of an engine with this configuration.
+pub fn spec(configuration: &Configuration, incarnation: i64) -> Spec {
+    let labels = EngineLabels::new("eh", &slot(), Incarnation(incarnation), configuration);
     let argv = ["/bin/engine", "obedient", "--config", "engine.toml"].map(str::to_owned).to_vec();
+    let spark = (configuration.engine_type == EngineType::Spark).then(|| Box::new(spark_options(configuration)));
     Spec {
         labels: labels.encode(),
         generation: Generation(12),
@@ -111,10 +119,10 @@ fn spec(engine_type: EngineType, incarnation: i64, options: InstanceOptions) -> 
             mode: 0o600,
         }],
         environment: BTreeMap::from([("ENGINEHOUSE_LOG".to_owned(), "info,$(HOME)".to_owned())]),
-        requests: ResourceRequests::new(&configuration),
+        charge: Charge::new(configuration, InstanceKind::Pod),
         nodes: Some(vec!["node-1".to_owned(), "node-2".to_owned()]),
         grace: Duration::from_mins(30),
-        options,
+        options: InstanceOptions { spark, ..InstanceOptions::default() },
         ..Spec::new(labels.name, argv)
     }
 }

@@ -43,7 +43,10 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Container {
         command: Some(spec.argv.clone()),
         env: Some(environment),
         ports: Some(vec![port("agent", config.agent_port)]),
-        resources: Some(if has_spark { resources::agent() } else { resources::embedded_engine(spec) }),
+        resources: Some(match &spec.charge.driver.agent {
+            Some(container) => resources::agent(container),
+            None => resources::engine(&spec.charge.driver.engine),
+        }),
         security_context: Some(security::container_context(security::AGENT_USER)),
         // Succeeds after the warm-up query.
         startup_probe: Some(Probe {

@@ -71,8 +71,9 @@ pub fn check(spec: &Spec, config: &Config) -> Result<(), Error> {
     if spec.image.is_empty() {
         return refuse("no image: set one for the pool or in engines.images".to_owned());
     }
-    if spec.options.cpu_overcommit_percent == Some(0) {
-        return refuse("the CPU overcommit must be positive".to_owned());
+    let is_charged_for_spark = (spec.charge.driver.agent.is_some(), spec.charge.executors.is_some());
+    if is_charged_for_spark != (spec.options.spark.is_some(), spec.options.spark.is_some()) {
+        return refuse("the charge is not that of a pod of this engine type".to_owned());
     }
     if let Some(spark) = &spec.options.spark {
         labels::check_label(labels::SPARK_VERSION, &spark.version)?;

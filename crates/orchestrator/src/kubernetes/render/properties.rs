@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use model::charge::ExecutorPods;
+
 use super::resources;
 use crate::kubernetes::config::Config;
 use crate::kubernetes::names::{EXECUTOR_TEMPLATE, SPARK_DIR};
@@ -27,14 +29,15 @@ pub(super) fn all(spec: &Spec, spark: &SparkOptions, config: &Config) -> BTreeMa
     set("spark.driver.host", format!("{}.{}.svc", spec.name, spec.locality));
     set("spark.driver.port", DRIVER_PORT.to_string());
     set("spark.driver.blockManager.port", BLOCK_PORT.to_string());
-    set("spark.driver.memory", heap(spark.driver_memory.bytes()));
-    set("spark.executor.memory", heap(spark.executor_memory.bytes()));
-    set("spark.executor.memoryOverhead", format!("{}m", resources::overhead_mib(spark.executor_memory.bytes())));
-    set("spark.executor.cores", spark.executor_cpu.threads().to_string());
-    let cpu = spark.executor_cpu.millis();
-    let requested = resources::overcommitted(cpu, spec.options.cpu_overcommit_percent);
-    set("spark.kubernetes.executor.request.cores", resources::cpu(requested));
-    set("spark.kubernetes.executor.limit.cores", resources::cpu(cpu));
+    set("spark.driver.memory", memory(spec.charge.driver.engine.memory_bytes));
+    if let Some(ExecutorPods { container, .. }) = spec.charge.executors {
+        // Spark requests the sum of both for each executor.
+        set("spark.executor.memory", memory(container.memory_bytes));
+        set("spark.executor.memoryOverhead", memory(container.overhead_bytes));
+        set("spark.executor.cores", threads(container.cpu_millis).to_string());
+        set("spark.kubernetes.executor.request.cores", resources::cpu(container.cpu_request_millis));
+        set("spark.kubernetes.executor.limit.cores", resources::cpu(container.cpu_millis));
+    }
     set("spark.kubernetes.namespace", spec.locality.clone());
     set("spark.kubernetes.driver.pod.name", spec.name.to_string());
     set("spark.kubernetes.container.image", spec.image.clone());
@@ -70,11 +73,17 @@ fn executor_prefix(spec: &Spec) -> String {
 /// A driver that may have no executors runs tasks in its own threads; otherwise it could not run any.
 fn master(spec: &Spec, spark: &SparkOptions, config: &Config) -> String {
     if spark.max_executors == 0 {
-        return format!("local[{}]", spec.requests.driver_cpu_millis.div_ceil(1_000).max(1));
+        return format!("local[{}]", threads(spec.charge.driver.engine.cpu_millis));
     }
     format!("k8s://{}", config.api_server)
 }
 
-fn heap(bytes: u64) -> String {
-    format!("{}m", bytes.div_ceil(1 << 20))
+/// The number of threads that can use this much CPU.
+fn threads(cpu_millis: u64) -> u64 {
+    cpu_millis.div_ceil(1_000).max(1)
+}
+
+/// In the format of Spark, whose `m` is MiB.
+fn memory(bytes: u64) -> String {
+    format!("{}m", resources::mebibytes(bytes))
 }

@@ -64,7 +64,7 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Option<Container> {
             agent::port("driver", properties::DRIVER_PORT),
             agent::port("blocks", properties::BLOCK_PORT),
         ]),
-        resources: Some(resources::driver(spec)),
+        resources: Some(resources::engine(&spec.charge.driver.engine)),
         security_context: Some(security::container_context(security::SPARK_USER)),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         volume_mounts: Some(mounts),
