@@ -3,9 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod charge;
 #[allow(dead_code, unused_imports, reason = "shared with the tests of the client")]
 #[path = "../cluster/mod.rs"]
 mod cluster;
+#[allow(dead_code, reason = "shared with the tests of the client")]
+#[path = "../kubernetes/requests.rs"]
+mod requests;
 #[allow(dead_code, reason = "shared with the tests of the client")]
 #[path = "../kubernetes/support.rs"]
 mod specs;
