@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use model::engine_state::Phase;
+use model::instance::InstanceKind;
 
 use crate::agents::{column, property, ready, run, try_run};
 use crate::bench::{Bench, among_others};
@@ -219,6 +220,25 @@ async fn objects_are_listed_described_and_looked_up_both_ways() {
     assert_eq!(error.message, "resource unit \"uc_9\" does not exist");
     let error = try_run(&mut admin, "SHOW RESOURCE POOL rp_1 FRO TENANT").await.unwrap_err();
     assert_eq!(error.sqlstate(), "42601");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_is_described_with_the_charge_of_its_engines() {
+    let _gate = among_others().await;
+    for (kind, spark) in [
+        (InstanceKind::Process, "1.1 CPU, 1664 MiB, 1 engine"),
+        (InstanceKind::Pod, "5.1 CPU, 6528 MiB, 1 engine with 2 executors"),
+    ] {
+        let bench = Bench::with(|settings| settings.rules.defaults.instances = kind).await;
+        let mut admin = bench.session("admin").await;
+        let _settling = bench.master.keep_settling();
+        for (engine_type, charge) in [("datafusion", "1 CPU, 1280 MiB, 1 engine"), ("spark", spark)] {
+            let sizes = "DRIVER_CPU 1, DRIVER_MEMORY '1G', EXECUTOR_CPU 2, EXECUTOR_MEMORY '2G', MAX_EXECUTORS 2";
+            run(&mut admin, &format!("CREATE RESOURCE UNIT {engine_type} ENGINE_TYPE '{engine_type}', {sizes}")).await;
+            let described = run(&mut admin, &format!("DESCRIBE RESOURCE UNIT {engine_type}")).await;
+            assert_eq!(property(&described, "charge per engine"), charge);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

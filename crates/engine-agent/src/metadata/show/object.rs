@@ -7,8 +7,10 @@ use model::alteration::ObjectRef;
 use model::capacity::{Amount, MAX_DIFFERENCE_PERCENT, PoolCapacity};
 use model::catalog::{Catalog, PoolSpec, TenantSpec, UnitSpec};
 use model::change::Object;
+use model::charge::Charge;
 use model::configuration::DEFAULT_NAMESPACE;
 use model::error::UserError;
+use model::instance::InstanceKind;
 use model::name::{PoolName, UnitName};
 use model::number::Generation;
 use model::observation::ObservedNode;
@@ -55,7 +57,9 @@ pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef)
             }
             rows
         }
-        Object::ResourceUnit { name, spec } => unit(catalog, name, spec),
+        Object::ResourceUnit { name, spec } => {
+            unit(catalog, name, spec, context.agent.settings.rules.defaults.instances)
+        }
     };
     rows.push(("generation", generation.to_string()));
     Ok(Answer::properties(rows.into_iter().map(|(property, value)| (property.to_owned(), value))))
@@ -130,7 +134,7 @@ fn warnings(capacity: &PoolCapacity<'_>) -> Vec<String> {
     warnings
 }
 
-fn unit(catalog: &Catalog, name: &UnitName, spec: &UnitSpec) -> Rows {
+fn unit(catalog: &Catalog, name: &UnitName, spec: &UnitSpec, kind: InstanceKind) -> Rows {
     let properties: Vec<String> = spec.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
     vec![
         ("resource unit", name.to_string()),
@@ -141,6 +145,7 @@ fn unit(catalog: &Catalog, name: &UnitName, spec: &UnitSpec) -> Rows {
         ("executor cpu", spec.executor_cpu.to_string()),
         ("executor memory", spec.executor_memory.to_string()),
         ("executors", format!("{} to {}", spec.min_executors, spec.max_executors)),
+        ("charge per engine", Charge::of_unit(spec, kind).to_string()),
         ("engines", format!("{} to {} for each tenant and pool", spec.min_engines, spec.max_engines)),
         ("properties", properties.join(", ")),
         ("comment", spec.comment.clone().unwrap_or_default()),
