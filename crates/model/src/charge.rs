@@ -74,6 +74,7 @@ pub struct Total {
     /// In thousandths of a core.
     pub cpu_millis: u64,
     pub memory_bytes: u64,
+    /// Always 1.
     pub engines: u64,
 }
 
@@ -194,24 +195,14 @@ fn whole_mib(memory: Memory) -> u64 {
 impl fmt::Display for Charge {
     /// The nominal size: `1 CPU, 1280 MiB, 1 engine`, `5.1 CPU, 6528 MiB, 1 engine with 2 executors`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.nominal())?;
+        let Total { cpu_millis, memory_bytes, .. } = self.nominal();
+        let cpu = format!("{}.{:03}", cpu_millis / 1_000, cpu_millis % 1_000);
+        let cpu = cpu.trim_end_matches('0').trim_end_matches('.');
+        write!(f, "{cpu} CPU, {} MiB, 1 engine", memory_bytes / MIB)?;
         match self.executors {
             Some(ExecutorPods { count: 1, .. }) => write!(f, " with 1 executor"),
             Some(ExecutorPods { count: count @ 2.., .. }) => write!(f, " with {count} executors"),
             Some(_) | None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Total {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (cores, millis) = (self.cpu_millis / 1_000, self.cpu_millis % 1_000);
-        let fraction = format!("{millis:03}");
-        let point = if millis == 0 { "" } else { "." };
-        write!(f, "{cores}{point}{} CPU, {} MiB, ", fraction.trim_end_matches('0'), self.memory_bytes / MIB)?;
-        match self.engines {
-            1 => write!(f, "1 engine"),
-            engines => write!(f, "{engines} engines"),
         }
     }
 }
@@ -274,6 +265,8 @@ mod tests {
         let with = |executors| charge(&UnitSpec { max_executors: executors, ..spark() }, 100, InstanceKind::Pod);
         assert_eq!(with(1).to_string(), "3.1 CPU, 4096 MiB, 1 engine with 1 executor");
         assert_eq!(with(0).to_string(), "1.1 CPU, 1664 MiB, 1 engine");
+        let whole = charge(&unit(EngineType::Datafusion, ("10", "1G"), ("1", "1G"), 0), 100, InstanceKind::Pod);
+        assert_eq!(whole.to_string(), "10 CPU, 1280 MiB, 1 engine");
     }
 
     #[test]
@@ -328,7 +321,7 @@ mod tests {
         assert_eq!(charged.driver.engine.cpu_request_millis, 1);
         assert_eq!(charged.executors.unwrap().container.cpu_request_millis, 412);
         assert_eq!(charged.requests().cpu_millis, 1 + 100 + 3 * 412);
-        assert_eq!(charged.nominal().to_string(), "3.803 CPU, 5888 MiB, 1 engine");
+        assert_eq!(charged.to_string(), "3.803 CPU, 5888 MiB, 1 engine with 3 executors");
     }
 
     #[test]
