@@ -113,6 +113,13 @@ def test_executors_are_pods_that_come_and_go_with_their_driver(control, pods, sp
     assert owner["uid"] == driver["metadata"]["uid"]
     (container,) = executor["spec"]["containers"]
     assert container["resources"]["limits"]["memory"] == "896Mi", container["resources"]
+    requests = [it["resources"]["requests"] for pod in (driver, executor) for it in pod["spec"]["containers"]]
+    assert sorted(it["cpu"] for it in requests) == ["1", "1", "100m"], requests
+    memory = sum(int(it["memory"].removesuffix("Mi")) for it in requests)
+    (charge,) = (
+        it["value"] for it in control.execute(f"DESCRIBE RESOURCE UNIT {tenant.unit}") if it["property"] == "charge per engine"
+    )
+    assert charge == f"2.1 CPU, {memory} MiB, 1 engine with 1 executor", requests
     assert [it["engine"] for it in control.engines(tenant.name)] == [name]
     control.stop(tenant.pool, name)
     wait_until(lambda: not tenant.uids(), WITHIN_S, "driver and executor are gone")
