@@ -16,7 +16,7 @@ budget() {
         default:rust) echo 360 ;;
         default:scripts) echo 60 ;;
         default:"failpoint matrix") echo 300 ;;
-        default:"scenarios, three at a time") echo 600 ;;
+        default:"scenarios, in parallel") echo 600 ;;
         default:"scenarios, one at a time") echo 360 ;;
     esac
 }
