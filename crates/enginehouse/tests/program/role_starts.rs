@@ -13,6 +13,7 @@ use crate::installation::{
     END_DEADLINE, Installation, Signal, ended, eventually, program, signal, state, text, withstands,
 };
 use sqlx::{Connection as _, Executor as _};
+use tokio::net::TcpSocket;
 
 /// At once: no wait of any role is that short.
 const AT_ONCE: Duration = Duration::from_secs(3);
@@ -76,9 +77,10 @@ fn a_metadata_agent_reports_a_used_port_before_it_opens_its_database() {
 
 #[test]
 fn a_database_that_is_not_there_is_named_at_once_and_waited_for() {
-    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Bound and not listening: it refuses connections, and no other process gets the port.
+    let nowhere = TcpSocket::new_v4().unwrap();
+    nowhere.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let database = format!("postgres://nobody:hunter2@{}/none", nowhere.local_addr().unwrap());
-    drop(nowhere);
     let role = Role::new("127.0.0.1:0", &database);
     for subcommand in ["metadata-agent", "migrate"] {
         let mut command = program();
