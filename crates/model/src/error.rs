@@ -21,6 +21,12 @@ pub const ENGINE_DRAINING: i32 = 45_001;
 /// statement was executed, and a new session at any engine may run it.
 pub const ENGINE_SESSION_LOST: i32 = 45_002;
 
+/// The `errorCode` of a resource whose kind does not exist, or that no request policy accepts.
+pub const KIND_UNKNOWN: i32 = 46_091;
+
+/// The `errorCode` of two resources whose kinds do not combine.
+pub const KIND_MISMATCH: i32 = 46_092;
+
 /// The kind of an error: it determines the SQLSTATE, the error code and the retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -155,11 +161,14 @@ pub struct UserError {
     /// A SQLSTATE more specific than the kind's, from a backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// An `errorCode` more specific than the kind's, for programs that must distinguish errors of one SQLSTATE.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
 }
 
 impl UserError {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), detail: None, hint: None, state: None }
+        Self { kind, message: message.into(), detail: None, hint: None, state: None, code: None }
     }
 
     /// A defect: the user can only report it.
@@ -183,6 +192,17 @@ impl UserError {
     pub fn with_sqlstate(mut self, state: impl Into<String>) -> Self {
         self.state = Some(state.into());
         self
+    }
+
+    #[must_use]
+    pub fn with_error_code(mut self, code: i32) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// The `errorCode` of `TStatus`.
+    pub fn error_code(&self) -> i32 {
+        self.code.unwrap_or(self.kind.error_code())
     }
 
     pub fn sqlstate(&self) -> &str {
@@ -278,5 +298,14 @@ mod tests {
         assert_eq!(ErrorKind::EngineSessionLost.error_code(), ENGINE_SESSION_LOST);
         assert_eq!(ErrorKind::ConnectionLost.error_code(), 0);
         assert_eq!(ErrorKind::ConnectionLost.retry(), Retry::No);
+    }
+
+    #[test]
+    fn an_error_code_of_its_own_survives_serialization_and_replaces_the_kind_s() {
+        let plain = UserError::new(ErrorKind::EngineDraining, "engine is draining");
+        assert_eq!(plain.error_code(), ENGINE_DRAINING);
+        let specific = UserError::new(ErrorKind::InvalidValue, "kinds do not combine").with_error_code(KIND_MISMATCH);
+        let read: UserError = serde_json::from_str(&serde_json::to_string(&specific).unwrap()).unwrap();
+        assert_eq!((read.error_code(), read.sqlstate()), (KIND_MISMATCH, "22023"));
     }
 }
