@@ -13,6 +13,7 @@
 //! | [`labels`], [`engine_labels`] | labels and those of an engine |
 //! | [`instance`], [`charge`] | what an engine runs in; its pods with what they request |
 //! | [`engine_state`], [`observation`] | the observed state of engines and nodes |
+//! | [`resource`] | resources that are requested, and what they are charged |
 //! | [`table_catalog`] | whether an engine's tables are its own or shared |
 //! | [`capacity`] | what the nodes of a pool offer and have left |
 //! | [`user_name`], [`rights`] | names of users and groups; which role may run which statement |
@@ -54,6 +55,7 @@ pub mod name;
 pub mod number;
 pub mod observation;
 pub mod quantity;
+pub mod resource;
 pub mod rights;
 pub mod secret;
 pub mod slot;

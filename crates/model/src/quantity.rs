@@ -120,8 +120,8 @@ fn parse_memory_bytes(text: &str) -> Option<u64> {
     digits(number)?.checked_mul(1 << memory_power(suffix)?)
 }
 
-/// The power of two of a suffix: `G`, `GB`, `GI` and `GIB` are equal.
-fn memory_power(suffix: &str) -> Option<u32> {
+/// The power of two of a suffix in upper case: `G`, `GB`, `GI` and `GIB` are equal.
+pub(crate) fn memory_power(suffix: &str) -> Option<u32> {
     if suffix == "B" {
         return Some(0);
     }
