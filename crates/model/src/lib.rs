@@ -14,6 +14,7 @@
 //! | [`instance`], [`charge`] | what an engine runs in; its pods with what they request |
 //! | [`engine_state`], [`observation`] | the observed state of engines and nodes |
 //! | [`resource`] | resources that are requested, and what they are charged |
+//! | [`quota`] | what a tenant may still be granted on a resource pool |
 //! | [`table_catalog`] | whether an engine's tables are its own or shared |
 //! | [`capacity`] | what the nodes of a pool offer and have left |
 //! | [`user_name`], [`rights`] | names of users and groups; which role may run which statement |
@@ -55,6 +56,7 @@ pub mod name;
 pub mod number;
 pub mod observation;
 pub mod quantity;
+pub mod quota;
 pub mod resource;
 pub mod rights;
 pub mod secret;
