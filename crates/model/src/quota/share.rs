@@ -123,6 +123,8 @@ mod tests {
         assert!(fraction(near, near + 1) < fraction(near + 1, near + 2));
         assert!(fraction(near + 1, near) > fraction(near + 2, near + 1));
         assert!(fraction(3 * (near / 4), near) < fraction(near, near + 1));
+        assert!(fraction(near, near) < fraction(near + 9, near + 1));
+        assert!(fraction(near + 9, near + 1) > fraction(near, near));
         let (one, other) = (near / 7, near / 9);
         assert_eq!(fraction(3 * one, 2 * one), fraction(3 * other, 2 * other));
         assert!(fraction(3 * one + 1, 2 * one) > fraction(3 * other, 2 * other));

@@ -19,10 +19,18 @@ fn tenants() -> impl Strategy<Value = Vec<TenantComponent>> {
     prop::collection::vec(tenant.prop_map(|(guarantee, held)| TenantComponent { guarantee, held }), 1..6)
 }
 
+/// What is left of a guarantee after all of it that may be lent was.
+fn exclusive(tenant: &TenantComponent) -> i64 {
+    tenant.guarantee.map_or(0, |guarantee| match guarantee.lend {
+        Limit::Of(lend) => guarantee.amount - lend.min(guarantee.amount),
+        Limit::Unlimited => 0,
+    })
+}
+
 /// The conditions under which the ledger's conditional UPDATEs charge a request, written independently of `headroom`.
 fn is_chargeable(capacity: Limit, tenants: &[TenantComponent], at: usize, ask: i64) -> bool {
     let outside = |tenants: &[TenantComponent]| {
-        tenants.iter().map(|tenant| (tenant.held - tenant.exclusive()).max(0)).sum::<i64>()
+        tenants.iter().map(|tenant| (tenant.held - exclusive(tenant)).max(0)).sum::<i64>()
     };
     let unguaranteed = |tenants: &[TenantComponent]| {
         tenants.iter().filter(|tenant| tenant.guarantee.is_none()).map(|tenant| tenant.held).sum::<i64>()
@@ -30,7 +38,7 @@ fn is_chargeable(capacity: Limit, tenants: &[TenantComponent], at: usize, ask: i
     let mut after = tenants.to_vec();
     after[at].held += ask;
     let guaranteed: i64 = tenants.iter().filter_map(|tenant| tenant.guarantee).map(|guarantee| guarantee.amount).sum();
-    let lent: i64 = tenants.iter().filter_map(|tenant| Some(tenant.guarantee?.amount - tenant.exclusive())).sum();
+    let lent: i64 = tenants.iter().filter_map(|tenant| Some(tenant.guarantee?.amount - exclusive(tenant))).sum();
     let free = match capacity {
         Limit::Of(capacity) => (capacity - guaranteed).max(0),
         Limit::Unlimited => 1 << 40,

@@ -43,6 +43,8 @@ fn a_lend_limit_keeps_a_part_exclusive() {
     assert_eq!((tenants[1].exclusive(), pool.shared, pool.shared_held), (15, Limit::Of(25), 20));
     assert_eq!(pool.headroom(&tenants[0]), Limit::Of(5));
     assert_eq!(pool.headroom(&tenants[1]), Limit::Of(20));
+    assert_eq!(tenant(20, 0, UNLIMITED, NONE).exclusive(), 20);
+    assert_eq!(tenant(20, 0, UNLIMITED, Limit::Of(21)).exclusive(), 0, "more than the guarantee is not lent");
 }
 
 /// The tenants A, B and C of the design's last two rows, each of which asks for 5.
@@ -174,6 +176,9 @@ fn limits_below_what_is_held_leave_a_negative_headroom() {
     assert_eq!((pool.shared, pool.shared_held), (Limit::Of(10), 25));
     assert_eq!(pool.headroom(&tenants[1]), Limit::Of(6));
     assert_eq!(pool.headroom(&tenants[0]), Limit::Of(-15));
+    let tenants = [tenants[0], TenantComponent { held: 10, ..tenants[1] }];
+    let pool = PoolComponent::new(Limit::Of(20), &tenants).unwrap();
+    assert_eq!(pool.headroom(&tenants[1]), Limit::Of(-15), "nothing of the exclusive part is left");
 }
 
 #[test]

@@ -78,6 +78,16 @@ fn amounts_are_read_exactly_and_rounded_down_to_bytes() {
 }
 
 #[test]
+fn the_name_of_a_queue_has_at_most_255_bytes() {
+    let of = |bytes: usize| {
+        let name = "q".repeat(bytes);
+        Resource::from_json(&format!(r#"{{"type":"Queue","queue":"{name}","memory":1,"cpu_m":1,"instances":1}}"#))
+    };
+    assert!(of(255).is_ok());
+    assert_eq!(of(256).unwrap_err().sqlstate(), "22023");
+}
+
+#[test]
 fn refused_json_has_a_golden_error() {
     let file = fs::read_to_string(path("refused.txt")).unwrap();
     let mut found = String::new();

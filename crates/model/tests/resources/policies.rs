@@ -70,5 +70,7 @@ fn negative_amounts_and_amounts_above_the_limit_are_not_charged() {
     let most = instances(MAX_AMOUNT, MAX_AMOUNT, MAX_AMOUNT);
     let all = Amount { cpu_m: MAX_AMOUNT, memory: MAX_AMOUNT, engines: MAX_AMOUNT };
     assert_eq!(charge(Kind::DriverAndExecutor, &spark(most, none)), Ok(all));
-    assert_eq!(charge(Kind::DriverAndExecutor, &spark(most, one)), invalid, "the sum is above the limit");
+    for one in [instances(1, 0, 0), instances(0, 1, 0)] {
+        assert_eq!(charge(Kind::DriverAndExecutor, &spark(most, one)), invalid, "the sum is above the limit");
+    }
 }
