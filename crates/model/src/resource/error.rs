@@ -7,13 +7,6 @@ use crate::text::cut;
 /// The longest part of an input that an error repeats, in bytes.
 const MAX_SHOWN_BYTES: usize = 100;
 
-pub(super) fn kind_unknown(name: &str) -> UserError {
-    let kinds: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
-    UserError::new(ErrorKind::InvalidValue, format!("unrecognized resource kind \"{}\"", cut(name, MAX_SHOWN_BYTES)))
-        .detail(format!("The kinds are {} (KIND_UNKNOWN).", kinds.join(", ")))
-        .with_error_code(KIND_UNKNOWN)
-}
-
 pub(super) fn no_policy(kind: Kind) -> UserError {
     UserError::new(ErrorKind::InvalidValue, format!("resource kind \"{kind}\" has no request policy"))
         .detail("No request of this kind can be charged (KIND_UNKNOWN).")

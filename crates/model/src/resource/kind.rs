@@ -3,8 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::error;
-use crate::error::UserError;
+use crate::error::{ErrorKind, KIND_UNKNOWN, UserError};
+use crate::text::cut;
+
+/// The longest part of a name that an error repeats, in bytes.
+const MAX_SHOWN_BYTES: usize = 100;
 
 /// The kind of a resource: the fields that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,15 +59,21 @@ impl FromStr for Kind {
     /// Reads a name or an alias; anything else is `KIND_UNKNOWN`.
     fn from_str(text: &str) -> Result<Self, UserError> {
         let is_named = |kind: &Self| kind.name() == text || kind.aliases().contains(&text);
-        Self::ALL.into_iter().find(is_named).ok_or_else(|| error::kind_unknown(text))
+        Self::ALL.into_iter().find(is_named).ok_or_else(|| unknown(text))
     }
+}
+
+fn unknown(name: &str) -> UserError {
+    let kinds = Kind::ALL.map(Kind::name).join(", ");
+    UserError::new(ErrorKind::InvalidValue, format!("unrecognized resource kind \"{}\"", cut(name, MAX_SHOWN_BYTES)))
+        .detail(format!("The kinds are {kinds} (KIND_UNKNOWN)."))
+        .with_error_code(KIND_UNKNOWN)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::error::KIND_UNKNOWN;
 
     #[test]
     fn names_and_aliases_are_read_and_other_names_are_unknown() {
