@@ -27,7 +27,7 @@ pub fn refusal(error: &UserError) -> TStatus {
         status_code: TStatusCode::ERROR_STATUS,
         info_messages: None,
         sql_state: Some(error.sqlstate().to_owned()),
-        error_code: Some(error.kind.error_code()),
+        error_code: Some(error.error_code()),
         error_message: Some(text_of(error)),
     }
 }
@@ -41,7 +41,7 @@ pub fn operation(state: TOperationState) -> TGetOperationStatusResp {
 pub fn operation_error(error: &UserError, answer: &mut TGetOperationStatusResp) {
     answer.operation_state = Some(TOperationState::ERROR_STATE);
     answer.sql_state = Some(error.sqlstate().to_owned());
-    answer.error_code = Some(error.kind.error_code());
+    answer.error_code = Some(error.error_code());
     answer.error_message = Some(text_of(error));
 }
 
@@ -121,4 +121,18 @@ fn kind_of(state: &str, error_code: i32) -> Option<ErrorKind> {
         return Some(kind);
     }
     KINDS.iter().copied().find(|kind| kind.sqlstate() == state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::error::KIND_MISMATCH;
+
+    #[test]
+    fn a_status_has_the_error_s_own_code() {
+        let error = UserError::new(ErrorKind::InvalidValue, "kinds do not combine").with_error_code(KIND_MISMATCH);
+        let mut answer = operation(TOperationState::RUNNING_STATE);
+        operation_error(&error, &mut answer);
+        assert_eq!((refusal(&error).error_code, answer.error_code), (Some(KIND_MISMATCH), Some(KIND_MISMATCH)));
+    }
 }
