@@ -12,7 +12,7 @@ import pytest
 from harness.attacked import basic, password_of
 from harness.clients import rows
 from harness.processes import run
-from harness.thrift_calls import TRANSPORTS, Http, Refused, message, response
+from harness.transports import TRANSPORTS, Http, Refused
 from harness.waiting import wait_until
 
 KEY = "spark.hadoop.fs.s3a.secret.key"
@@ -96,13 +96,11 @@ class Canaries:
 def open_with_a_cookie(target, user):
     """Opens and closes a session over HTTP, its second call with the cookie of the first one; returns the cookie."""
     with Http(target, user) as http:
-        http.connection.request("POST", http.path, message("OpenSession", http.opening()), http.headers)
-        answer = http.connection.getresponse()
-        opened = response("OpenSession", answer.read())
-        cookie = answer.headers["Set-Cookie"].split(";")[0]
-        http.headers = {"Content-Type": "application/x-thrift", "Cookie": cookie}
-        assert http.rows(opened.sessionHandle, "SHOW TENANTS")
-        http.close_session(opened.sessionHandle)
+        session = http.open()
+        cookie = http.last_response.headers["Set-Cookie"].split(";")[0]
+        http.credentials = f"Cookie: {cookie}"
+        assert http.rows(session, "SHOW TENANTS")
+        http.close_session(session)
         # A cookie is none of the REST API.
         assert target.http("GET", "/api/v1/tenants", headers={"Cookie": cookie})[0] == 401
     return cookie.split("=", 1)[1]
@@ -113,7 +111,7 @@ def statement_with(name, what="ALTER RESOURCE UNIT c17"):
 
 
 def use_secrets(target, canaries):
-    """Every credential and every property is used at each door, also by statements that are refused."""
+    """Every credential and every property is used over each transport, also by statements that are refused."""
     for user in ("admin", "alice", "bob"):
         for connect in TRANSPORTS.values():
             with connect(target, user) as connection:

@@ -8,11 +8,13 @@ import contextlib
 import json
 
 import pytest
-from TCLIService import TCLIService, ttypes
+from impala_thrift_gen.TCLIService import ttypes
 
 from harness.attacked import basic, password_of
-from harness.login_attempts import THRIFT, call, open_session, over_http, reply
+from harness.http_messages import THRIFT_TYPE
+from harness.login_attempts import over_http
 from harness.processes import REPOSITORY
+from harness.thrift_messages import call, decode, execute, handle, open_session
 
 COOKIE = "hive.server2.auth"
 FAILED = "authentication failed\n"
@@ -28,17 +30,17 @@ class LoggedIn:
 
     def __init__(self, target, user):
         self.target = target
-        headers = {"Content-Type": THRIFT}
+        headers = {"Content-Type": THRIFT_TYPE}
         status, headers, body = target.http("POST", "/cliservice", open_session(), user, headers)
         assert status == 200, body
         name, _, value = headers["Set-Cookie"].partition(";")[0].partition("=")
         assert name == COOKIE, headers
         self.cookie = value
         self.fields, self.signature = value.split(".")
-        self.session = reply(TCLIService.OpenSession_result, body).sessionHandle
+        self.session = decode(body).response.sessionHandle
 
     def statement(self, text):
-        return call("ExecuteStatement", ttypes.TExecuteStatementReq(self.session, text, runAsync=False))
+        return execute(self.session, text)
 
     def with_field(self, position, value):
         """The cookie with another field: version, expiry, method, user, groups. Its signature is not another one."""
@@ -50,10 +52,10 @@ class LoggedIn:
     def is_served(self):
         """With its own cookie a statement of its own session runs."""
         response = post(self.target, self.statement("SHOW TENANTS"), self.cookie)
-        return response[0] == 200 and executed(response[1]) == ttypes.TStatusCode.SUCCESS_STATUS
+        return response[0] == 200 and decode(response[1]).succeeded
 
     def close(self):
-        post(self.target, call("CloseSession", ttypes.TCloseSessionReq(self.session)), self.cookie)
+        post(self.target, call("CloseSession", handle(self.session)), self.cookie)
 
 
 def encoded(data):
@@ -64,13 +66,9 @@ def decoded(text):
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def executed(body):
-    return reply(TCLIService.ExecuteStatement_result, body).status.statusCode
-
-
 def post(target, body, cookie=None, path="/cliservice", **headers):
     """Status and body of the response to a POST without credentials, but for these headers."""
-    headers = {"Content-Type": THRIFT} | {name.replace("_", "-"): value for name, value in headers.items()}
+    headers = {"Content-Type": THRIFT_TYPE} | {name.replace("_", "-"): value for name, value in headers.items()}
     if cookie is not None:
         headers["Cookie"] = f"{COOKIE}={cookie}"
     headers = {name: value for name, value in headers.items() if value is not None}
@@ -146,12 +144,12 @@ def test_b26_a_forged_cookie_is_refused(target, logged_in):
         assert post(target, admin.statement(FORGERY), path=path, **headers) == (status, text.encode()), variant
     # The genuine cookie of another user, who has no such session.
     status, body = post(target, admin.statement(FORGERY), alice.cookie)
-    refused = reply(TCLIService.ExecuteStatement_result, body).status
+    refused = decode(body).response.status
     assert (status, refused.statusCode) == (200, ttypes.TStatusCode.ERROR_STATUS), refused
     assert refused.errorMessage.startswith("session does not exist\n"), refused
     with target.tcp("127.0.126.1") as connection:
-        headers = {"Content-Type": THRIFT, "Cookie": f"{COOKIE}={admin.cookie}"}
-        answer = over_http(connection, "POST", "/cliservice", headers, admin.statement(FORGERY))
+        headers = f"Content-Type: {THRIFT_TYPE}", f"Cookie: {COOKIE}={admin.cookie}"
+        answer = over_http(connection, "POST /cliservice", *headers, body=admin.statement(FORGERY))
     assert answer.received.startswith(b"HTTP/1.1 426 "), answer
     assert answer.text == "this login requires TLS: add ssl=true\n", answer
     assert_nothing_was_forged(target)
@@ -179,7 +177,7 @@ def test_b27_a_form_of_another_site_is_sent_without_authority(target, logged_in)
             assert refused == (401, NO_CREDENTIALS.encode()), (content_type, path)
     from_page = "requests of web pages are not served: the request has an Origin header\n"
     for origin in ("https://example.com", f"https://{target.address}", "null"):
-        for content_type in ("text/plain", THRIFT):
+        for content_type in ("text/plain", THRIFT_TYPE):
             refused = post(target, admin.statement(FORGERY), admin.cookie, Content_Type=content_type, Origin=origin)
             assert refused == (403, from_page.encode()), (content_type, origin)
     assert_nothing_was_forged(target)
@@ -198,7 +196,7 @@ def test_b28_the_cookie_is_no_credential_of_the_rest_api(target, logged_in):
         body = json.dumps(bodies.get(path, {})).encode() if method == "post" else None
         for name, value in names.items():
             path = path.replace(name, value)
-        for content_type in ("application/json", THRIFT):
+        for content_type in ("application/json", THRIFT_TYPE):
             headers = {"Cookie": f"{COOKIE}={admin.cookie}", "Content-Type": content_type}
             status, received, text = target.http(method.upper(), path, body, headers=headers)
             variant = (method, path, content_type, text)

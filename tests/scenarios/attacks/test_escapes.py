@@ -8,7 +8,7 @@ import urllib.parse
 from harness.attacked import basic, password_of
 from harness.clients import rows, sqlstate_of
 from harness.processes import run
-from harness.thrift_calls import TRANSPORTS, Http, Refused, Sasl
+from harness.transports import TRANSPORTS, Http, Refused, Sasl
 from harness.waiting import wait_until
 
 FORGED = "2026-01-01T00:00:00.000000Z ERROR forged: by c16"
@@ -104,17 +104,17 @@ def check_audited(target, what, text, event, wrong):
 
 
 def attempt_logins(target, wrong):
-    """A user name at each door, each from an address of its own. One that is no name has no place in the log."""
-    for at, (door, connect) in enumerate(TRANSPORTS.items()):
+    """A user name over each transport, each from an address of its own. One that is no name has no place in the log."""
+    for at, (transport, connect) in enumerate(TRANSPORTS.items()):
         for kind, user in enumerate((f"c16{EVIL}", 'c16" via="admin')):
             address = f"127.0.16.{10 * at + kind + 1}"
             told = outcome(lambda: log_in(connect, target, user, source=address))
             if "authentication failed" not in str(told):
-                wrong.append(f"login as {user!r} over {door}: {told}")
-            check_audited(target, f"login as {user!r} over {door}", f"address={address} ", "login_failed", wrong)
+                wrong.append(f"login as {user!r} over {transport}: {told}")
+            check_audited(target, f"login as {user!r} over {transport}", f"address={address} ", "login_failed", wrong)
         told = outcome(lambda: log_in(connect, target, "c16" + "a" * MIB, source=f"127.0.16.{10 * at + 9}"))
         if told is None:
-            wrong.append(f"login with 1 MiB over {door}")
+            wrong.append(f"login with 1 MiB over {transport}")
     if len(lines_with(target, 'user="c16\\" via=\\"admin"')) != len(TRANSPORTS):
         wrong.append(f"quotes are not escaped: {lines_with(target, 'via=')}")
 
@@ -126,12 +126,12 @@ def attempt_impersonations(target, wrong):
         "the authorization id": lambda user: etl(Sasl, source="127.0.16.102", authzid=user),
         "the URL": lambda user: etl(Http, source="127.0.16.103", query=f"doAs={urllib.parse.quote(user)}"),
     }
-    for at, (door, attempt) in enumerate(named.items()):
+    for at, (where, attempt) in enumerate(named.items()):
         for kind, user in ("target", f"c16-target-{at}{EVIL}"), ("quotes", f'c16-quotes-{at}" via="admin'):
             told = outcome(functools.partial(attempt, user))
             if "not allowed to impersonate" not in str(told):
-                wrong.append(f"target {user!r} by {door}: {told}")
-            check_audited(target, f"target by {door}", f"c16-{kind}-{at}", "impersonation_refused", wrong)
+                wrong.append(f"target {user!r} by {where}: {told}")
+            check_audited(target, f"target by {where}", f"c16-{kind}-{at}", "impersonation_refused", wrong)
 
 
 def attempt_settings(target, wrong):
@@ -248,8 +248,8 @@ def heads():
 
 
 def test_c16_text_of_clients_makes_no_line_and_no_control_character(target):
-    """Newlines, ANSI sequences, NUL, other control characters and 1 MiB at every door: refused or escaped. Each event is one
-    line of a log; SHOW, the audit and JSON have no control character."""
+    """Newlines, ANSI sequences, NUL, other control characters and 1 MiB over every transport: refused or escaped. Each event is
+    one line of a log; SHOW, the audit and JSON have no control character."""
     wrong = []
     try:
         attempt_logins(target, wrong)

@@ -7,7 +7,8 @@ import os
 
 from impala_thrift_gen.TCLIService import ttypes
 
-from harness.thrift_calls import TRANSPORTS, Http, Sasl, message, response
+from harness.thrift_messages import decode, encode
+from harness.transports import TRANSPORTS, Http, Sasl
 
 MIB = 1024 * 1024
 ORIENTATION = ttypes.TFetchOrientation.FETCH_NEXT
@@ -106,18 +107,18 @@ def assert_unknown(connection, guesses, handles, variant):
     for method, request, kind in CALLS:
         for name, (of_kind, handle) in handles.items():
             if of_kind == kind:
-                told = connection.exchange(message(method, request(handle)))
+                told = connection.exchange(encode(method, request(handle)))
                 assert told == guesses[method], (variant, name, method, told[:300], guesses[method][:300])
 
 
 def refusal(connection, method, request, sqlstate, expected):
     """The bytes of a refusal, whose state and text are checked. GetQueryId has no status: its refusal is an exception."""
-    told = connection.exchange(message(method, request))
+    told = connection.exchange(encode(method, request))
     if method == "GetQueryId":
         assert expected.encode() in told, (method, told)
     else:
-        status = response(method, told).status
-        assert (status.sqlState, status.errorMessage) == (sqlstate, expected), (method, status)
+        reply = decode(told)
+        assert (reply.method, reply.sqlstate, reply.message) == (method, sqlstate, expected), (method, reply)
     return told
 
 

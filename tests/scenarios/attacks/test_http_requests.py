@@ -9,8 +9,10 @@ import ssl
 import pytest
 
 from harness.attacked import password_of, read_to_end
-from harness.hidden_statement import JSON, LAST, STATEMENT, STATEMENTS, never_executed, posted, request, statuses
-from harness.thrift_doors import Posted, call, door, execute, handle, open_session
+from harness.hidden_statement import STATEMENT, STATEMENTS, never_executed, posted
+from harness.http_messages import JSON, LAST, THRIFT_TYPE, request, statuses
+from harness.thrift_messages import call, execute, handle, open_session
+from harness.transports import Http, session_over
 
 # Failed logins count by address.
 SOURCE = "127.0.12.1"
@@ -270,10 +272,10 @@ def test_a15_a_request_in_the_body_of_another_is_not_executed(target):
         for first in (request(f"GET {TENANTS}"), request(f"GET {TENANTS}", "Content-Length: 0")):
             got = statuses(answered(target, first + behind))
             assert got == [200, expected], (name, got)
-    with door(Posted, target, "admin") as opened:
+    with session_over(Http, target, "admin") as opened:
         message = execute(opened.session, STATEMENT)
-        call_of = [f"Content-Length: {len(message)}", "Content-Type: application/x-thrift", LAST]
-        info = call("GetInfo", handle(opened))
+        call_of = [f"Content-Length: {len(message)}", f"Content-Type: {THRIFT_TYPE}", LAST]
+        info = call("GetInfo", handle(opened.session))
         first = request(f"POST {THRIFT}", f"Content-Length: {len(info)}", body=info)
         got = statuses(answered(target, first + request(f"POST {THRIFT}", *call_of, body=message, user=None)))
         assert got == [200, 401], got

@@ -5,7 +5,7 @@ import urllib.parse
 
 import pytest
 
-from harness.thrift_calls import TRANSPORTS, Http, Refused, Sasl
+from harness.transports import TRANSPORTS, Http, Refused, Sasl
 
 SPELLINGS = [
     "hive.server2.proxy.user",

@@ -5,7 +5,7 @@ import re
 
 from impala_thrift_gen.TCLIService import ttypes
 
-from harness.thrift_calls import TRANSPORTS
+from harness.transports import TRANSPORTS
 
 KEYS = [
     "spark.jars",

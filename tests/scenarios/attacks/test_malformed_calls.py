@@ -14,7 +14,8 @@ from thrift.Thrift import TMessageType, TType
 from harness.attacked import password_of
 from harness.clients import rows
 from harness.memory import no_growth
-from harness.thrift_doors import DOORS, Framed, Plain, Posted, call, door, execute, field, handle, message, text
+from harness.thrift_messages import call, execute, field, handle, message, text
+from harness.transports import TRANSPORTS, Http, Plain, Sasl, session_over
 
 # What the process may grow by, whatever a message claims to have.
 GROWTH_MIB = 8
@@ -34,11 +35,11 @@ def bystanders(target):
     """Sessions of another user over each transport, one more of them bound to an engine: they serve before and after."""
     with contextlib.ExitStack() as stack:
         bound = stack.enter_context(target.session("bob"))
-        doors = [stack.enter_context(door(kind, target, "bob")) for kind in DOORS]
+        sessions = [stack.enter_context(session_over(it, target, "bob")) for it in TRANSPORTS.values()]
 
         def serve():
             assert rows(bound, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
-            for each in doors:
+            for each in sessions:
                 assert each.serves(), type(each).__name__
 
         serve()
@@ -51,16 +52,16 @@ def attempts(target):
     """Yields what makes one attempt; fails with all that were not refused as expected."""
     failures = []
 
-    def attempt(kind, name, make, expected, goes_on):
+    def attempt(transport, name, make, expected, goes_on):
         """A call of a session is answered with an error that begins so: SQLSTATE and text, or `None` and the text of an
         exception. Then the connection serves the next call, or has ended."""
-        with door(kind, target, "alice") as opened:
-            answer = opened.ask(make(opened))
+        with session_over(transport, target, "alice") as opened:
+            reply = opened.ask(make(opened))
             sqlstate, beginning = expected
-            if answer is None or (answer.succeeded or answer.sqlstate != sqlstate or not answer.message.startswith(beginning)):
-                failures.append(f"{kind.__name__}, {name}: expected {expected}, got {answer}")
+            if reply is None or (reply.succeeded or reply.sqlstate != sqlstate or not reply.message.startswith(beginning)):
+                failures.append(f"{transport.__name__}, {name}: expected {expected}, got {reply}")
             elif not (opened.serves() if goes_on else opened.is_closed()):
-                failures.append(f"{kind.__name__}, {name}: the connection {'has ended' if goes_on else 'goes on'}")
+                failures.append(f"{transport.__name__}, {name}: the connection {'has ended' if goes_on else 'goes on'}")
 
     yield attempt
     assert not failures, "\n".join(failures)
@@ -78,7 +79,7 @@ def invalid(what, reason):
 
 def calls(method, *fields):
     """Makes a call of a session."""
-    return lambda opened: call(method, handle(opened), *fields)
+    return lambda opened: call(method, handle(opened.session), *fields)
 
 
 def calls_open_session(*fields, version=VERSION):
@@ -116,15 +117,15 @@ def test_a5_a_list_of_2_31_elements_is_refused(target):
     }
     settings = calls_open_session(field(TType.MAP, 4, claims([TType.STRING, TType.STRING], LONGEST)))
     # A login needs memory for its hash.
-    with door(Framed, target, "alice"):
+    with session_over(Sasl, target, "alice"):
         pass
     with no_growth(target.standalone.program.pid, GROWTH_MIB), attempts(target) as attempt:
-        for kind in (Framed, Posted):
+        for transport in (Sasl, Http):
             for name, (method, make) in (counted | endless).items():
-                attempt(kind, name, make, malformed(method, "the message is truncated"), goes_on=True)
+                attempt(transport, name, make, malformed(method, "the message is truncated"), goes_on=True)
             for name, make in negative.items():
-                attempt(kind, name, make, malformed("GetTables", "negative length"), goes_on=True)
-            attempt(kind, "settings", settings, malformed("OpenSession", "the message is truncated"), goes_on=True)
+                attempt(transport, name, make, malformed("GetTables", "negative length"), goes_on=True)
+            attempt(transport, "settings", settings, malformed("OpenSession", "the message is truncated"), goes_on=True)
         for name, (method, make) in counted.items():
             beginning = f"request {method} too long\nDetail: It has at least "
             attempt(Plain, name, make, ("54000", beginning), goes_on=False)
@@ -132,9 +133,9 @@ def test_a5_a_list_of_2_31_elements_is_refused(target):
             attempt(Plain, name, make, invalid("request GetTables", "negative length"), goes_on=False)
         for name, make in (*((name, make) for name, (_, make) in endless.items()), ("settings", settings)):
             # The rest of the message is awaited until the client closes.
-            with door(Plain, target, "alice") as opened:
+            with session_over(Plain, target, "alice") as opened:
                 opened.send(make(opened))
-                assert opened.ends_without_an_answer(), name
+                assert opened.ends_without_a_reply(), name
 
 
 def nested(kind):
@@ -162,8 +163,8 @@ def test_a6_10_000_nested_containers_are_refused(target):
                 attempt(Plain, name, make, invalid(f"request {method}", reason), goes_on=False)
                 # Of a method that does not exist nothing is read.
                 expected = malformed(method, reason) if method != "NoSuchMethod" else (None, "unknown method NoSuchMethod")
-                for kind in (Framed, Posted):
-                    attempt(kind, name, make, expected, goes_on=True)
+                for transport in (Sasl, Http):
+                    attempt(transport, name, make, expected, goes_on=True)
 
 
 def half_handles(kind, half):
@@ -200,7 +201,7 @@ def wrong_fields():
         "no handle": ("GetInfo", without_handle(INFO_TYPE), "field 1 is missing"),
         "no statement": ("ExecuteStatement", run(), "field 2 is missing"),
         "short handle": ("GetInfo", without_handle(of_half_length, INFO_TYPE), "a handle must be 16 and 16 bytes"),
-        "two handles": ("GetInfo", lambda opened: get_info(handle(opened), INFO_TYPE)(opened), "duplicate field 1"),
+        "two handles": ("GetInfo", lambda opened: get_info(handle(opened.session), INFO_TYPE)(opened), "duplicate field 1"),
     }
 
 
@@ -219,26 +220,26 @@ def test_a7_wrong_types_are_refused(target):
     """Also types that the protocol does not have, and messages that are no calls."""
     with attempts(target) as attempt:
         for name, (method, make, reason) in wrong_fields().items():
-            for kind in DOORS:
-                attempt(kind, name, make, malformed(method, reason), goes_on=True)
+            for transport in TRANSPORTS.values():
+                attempt(transport, name, make, malformed(method, reason), goes_on=True)
 
         numbers = field(TType.MAP, 4, struct.pack(">BBi", TType.I32, TType.I32, 1) + b"\x7f" * 8)
-        for kind in DOORS:
+        for transport in TRANSPORTS.values():
             text_as_version = calls_open_session(version=field(TType.STRING, 1, STRING))
             refusal = "42601", "malformed OpenSession request\n"
-            attempt(kind, "version as string", text_as_version, refusal, goes_on=True)
-            attempt(kind, "settings as numbers", calls_open_session(numbers), refusal, goes_on=True)
+            attempt(transport, "version as string", text_as_version, refusal, goes_on=True)
+            attempt(transport, "settings as numbers", calls_open_session(numbers), refusal, goes_on=True)
             as_text = calls("GetInfo", field(TType.STRING, 2, STRING))
-            attempt(kind, "info type as string", as_text, ("42601", "malformed GetInfo request\n"), goes_on=True)
+            attempt(transport, "info type as string", as_text, ("42601", "malformed GetInfo request\n"), goes_on=True)
             # An engine reads texts whatever the type says, so the proxy must not overlook what they name.
-            attempt(kind, "overlay", overlay(TType.STRING), ("28000", 'user "alice" is not allowed to'), goes_on=True)
+            attempt(transport, "overlay", overlay(TType.STRING), ("28000", 'user "alice" is not allowed to'), goes_on=True)
             reason = "field 3 has the wrong type"
-            attempt(kind, "overlay as numbers", overlay(TType.I64), malformed("ExecuteStatement", reason), goes_on=True)
+            attempt(transport, "overlay as numbers", overlay(TType.I64), malformed("ExecuteStatement", reason), goes_on=True)
 
         for unknown in (1, 5, 17, 99, 255):
             make, reason = calls("GetInfo", field(unknown, 2, bytes(4))), f"unknown wire type {unknown}"
-            for kind in (Framed, Posted):
-                attempt(kind, reason, make, malformed("GetInfo", reason), goes_on=True)
+            for transport in (Sasl, Http):
+                attempt(transport, reason, make, malformed("GetInfo", reason), goes_on=True)
             attempt(Plain, reason, make, invalid("request GetInfo", reason), goes_on=False)
 
         strict, bad_name = "not a message of the strict binary protocol", "the name of the method is malformed"
@@ -250,15 +251,15 @@ def test_a7_wrong_types_are_refused(target):
             ("name of two lines", message("Get\nInfo", b""), bad_name),
             ("name of a negative length", b"\x80\x01\x00\x01\xff\xff\xff\xff", "negative length"),
         ):
-            for kind in DOORS:
-                attempt(kind, name, lambda opened: bytes_of_it, invalid("request", reason), goes_on=False)
-        for kind in DOORS:
+            for transport in TRANSPORTS.values():
+                attempt(transport, name, lambda opened: bytes_of_it, invalid("request", reason), goes_on=False)
+        for transport in TRANSPORTS.values():
             reply = message("GetInfo", b"", kind=TMessageType.REPLY)
-            attempt(kind, "a reply", lambda opened: reply, malformed("GetInfo", "unknown message type 2"), goes_on=True)
-    for kind in DOORS:
-        with door(kind, target, "alice") as opened:
+            attempt(transport, "a reply", lambda opened: reply, malformed("GetInfo", "unknown message type 2"), goes_on=True)
+    for transport in TRANSPORTS.values():
+        with session_over(transport, target, "alice") as opened:
             # No answer may follow a one-way call.
-            assert opened.ask(message("GetInfo", b"", kind=TMessageType.ONEWAY)) is None, kind.__name__
+            assert opened.ask(message("GetInfo", b"", kind=TMessageType.ONEWAY)) is None, transport.__name__
 
 
 def test_a8_a_request_of_16_mib_and_a_byte_is_refused(target):
@@ -273,13 +274,14 @@ def test_a8_a_request_of_16_mib_and_a_byte_is_refused(target):
 
     above = f"request ExecuteStatement too long\nDetail: It has at least {REQUEST_BYTES + 1} bytes"
     with attempts(target) as attempt:
-        for kind in DOORS:
+        for transport in TRANSPORTS.values():
             # The longest request is received; its statement is too long.
-            attempt(kind, "16 MiB", of_bytes(REQUEST_BYTES), ("54000", "statement too long\n"), goes_on=True)
-            attempt(kind, "16 MiB + 1", of_bytes(REQUEST_BYTES + 1), ("54000", above), goes_on=kind is Framed)
-    with door(Posted, target, "alice") as opened:
+            attempt(transport, "16 MiB", of_bytes(REQUEST_BYTES), ("54000", "statement too long\n"), goes_on=True)
+            attempt(transport, "16 MiB + 1", of_bytes(REQUEST_BYTES + 1), ("54000", above), goes_on=transport is Sasl)
+    with session_over(Http, target, "alice") as opened:
         bytes_of_it = of_bytes(REQUEST_BYTES + 1)(opened)
         chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(bytes_of_it), bytes_of_it)
         opened.connection.sendall(opened.head("Transfer-Encoding: chunked") + chunks)
-        answer = opened.file.read()
+        with opened.connection.makefile("rb") as file:
+            answer = file.read()
         assert answer.startswith(b"HTTP/1.1 413 ") and answer.count(b"HTTP/1.1") == 1, answer

@@ -11,13 +11,13 @@ import re
 import time
 
 import pytest
-from TCLIService import TCLIService, ttypes
-from thrift.protocol import TBinaryProtocol
-from thrift.transport import TTransport
+from impala_thrift_gen.TCLIService import ttypes
+from thrift.Thrift import TMessageType, TType
 
 from harness.attacked import password_of
-from harness.login_attempts import DOORS, HTTP, PLAIN_THRIFT, PROTOCOL, REST, SASL, Answer, log_in
+from harness.login_attempts import HTTP, PLAIN_THRIFT, REST, SASL, TRANSPORTS_AND_REST, Answer, log_in
 from harness.processes import run
+from harness.thrift_messages import PROTOCOL, field, message, written
 from harness.tier import only_long
 from harness.waiting import wait_until
 
@@ -44,11 +44,8 @@ COUNTED_WITHIN_S = 150
 
 def refusal_of_plain_thrift():
     status = ttypes.TStatus(ttypes.TStatusCode.ERROR_STATUS, sqlState="28000", errorCode=0, errorMessage=TEXT)
-    sent = TTransport.TMemoryBuffer()
-    protocol = TBinaryProtocol.TBinaryProtocol(sent)
-    protocol.writeMessageBegin("OpenSession", 2, 0)
-    TCLIService.OpenSession_result(ttypes.TOpenSessionResp(status, PROTOCOL)).write(protocol)
-    return sent.getvalue()
+    response = written(ttypes.TOpenSessionResp(status, PROTOCOL))
+    return message("OpenSession", field(TType.STRUCT, 0, response), TMessageType.REPLY)
 
 
 def refusal_over_http(content_type, body):
@@ -69,7 +66,7 @@ REFUSALS = {
 
 @dataclasses.dataclass
 class Attempt:
-    door: str
+    transport: str
     user: str
     password: str
     source: str
@@ -79,15 +76,15 @@ class Attempt:
     def make(self, target):
         began = time.monotonic()
         with target.tls(self.source) as connection:
-            self.answer = log_in(self.door, connection, self.user, self.password)
+            self.answer = log_in(self.transport, connection, self.user, self.password)
         self.seconds = time.monotonic() - began
         return self
 
     def check(self, expected=None):
-        assert self.answer.received == (expected or REFUSALS[self.door]), self
+        assert self.answer.received == (expected or REFUSALS[self.transport]), self
 
 
-# Row → logins that must fail, each through every door.
+# Row → logins that must fail, each over every transport.
 LOGINS = {
     1: [("bob", "wrong"), ("bob", password_of("alice")), ("eve", "wrong"), ("eve", password_of("alice"))],
     2: [("alice", ""), ("admin", ""), ("eve", "")],
@@ -131,8 +128,8 @@ class Attempts:
         self.target = target
         self.rows = {
             row: [
-                pool.submit(Attempt(door, user, password, f"127.0.{100 + row}.{number}").make, target)
-                for number, (door, (user, password)) in enumerate(itertools.product(DOORS, logins), start=1)
+                pool.submit(Attempt(transport, user, password, f"127.0.{100 + row}.{number}").make, target)
+                for number, (transport, (user, password)) in enumerate(itertools.product(TRANSPORTS_AND_REST, logins), start=1)
             ]
             for row, logins in LOGINS.items()
         }
@@ -154,7 +151,7 @@ class Attempts:
 
 @pytest.fixture(scope="module")
 def attempts(shared_target):
-    count = GUESSES + 1 + sum(len(DOORS) * len(logins) for logins in LOGINS.values())
+    count = GUESSES + 1 + sum(len(TRANSPORTS_AND_REST) * len(logins) for logins in LOGINS.values())
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
         yield Attempts(shared_target, pool)
 
@@ -201,8 +198,8 @@ def test_b2_an_empty_password_is_refused_before_any_method_reads_it(target, atte
 def test_b5_a_nul_in_a_name_or_password_ends_neither(target, attempts):
     """What is before the NUL would be right each time. SASL PLAIN separates its fields by it, so there is a field too many."""
     for attempt in attempts.of_row(5):
-        attempt.check(MALFORMED if attempt.door == SASL else None)
-        if attempt.door != SASL:
+        attempt.check(MALFORMED if attempt.transport == SASL else None)
+        if attempt.transport != SASL:
             expected = "no user name or password" if "\0" in attempt.user else "wrong password"
             assert reason_of(target, attempt) == expected, attempt
 
@@ -265,8 +262,8 @@ def test_b29_10000_guesses_from_20_addresses_are_refused_and_counted(target):
 
 def test_b30_a_victim_locked_out_from_one_address_logs_in_from_another(target, attempts):
     attempts.right_password.result().check()
-    for door in DOORS:
-        login = Attempt(door, VICTIM, password_of(VICTIM), "127.0.130.1").make(target)
+    for transport in TRANSPORTS_AND_REST:
+        login = Attempt(transport, VICTIM, password_of(VICTIM), "127.0.130.1").make(target)
         assert login.answer.accepted, login
         assert login.seconds < LONGEST_DELAY_S, f"successful logins are slowed: {login}"
     assert target.execute("SHOW TENANTS", VICTIM), "a session of the victim has no rights"

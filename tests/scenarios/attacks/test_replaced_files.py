@@ -18,7 +18,7 @@ from harness.attacked import password_of
 from harness.certificates import Certificate
 from harness.clients import open_pyhive, rows
 from harness.fixtures import started
-from harness.login_attempts import DOORS, log_in
+from harness.login_attempts import TRANSPORTS_AND_REST, log_in
 from harness.processes import run
 from harness.standalone import Standalone
 from harness.tier import LONG
@@ -77,11 +77,11 @@ def test_h5_a_certificate_that_cannot_be_used_replaces_none(target, folder):
                 target.standalone.program.send(signal.SIGHUP)
                 reported = f' WARN .*: {KEPT} error="{named}: .*{reason}'
                 wait_until(lambda: logged(target, reported), READ_AGAIN_WITHIN_S, f"{variant} is reported")
-                for door in DOORS:
+                for transport in TRANSPORTS_AND_REST:
                     with target.tls(context=verifying) as connection:
                         assert connection.getpeercert(binary_form=True) == der, variant
-                        answer = log_in(door, connection, "alice", password_of("alice"))
-                    assert answer.accepted, (variant, door, answer)
+                        answer = log_in(transport, connection, "alice", password_of("alice"))
+                    assert answer.accepted, (variant, transport, answer)
                 assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}], variant
                 verdict, findings = diagnosis(target.standalone, "certificates")
                 assert verdict == "problem" and reason in findings, (variant, findings)

@@ -10,8 +10,9 @@ from impala_thrift_gen.TCLIService import ttypes
 
 from harness.attacked import USERS
 from harness.clients import refused, rows, sqlstate_of
-from harness.thrift_calls import TRANSPORTS, Refused, Sasl, message, response
+from harness.thrift_messages import decode, execute
 from harness.tier import only_long
+from harness.transports import TRANSPORTS, Refused, Sasl
 from harness.waiting import wait_until
 
 JSON = {"Content-Type": "application/json"}
@@ -80,25 +81,24 @@ def rest(target, user, method, path, body=None):
 
 
 class User:
-    """A user at each door for statements, a session of each transport and REST. A door returns SQLSTATE and the whole reply."""
+    """A user with a session over each transport, and REST. To execute a statement returns SQLSTATE and the whole reply."""
 
     def __init__(self, target, name, stack):
         self.target, self.name = target, name
-        self.doors = {"REST": lambda text: rest(target, name, "POST", "/statements", {"statement": text})}
+        self.transports = {"REST": lambda text: rest(target, name, "POST", "/statements", {"statement": text})}
         for transport, connect in TRANSPORTS.items():
             connection = stack.enter_context(connect(target, name))
-            self.doors[transport] = functools.partial(self.execute, connection, connection.open())
+            self.transports[transport] = functools.partial(self.execute, connection, connection.open())
 
     @staticmethod
     def execute(connection, session, statement):
-        request = ttypes.TExecuteStatementReq(session, statement, None, False)
-        reply = connection.exchange(message("ExecuteStatement", request))
-        return response("ExecuteStatement", reply).status.sqlState, reply
+        reply = connection.exchange(execute(session, statement))
+        return decode(reply).sqlstate, reply
 
     def assert_forbidden(self, statement):
-        for door, execute in self.doors.items():
-            sqlstate, *reply = execute(statement)
-            assert sqlstate == "42501", (self.name, door, statement, reply)
+        for transport, run in self.transports.items():
+            sqlstate, *reply = run(statement)
+            assert sqlstate == "42501", (self.name, transport, statement, reply)
 
     def assert_rest_forbidden(self, method, path, body=None):
         sqlstate, status, *reply = rest(self.target, self.name, method, path, body)
@@ -128,10 +128,10 @@ def test_c8_an_engine_of_another_tenant_is_refused_like_an_unknown_one(target):
                 f"START ENGINE {other} shared small WAIT '1s'",
             ):
                 user.assert_forbidden(statement)
-                for door, execute in user.doors.items():
-                    assert replaced(names, execute(statement)) == repr(execute(replaced(names, statement))), (
+                for transport, run in user.transports.items():
+                    assert replaced(names, run(statement)) == repr(run(replaced(names, statement))), (
                         name,
-                        door,
+                        transport,
                         statement,
                     )
             for method, path, body in (

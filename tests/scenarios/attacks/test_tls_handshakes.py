@@ -21,9 +21,11 @@ from harness.client_hello import (
     of_python,
     records,
 )
-from harness.hidden_statement import LAST, STATEMENTS, never_executed, posted, request, statuses
-from harness.thrift_doors import BAD, Framed, door, framed, login, open_session, sasl
+from harness.hidden_statement import STATEMENTS, never_executed, posted
+from harness.http_messages import LAST, request, statuses
+from harness.thrift_messages import BAD, framed, login, open_session, sasl
 from harness.tier import some
+from harness.transports import Sasl, session_over
 from harness.waiting import wait_until
 
 SOURCE, OTHER = "127.0.13.1", "127.0.13.2"
@@ -111,11 +113,11 @@ def test_a18_tls_inside_tls_is_refused(target):
         assert target.raw(first, SOURCE) == NOT_OURS, name
     answer = target.raw(request("GET /livez", user=None) + inner, SOURCE)
     assert statuses(answer) == [200, 400] and records_in(answer) == 0, answer
-    with door(Framed, target, "alice") as opened:
+    with session_over(Sasl, target, "alice") as opened:
         # The first bytes of a record are the length of a frame that is too long.
         opened.connection.sendall(inner)
-        answer = opened.answer()
-        assert answer and answer.exception.startswith("request too long\n"), answer
+        reply = opened.reply()
+        assert reply and reply.exception.startswith("request too long\n"), reply
 
 
 def openssl(target, *options, sent=b"", stays=False):

@@ -6,18 +6,15 @@ from thrift.Thrift import TType
 
 from harness.attacked import basic, password_of
 from harness.hidden_statement import STATEMENT, never_executed
+from harness.http_messages import LAST, request
 from harness.memory import no_growth
-from harness.thrift_doors import (
+from harness.thrift_messages import (
     BAD,
     COMPLETE,
     ERROR,
     OK,
     START,
-    Framed,
-    Plain,
-    Posted,
     call,
-    door,
     execute,
     field,
     framed,
@@ -26,6 +23,7 @@ from harness.thrift_doors import (
     open_session,
     sasl,
 )
+from harness.transports import Http, Plain, Sasl, session_over
 
 # What the process may grow by, whatever lengths are announced to it.
 GROWTH_MIB = 8
@@ -45,26 +43,26 @@ def test_a1_a_length_of_4_gib_allocates_nothing(target):
             assert target.raw(sasl(START, b"PLAIN", length)) == refusal, length
             assert target.raw(sasl(START, b"PLAIN") + sasl(COMPLETE, b"\0alice\0", length)) == refusal, length
     with contextlib.ExitStack() as stack:
-        unsigned, signed, *waiting = (stack.enter_context(door(Framed, target, "alice")) for _ in range(8))
-        plain, posted = (stack.enter_context(door(kind, target, "alice")) for kind in (Plain, Posted))
+        unsigned, signed, *waiting = (stack.enter_context(session_over(Sasl, target, "alice")) for _ in range(8))
+        plain, http = (stack.enter_context(session_over(transport, target, "alice")) for transport in (Plain, Http))
         with no_growth(pid, GROWTH_MIB):
             statement = execute(signed.session, "SELECT 1")
             unsigned.connection.sendall(framed(statement, GIB4))
             assert unsigned.is_closed()
             signed.connection.sendall(framed(statement, 2**31 - 1))
-            answer = signed.answer()
-            assert (answer.sqlstate, signed.is_closed()) == ("54000", True), answer
+            reply = signed.reply()
+            assert (reply.sqlstate, signed.is_closed()) == ("54000", True), reply
             # The length of the statement is the last one in the message.
-            plain.connection.sendall(call("ExecuteStatement", handle(plain), field(TType.STRING, 2, b"\x7f" + b"\xff" * 3)))
-            answer = plain.answer()
-            assert (answer.sqlstate, plain.is_closed()) == ("54000", True), answer
-            posted.connection.sendall(posted.head(f"Content-Length: {GIB4}") + execute(posted.session, "SELECT 1"))
-            answer = posted.answer()
-            assert (answer.sqlstate, posted.is_last) == ("54000", True), answer
+            plain.send(call("ExecuteStatement", handle(plain.session), field(TType.STRING, 2, b"\x7f" + b"\xff" * 3)))
+            reply = plain.reply()
+            assert (reply.sqlstate, plain.is_closed()) == ("54000", True), reply
+            http.connection.sendall(http.head(f"Content-Length: {GIB4}") + execute(http.session, "SELECT 1"))
+            reply = http.reply()
+            assert (reply.sqlstate, http.last_response.will_close) == ("54000", True), reply
             # As long as a request may be, and nothing of it comes.
             for each in waiting:
                 each.connection.sendall(framed(b"", REQUEST_BYTES))
-            with door(Framed, target, "alice") as other:
+            with session_over(Sasl, target, "alice") as other:
                 assert other.serves()
 
 
@@ -77,10 +75,10 @@ def test_a2_a_second_start_is_refused(target):
     # START and the length of its mechanism are the length of a frame, the longest that is accepted.
     as_frame = again.ljust(4 + REQUEST_BYTES, b"\0")
     for what, second in (("in a frame", framed(again)), ("as a frame", as_frame)):
-        with door(Framed, target, "alice") as opened:
+        with session_over(Sasl, target, "alice") as opened:
             opened.connection.sendall(second)
-            answer = opened.answer()
-            assert answer and (answer.exception or "").startswith("invalid request\n"), (what, answer)
+            reply = opened.reply()
+            assert reply and (reply.exception or "").startswith("invalid request\n"), (what, reply)
             assert opened.is_closed(), what
 
 
@@ -102,8 +100,8 @@ def test_a3_an_unknown_status_is_refused(target):
 
 def test_a4_calls_behind_bad_credentials_are_never_executed(target):
     """They name a session that exists, of an admin over HTTP, which is found by its handle and the user of the call."""
-    with never_executed(target), door(Posted, target, "admin") as victim:
-        calls = [execute(victim.session, STATEMENT), call("CloseSession", handle(victim))]
+    with never_executed(target), session_over(Http, target, "admin") as victim:
+        calls = [execute(victim.session, STATEMENT), call("CloseSession", handle(victim.session))]
         logins = {
             "wrong password": ("127.0.11.1", login("admin", "wrong"), FAILED),
             "unknown user": ("127.0.11.2", login("a4-sasl", password_of("admin")), FAILED),
@@ -124,16 +122,15 @@ def test_a4_calls_behind_bad_credentials_are_never_executed(target):
             ("no user", "127.0.11.7", [open_session(None, None)]),
             ("no OpenSession", "127.0.11.8", []),
         ):
-            plain = Plain(target, "admin", source)
-            with contextlib.closing(plain):
+            with Plain(target, "admin", source=source) as plain:
                 for message in (*opening, *calls):
                     plain.send(message)
                 if opening:
-                    answer = plain.answer()
-                    assert (answer.sqlstate, answer.message) == ("28000", "authentication failed"), (what, answer)
+                    reply = plain.reply()
+                    assert (reply.sqlstate, reply.message) == ("28000", "authentication failed"), (what, reply)
                 for _ in calls:
-                    answer = plain.answer()
-                    assert answer.sqlstate == "55000" and answer.message.startswith("session does not exist"), (what, answer)
+                    reply = plain.reply()
+                    assert reply.sqlstate == "55000" and reply.message.startswith("session does not exist"), (what, reply)
 
         for what, source, authorization in (
             ("wrong password", "127.0.11.9", basic("admin", "wrong")),
@@ -149,7 +146,7 @@ def test_a4_calls_behind_bad_credentials_are_never_executed(target):
 
 def post(message, authorization):
     """The last call of a client that has these credentials, if any, and a session to close with it."""
-    lines = ["POST /cliservice HTTP/1.1", "Host: localhost", f"Content-Length: {len(message)}"]
-    lines += [f"Authorization: {authorization}"] if authorization else []
-    lines += ["Connection: close"] if b"CloseSession" in message else []
-    return "".join(f"{line}\r\n" for line in [*lines, ""]).encode() + message
+    headers = [f"Content-Length: {len(message)}"]
+    headers += [f"Authorization: {authorization}"] if authorization else []
+    headers += [LAST] if b"CloseSession" in message else []
+    return request("POST /cliservice", *headers, body=message, user=None)

@@ -1,37 +1,19 @@
-"""A statement that attempts hide where it must not be executed, and HTTP requests as bytes to hide it in.
-
-An admin may execute it: it makes a unit.
-"""
+"""A statement that attempts hide where it must not be executed. An admin may execute it: it makes a unit."""
 
 import contextlib
 import json
-import re
 
-from harness.attacked import basic, password_of
+from harness.http_messages import JSON, LAST, request, statuses
 
 UNIT = "hidden"
 STATEMENT = f"CREATE RESOURCE UNIT {UNIT} DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_ENGINES 1"
 STATEMENTS = "/api/v1/statements"
-JSON = "Content-Type: application/json"
-LAST = "Connection: close"
-
-
-def request(line, *headers, body=b"", user="admin", host="localhost"):
-    """The bytes of a request; with a user it has credentials."""
-    lines = [f"{line} HTTP/1.1", f"Host: {host}"]
-    lines += [f"Authorization: {basic(user, password_of(user))}"] if user else []
-    return "".join(f"{it}\r\n" for it in [*lines, *headers, ""]).encode() + body
 
 
 def posted(path=STATEMENTS, *headers, user="admin"):
     """The statement in a request of the REST API."""
     body = json.dumps({"statement": STATEMENT}).encode()
     return request(f"POST {path}", JSON, f"Content-Length: {len(body)}", *headers, body=body, user=user)
-
-
-def statuses(answer):
-    """Of all responses in these bytes."""
-    return [int(it) for it in re.findall(rb"HTTP/1\.1 (\d{3}) ", answer)]
 
 
 def was_executed(target):
