@@ -1,22 +1,22 @@
 """Authentication method `file` on a standalone: logins of real clients, groups, roles, impersonation, audit and the doctor."""
 
-import base64
 import concurrent.futures
-import contextlib
 import json
 import os
 import socket
 import statistics
-import struct
 import time
 
 import pytest
 from pyhive import hive
 from thrift.transport.TTransport import TTransportException
 
-from harness.clients import open_pyhive, refused, rows
+from harness.attacked import basic
+from harness.clients import open_pyhive, pyhive_session, refused, rows
+from harness.http_messages import LAST, request
 from harness.java import Jdbc, JdbcError
 from harness.processes import run
+from harness.thrift_messages import login
 from harness.tier import only_long
 from harness.waiting import wait_until
 
@@ -54,14 +54,8 @@ class Installation:
         done = run(["passwd", "--file", self.folder / "users", *of_groups, user], text=f"pass of {user}\n")
         assert done.returncode == 0, done.stderr
 
-    @contextlib.contextmanager
     def session(self, user, password=None, **settings):
-        connection = open_pyhive(self.standalone.address, user, password=password or f"pass of {user}", **settings)
-        try:
-            yield connection
-        finally:
-            with contextlib.suppress(Exception):
-                connection.close()
+        return pyhive_session(self.standalone.address, user, password=password or f"pass of {user}", **settings)
 
     def execute(self, statement, user="admin", **settings):
         with self.session(user, **settings) as connection:
@@ -146,26 +140,20 @@ def test_failed_logins_are_slowed_and_logged_without_the_password(installation):
 
 def failed_over_http(address, source, user, password):
     """The response to a login over HTTP from an address of this machine, and the seconds until it was read."""
-    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
-    request = (
-        f"POST /cliservice HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {credentials}\r\n"
-        "Content-Length: 0\r\nConnection: close\r\n\r\n"
-    )
-    return response_to(address, source, request.encode())
+    headers = f"Authorization: {basic(user, password)}", "Content-Length: 0", LAST
+    return response_to(address, source, request("POST /cliservice", *headers, user=None))
 
 
 def failed_over_sasl(address, source, user, password):
     """The same over SASL."""
-    initial = f"\0{user}\0{password}".encode()
-    start = b"\x01" + struct.pack(">I", 5) + b"PLAIN"
-    return response_to(address, source, start + b"\x05" + struct.pack(">I", len(initial)) + initial)
+    return response_to(address, source, login(user, password))
 
 
-def response_to(address, source, request):
+def response_to(address, source, sent):
     host, port = address.rsplit(":", 1)
     began = time.monotonic()
     with socket.create_connection((host, int(port)), timeout=60, source_address=(source, 0)) as connection:
-        connection.sendall(request)
+        connection.sendall(sent)
         response = b"".join(iter(lambda: connection.recv(65536), b""))
     return response, time.monotonic() - began
 
@@ -173,15 +161,15 @@ def response_to(address, source, request):
 @only_long
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    ("login", "refusal"), [(failed_over_http, b"HTTP/1.1 401 "), (failed_over_sasl, b"\x03")], ids=["http", "sasl"]
+    ("attempt", "refusal"), [(failed_over_http, b"HTTP/1.1 401 "), (failed_over_sasl, b"\x03")], ids=["http", "sasl"]
 )
-def test_responses_to_failed_logins_take_equally_long(installation, login, refusal):
+def test_responses_to_failed_logins_take_equally_long(installation, attempt, refusal):
     """Unknown users, wrong passwords and locked pairs, beyond the failures from which the delay does not grow."""
     address = installation.standalone.address
     # 40 failures lock a user out from an address: bob from one, and no other user from the others.
     with concurrent.futures.ThreadPoolExecutor(40) as pool:
-        list(pool.map(lambda _: login(address, "127.0.0.100", "bob", "wrong"), range(40)))
-        assert login(address, "127.0.0.100", "bob", "pass of bob")[0].startswith(refusal)
+        list(pool.map(lambda _: attempt(address, "127.0.0.100", "bob", "wrong"), range(40)))
+        assert attempt(address, "127.0.0.100", "bob", "pass of bob")[0].startswith(refusal)
     kinds = {
         "wrong password": lambda at: (f"127.0.1.{at % 10}", "alice", "wrong"),
         "unknown user": lambda at: (f"127.0.2.{at % 10}", "eve", "wrong"),
@@ -190,14 +178,14 @@ def test_responses_to_failed_logins_take_equally_long(installation, login, refus
     # Until the delay of each kind is the longest.
     with concurrent.futures.ThreadPoolExecutor(30) as pool:
         warm = [(kind, at) for kind in kinds for at in range(70)]
-        list(pool.map(lambda each: login(address, *kinds[each[0]](each[1])), warm))
+        list(pool.map(lambda each: attempt(address, *kinds[each[0]](each[1])), warm))
     measured = {kind: [] for kind in kinds}
     responses = set()
     with concurrent.futures.ThreadPoolExecutor(24) as pool:
         # In turn, so that what else happens on the machine meets all of them.
         order = [(kind, at) for at in range(200) for kind in kinds]
         for (kind, _), (response, seconds) in zip(
-            order, pool.map(lambda each: login(address, *kinds[each[0]](each[1])), order), strict=True
+            order, pool.map(lambda each: attempt(address, *kinds[each[0]](each[1])), order), strict=True
         ):
             responses.add(response)
             measured[kind].append(seconds)

@@ -20,12 +20,8 @@ import http.client
 import socket
 import ssl
 
-from TCLIService import TCLIService
-from thrift.protocol import TBinaryProtocol
-from thrift.transport import TSSLSocket, TTransport
-
 from harness.certificates import Certificate
-from harness.clients import open_pyhive, refused, rows, split
+from harness.clients import pyhive_session, refused, rows, split
 from harness.processes import run
 from harness.standalone import Standalone
 
@@ -129,16 +125,10 @@ class Attacked:
             connection.close()
             raise
 
-    @contextlib.contextmanager
     def session(self, user, password=None, **settings):
         """A session of PyHive (SASL PLAIN inside TLS). Settings are session keys."""
         login = {"ca": self.certificate.certificate, "password": password or password_of(user)}
-        connection = open_pyhive(self.address, user, **login, **settings)
-        try:
-            yield connection
-        finally:
-            with contextlib.suppress(Exception):
-                connection.close()
+        return pyhive_session(self.address, user, **login, **settings)
 
     def execute(self, statement, user="admin", **settings):
         with self.session(user, **settings) as connection:
@@ -148,20 +138,6 @@ class Attacked:
         """The refusal of a statement that must be refused (`.sqlstate`, `.message`)."""
         with self.session(user, **settings) as connection:
             return refused(connection, statement)
-
-    @contextlib.contextmanager
-    def thrift(self):
-        """The generated client over plain Thrift inside TLS: credentials are those of its OpenSession."""
-        host, port = split(self.address)
-        context = ssl.create_default_context(cafile=self.certificate.certificate)
-        connection = TSSLSocket.TSSLSocket(host, port, ssl_context=context, server_hostname=host)
-        connection.setTimeout(ANSWER_WITHIN_S * 1000)
-        transport = TTransport.TBufferedTransport(connection)
-        transport.open()
-        try:
-            yield TCLIService.Client(TBinaryProtocol.TBinaryProtocol(transport))
-        finally:
-            transport.close()
 
     def http(self, method, path, body=None, user=None, headers=None, source="127.0.0.1"):
         """One HTTPS request on a connection of its own: status, headers and body of the response. `user` logs in."""
