@@ -86,7 +86,7 @@ def log_in(connect, target, user, settings=None, **options):
 
 
 def outcome(attempt):
-    """What a client is told; None if the attempt succeeded."""
+    """What a client is received; None if the attempt succeeded."""
     try:
         attempt()
     except Refused as refused:
@@ -108,12 +108,12 @@ def attempt_logins(target, wrong):
     for at, (transport, connect) in enumerate(TRANSPORTS.items()):
         for kind, user in enumerate((f"c16{EVIL}", 'c16" via="admin')):
             address = f"127.0.16.{10 * at + kind + 1}"
-            told = outcome(lambda: log_in(connect, target, user, source=address))
-            if "authentication failed" not in str(told):
-                wrong.append(f"login as {user!r} over {transport}: {told}")
+            received = outcome(lambda: log_in(connect, target, user, source=address))
+            if "authentication failed" not in str(received):
+                wrong.append(f"login as {user!r} over {transport}: {received}")
             check_audited(target, f"login as {user!r} over {transport}", f"address={address} ", "login_failed", wrong)
-        told = outcome(lambda: log_in(connect, target, "c16" + "a" * MIB, source=f"127.0.16.{10 * at + 9}"))
-        if told is None:
+        received = outcome(lambda: log_in(connect, target, "c16" + "a" * MIB, source=f"127.0.16.{10 * at + 9}"))
+        if received is None:
             wrong.append(f"login with 1 MiB over {transport}")
     if len(lines_with(target, 'user="c16\\" via=\\"admin"')) != len(TRANSPORTS):
         wrong.append(f"quotes are not escaped: {lines_with(target, 'via=')}")
@@ -128,9 +128,9 @@ def attempt_impersonations(target, wrong):
     }
     for at, (where, attempt) in enumerate(named.items()):
         for kind, user in ("target", f"c16-target-{at}{EVIL}"), ("quotes", f'c16-quotes-{at}" via="admin'):
-            told = outcome(functools.partial(attempt, user))
-            if "not allowed to impersonate" not in str(told):
-                wrong.append(f"target {user!r} by {where}: {told}")
+            received = outcome(functools.partial(attempt, user))
+            if "not allowed to impersonate" not in str(received):
+                wrong.append(f"target {user!r} by {where}: {received}")
             check_audited(target, f"target by {where}", f"c16-{kind}-{at}", "impersonation_refused", wrong)
 
 
@@ -163,9 +163,9 @@ def attempt_statements(target, wrong):
             rows(admin, f"CREATE {kind} c16 COMMENT 'ünïcode'")
         for at, statement in enumerate(STATEMENTS):
             for kind, evil in ("evil", EVIL), ("nul", "\0"), ("long", "a" * MIB):
-                told = sqlstate_of(admin, statement.format(at=f"c16-{kind}-{at}-", evil=evil))
-                if kind != "long" and "{at}{evil}" in statement and told != "22023":
-                    wrong.append(f"{statement} with {kind}: {told}")
+                received = sqlstate_of(admin, statement.format(at=f"c16-{kind}-{at}-", evil=evil))
+                if kind != "long" and "{at}{evil}" in statement and received != "22023":
+                    wrong.append(f"{statement} with {kind}: {received}")
         for statement in SHOWN:
             for row in rows(admin, statement):
                 for column, cell in row.items():
@@ -205,15 +205,15 @@ def attempt_rest(target, wrong):
         if re.search(rb"[\x00-\x1f]", body) or CONTROL.search("".join(headers.values())):
             wrong.append(f"{statement!r:.60} over REST: {status} {headers} {body!r:.200}")
     for variant, head, expected in heads():
-        told = answer_to(target, f"{head}\r\nConnection: close\r\n\r\n{{}}".encode("latin-1"))
-        first, _, body = told.partition(b"\r\n\r\n")
-        statuses = re.findall(rb"HTTP/1.1 (\d+)", told)
+        received = answer_to(target, f"{head}\r\nConnection: close\r\n\r\n{{}}".encode("latin-1"))
+        first, _, body = received.partition(b"\r\n\r\n")
+        statuses = re.findall(rb"HTTP/1.1 (\d+)", received)
         # A client that still sends what was refused early may lose the answer.
-        is_lost = not told and len(head) > MIB
+        is_lost = not received and len(head) > MIB
         if statuses != [expected] and not is_lost:
-            wrong.append(f"{variant}: {told!r:.300}")
-        if re.search(rb"[\x00-\x1f\x7f]", first.replace(b"\r\n", b"") + body) or b"\r\nc16-field" in told:
-            wrong.append(f"{variant} is in the response: {told!r:.300}")
+            wrong.append(f"{variant}: {received!r:.300}")
+        if re.search(rb"[\x00-\x1f\x7f]", first.replace(b"\r\n", b"") + body) or b"\r\nc16-field" in received:
+            wrong.append(f"{variant} is in the response: {received!r:.300}")
 
 
 def answer_to(target, request):

@@ -107,19 +107,19 @@ def assert_unknown(connection, guesses, handles, variant):
     for method, request, kind in CALLS:
         for name, (of_kind, handle) in handles.items():
             if of_kind == kind:
-                told = connection.exchange(encode(method, request(handle)))
-                assert told == guesses[method], (variant, name, method, told[:300], guesses[method][:300])
+                received = connection.exchange(encode(method, request(handle)))
+                assert received == guesses[method], (variant, name, method, received[:300], guesses[method][:300])
 
 
 def refusal(connection, method, request, sqlstate, expected):
     """The bytes of a refusal, whose state and text are checked. GetQueryId has no status: its refusal is an exception."""
-    told = connection.exchange(encode(method, request))
+    received = connection.exchange(encode(method, request))
     if method == "GetQueryId":
-        assert expected.encode() in told, (method, told)
+        assert expected.encode() in received, (method, received)
     else:
-        reply = decode(told)
+        reply = decode(received)
         assert (reply.method, reply.sqlstate, reply.message) == (method, sqlstate, expected), (method, reply)
-    return told
+    return received
 
 
 def test_c5_handles_of_another_user_do_not_exist(target):

@@ -31,7 +31,7 @@ SPELLINGS = [
 ]
 # Parameters of the URL, with `{user}`.
 QUERIES = ["doAs={user}", "doas={user}", "DOAS={user}", "do%41s={user}", "x=y&doAs={user}&z"]
-# Attempts without a rule: superset may act for @analysts only, and carol for nobody.
+# Attempts without a rule: superset may act for @analysts only, and carol for no user.
 FORBIDDEN = [("carol", "alice"), ("carol", "bob"), ("superset", "bob"), ("superset", "etl")]
 UNKNOWN = ["eve", "Alice", "ALICE", "alic\u0435", "alice\u200b", "@analysts", "analysts", "*", "a" * 255, "a" * 256, "\x1beve"]
 # An admin, an operator by a group, and an auditor.
@@ -70,8 +70,8 @@ def test_c1_every_spelling_of_another_user_needs_a_rule(target):
         with connect(target, "carol") as carol, connect(target, "superset") as superset:
             for key in SPELLINGS:
                 for login, user in FORBIDDEN:
-                    told = opening(carol if login == "carol" else superset, **{key: user})
-                    assert told == ("28000", text(login, user)), (transport, key, login, user)
+                    received = opening(carol if login == "carol" else superset, **{key: user})
+                    assert received == ("28000", text(login, user)), (transport, key, login, user)
                 session = superset.open(**{key: "alice"})
                 assert runs_as(superset, session) == ("alice", ["sales"]), (transport, key)
                 superset.close_session(session)
@@ -110,8 +110,8 @@ def check_open_session(target, transport, connect):
                 ]
                 for statement, overlay in attempts:
                     executed = connection.execute(session, statement, overlay)
-                    told = (executed.status.sqlState, executed.status.errorMessage, executed.operationHandle)
-                    assert told == ("28000", text(login, "alice", detail), None), (transport, login, statement, overlay)
+                    received = (executed.status.sqlState, executed.status.errorMessage, executed.operationHandle)
+                    assert received == ("28000", text(login, "alice", detail), None), (transport, login, statement, overlay)
         # What is no SET of a session's key is the engine's, and changes nothing here.
         for statement in ("SET `{key}`=alice", 'SET "{key}" = alice', "SET {key} TO alice", "SET VARIABLE {key} = 'alice'"):
             carol.execute(session, statement.format(key=SPELLINGS[0]))
@@ -127,7 +127,7 @@ def check_audit(target):
     assert (row["user"], row["via"], row["method"], row["outcome"]) == ("alice", "superset", "file", "refused"), row
 
 
-def test_c2_nobody_acts_for_an_admin_an_operator_or_an_auditor(target):
+def test_c2_no_user_acts_for_an_admin_an_operator_or_an_auditor(target):
     """Rule `etl: *` covers every other user, and none of these."""
     for transport, connect in TRANSPORTS.items():
         with connect(target, "etl") as etl:
@@ -154,9 +154,9 @@ def test_c3_who_is_impersonated_impersonates_no_other_user(target):
         # Both in the settings of one session.
         for transport, connect in TRANSPORTS.items():
             with connect(target, login) as connection:
-                told = opening(connection, **{SPELLINGS[0]: first, SPELLINGS[-1]: second})
+                received = opening(connection, **{SPELLINGS[0]: first, SPELLINGS[-1]: second})
                 named = text(login, min(first, second), "The session names several users.")
-                assert told == ("28000", named), (transport, login, first, second)
+                assert received == ("28000", named), (transport, login, first, second)
     with Sasl(target, "etl", "superset") as connection:
         session = connection.open()
         assert connection.rows(session, "SHOW TENANTS") == []

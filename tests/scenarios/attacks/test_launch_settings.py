@@ -84,15 +84,15 @@ def attempts(connection, session):
         yield repr(statement), connection.execute(session, statement)
 
 
-def accepted(connection, told):
+def accepted(connection, received):
     """What a client has of an attempt, if it was not refused as it should be; what it opened is closed."""
-    if opened := getattr(told, "sessionHandle", None):
+    if opened := getattr(received, "sessionHandle", None):
         connection.close_session(opened)
-    elif operation := getattr(told, "operationHandle", None):
+    elif operation := getattr(received, "operationHandle", None):
         connection.call("CloseOperation", ttypes.TCloseOperationReq(operation))
-    elif told.status.sqlState == "42501" and REFUSED.match(told.status.errorMessage):
+    elif received.status.sqlState == "42501" and REFUSED.match(received.status.errorMessage):
         return None
-    return told.status.sqlState, told.status.errorMessage
+    return received.status.sqlState, received.status.errorMessage
 
 
 def test_c12_no_setting_of_a_client_reaches_a_launch(target):
@@ -102,8 +102,8 @@ def test_c12_no_setting_of_a_client_reaches_a_launch(target):
     for transport, connect in TRANSPORTS.items():
         with connect(target, "alice") as connection:
             session = connection.open()
-            for attempt, told in attempts(connection, session):
-                if wrong := accepted(connection, told):
+            for attempt, received in attempts(connection, session):
+                if wrong := accepted(connection, received):
                     found.append(f"{attempt} over {transport}: {wrong}")
             assert connection.rows(session, "SELECT current_user") == [("alice",)], transport
     assert launched(target) == before

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.alone
 
 TEXT = "authentication failed"
 MALFORMED = b"\x03\x00\x00\x00\x24the SASL PLAIN response is malformed"
-# The victim of guessed passwords: nobody else's failed logins are slowed by them.
+# The victim of guessed passwords: no other user's failed logins are slowed by them.
 VICTIM = "audrey"
 GUESSES = 60
 # The failures that lock a user out from an address; the lines that the audit has about an address in a minute.

@@ -143,8 +143,8 @@ def test_c8_an_engine_of_another_tenant_is_refused_like_an_unknown_one(target):
             ):
                 user.assert_rest_forbidden(method, path, body)
                 without = json.loads(replaced(names, json.dumps([path, body])))
-                told = rest(target, name, method, path, body)
-                assert replaced(names, told) == repr(rest(target, name, method, *without)), (name, method, path)
+                received = rest(target, name, method, path, body)
+                assert replaced(names, received) == repr(rest(target, name, method, *without)), (name, method, path)
         # Nor by choosing the tenant of a session.
         with target.session(name, tenant=other) as session:
             assert refused(session, "SELECT 1").sqlstate == "42501", (name, other)
@@ -194,16 +194,21 @@ def test_c11_an_auditor_starts_stops_and_queries_nothing(target):
                 for statement in ("USE information_schema", "SET a=b"):
                     connection.execute(session, statement)
                 for statement in SQL:
-                    told = connection.execute(session, statement)
-                    assert (told.status.sqlState, told.operationHandle) == ("42501", None), (
+                    received = connection.execute(session, statement)
+                    assert (received.status.sqlState, received.operationHandle) == ("42501", None), (
                         transport,
                         settings,
                         statement,
-                        told,
+                        received,
                     )
                 for method in ("GetTables", "GetColumns", "GetSchemas", "GetCatalogs", "GetTypeInfo"):
-                    told = connection.call(method, getattr(ttypes, f"T{method}Req")(session))
-                    assert (told.status.sqlState, told.operationHandle) == ("42501", None), (transport, settings, method, told)
+                    received = connection.call(method, getattr(ttypes, f"T{method}Req")(session))
+                    assert (received.status.sqlState, received.operationHandle) == ("42501", None), (
+                        transport,
+                        settings,
+                        method,
+                        received,
+                    )
     assert state(target) == before
 
 

@@ -83,7 +83,7 @@ def test_a2_a_second_start_is_refused(target):
 
 
 def test_a3_an_unknown_status_is_refused(target):
-    """With a password that is right: nobody is logged in, and the call behind it is not answered."""
+    """With a password that is right: no user is logged in, and the call behind it is not answered."""
     response = f"\0alice\0{password_of('alice')}".encode()
     behind = framed(open_session())
     for status in (0, 6, 7, 99, 127, 128, 255):
