@@ -97,19 +97,38 @@ lint_python() {
     fi
 }
 
-# One script is one test: it passes when it exits with 0.
-script_test() {
-    local log
-    log=$work/$(basename "$1").log
-    if bash "$1" >"$log" 2>&1; then
-        passed=$((passed + 1))
-        echo "ok     $(basename "$1"): $(tail -n 1 "$log")"
-    else
-        failed=$((failed + 1))
-        failures+=("$1")
-        echo "FAILED $(basename "$1")"
-        tail -n 40 "$log"
-    fi
+# Runs the scripts, all at once: they mostly wait, for programs that start. One script is one test: it passes when it exits with
+# 0.
+script_tests() {
+    local script name
+    set -m
+    (
+        # One process group for all of them.
+        set +m
+        for script in "$@"; do
+            (
+                bash "$script" >"$work/$(basename "$script").log" 2>&1
+                echo $? >"$work/$(basename "$script").status"
+            ) &
+        done
+        wait
+    ) &
+    background=$!
+    set +m
+    wait "$background"
+    background=
+    for script in "$@"; do
+        name=$(basename "$script")
+        if [ "$(cat "$work/$name.status")" = 0 ]; then
+            passed=$((passed + 1))
+            echo "ok     $name: $(tail -n 1 "$work/$name.log")"
+        else
+            failed=$((failed + 1))
+            failures+=("$script")
+            echo "FAILED $name"
+            tail -n 40 "$work/$name.log"
+        fi
+    done
 }
 
 # Runs scenarios under a name, with further arguments of pytest, and counts the results in pytest's report.

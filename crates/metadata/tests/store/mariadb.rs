@@ -1,11 +1,9 @@
 //! The contract on `MariaDB`, each case in a database of its own.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod contract;
-
 use metadata::StoreSettings;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
+
+use crate::contract;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs EH_TEST_MARIADB"]

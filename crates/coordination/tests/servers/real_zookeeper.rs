@@ -1,10 +1,8 @@
 //! The suite on a real ZooKeeper, the oracle, and on the embedded server, with equal numbers of cases.
 
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
-mod suite;
-
 use embedded_zookeeper::{Config, Server};
+
+use crate::suite;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs EH_TEST_ZOOKEEPER"]

@@ -1,19 +1,15 @@
 //! The suite on the embedded server, and the faults that only the embedded server can inject.
 
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
-mod suite;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::suite::alter::{alteration, create_when_free};
+use crate::suite::{self, Installation, engine, eventually, registration, within};
 use coordination::{
     CreateOutcome, NoRebuild, SessionState, Supervisor, View, ZkErrorKind, agents, alter_node, observe, permits,
     registry,
 };
 use embedded_zookeeper::{Config, EventFilter, Server};
-use suite::alter::{alteration, create_when_free};
-use suite::{Installation, engine, eventually, registration, within};
 
 async fn installation() -> (Server, Installation) {
     let server = Server::start(Config::default()).await.unwrap();

@@ -1,14 +1,12 @@
 //! The contract on `SQLite`, which needs no server.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod contract;
-
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use metadata::{ROUND_TRIPS, SCHEMA_VERSION, Store, StoreSettings};
 use sqlx::{Connection as _, Executor as _};
+
+use crate::contract;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_keeps_its_contract_on_sqlite() {

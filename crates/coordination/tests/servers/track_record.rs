@@ -4,16 +4,12 @@
 //! The bugs of the client library are those of the version in use. If one of these tests fails after an update, the library has
 //! fixed the bug, and the workaround can be removed.
 
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
-mod suite;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::suite::{Installation, engine, eventually, within};
 use coordination::{NoRebuild, SessionState, Supervisor, View, Wakeups};
 use embedded_zookeeper::{Config, EventFilter, Server};
-use suite::{Installation, engine, eventually, within};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, AddWatchMode, EventType, LockPrefix};
 
