@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# kazoo's suite and ZooKeeper's own command line, with the same expectations, against the real server and then
-# against the embedded one. The embedded server ends with its standard input.
+# kazoo's suite and ZooKeeper's own command line, with the same expectations, against the real server and against the embedded
+# one. The embedded server ends with its standard input.
 set -euo pipefail
 python=${ENGINEHOUSE_TEST_CACHE:-$HOME/.cache/enginehouse-tests}/venv/bin/python
 suites=crates/embedded-zookeeper/tests
@@ -27,13 +27,26 @@ done
 embedded=$(sed -n 's/^listening: //p' "$folder/output")
 [ -n "$embedded" ] || { echo "the embedded server did not listen within 10 s" >&2; exit 1; }
 
+# against WHICH ADDRESS: both suites against one server, into a log of its own. It fails if one of them does.
+against() {
+    {
+        echo "== $1: $2" &&
+            "$python" "$suites/kazoo_suite.py" "$2" | tee "$folder/kazoo of $1" &&
+            "$suites/zkcli_suite.sh" "$2" | tee "$folder/zkcli of $1"
+    } >"$folder/log of $1" 2>&1
+}
+
+# Both servers at the same time: the clients take longer to start than to run.
+against real "$EH_TEST_ZOOKEEPER" &
+real=$!
+status=0
+against embedded "$embedded" || status=1
+wait "$real" || status=1
+cat "$folder/log of real" "$folder/log of embedded"
 results=()
-for server_at in "real $EH_TEST_ZOOKEEPER" "embedded $embedded"; do
-    read -r which address <<<"$server_at"
-    echo "== $which: $address"
-    "$python" "$suites/kazoo_suite.py" "$address" | tee "$folder/kazoo"
-    "$suites/zkcli_suite.sh" "$address" | tee "$folder/zkcli"
-    results+=("$which: $(tail -n 1 "$folder/kazoo"), $(tail -n 1 "$folder/zkcli")")
+for which in real embedded; do
+    results+=("$which: $(tail -n 1 "$folder/kazoo of $which"), $(tail -n 1 "$folder/zkcli of $which")")
 done
 printf '%s; ' "${results[@]}" | sed 's/; $//'
 echo
+exit "$status"
