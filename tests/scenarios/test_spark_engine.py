@@ -114,6 +114,7 @@ def test_a_cancelled_statement_gives_sparks_only_core_free(cluster, control, clu
     control.stop(pool, name)
 
 
+@only_long
 def test_a_restart_drains_spark_after_its_sessions_finish(cluster, control):
     tenant, pool, unit = control.make("restarted", users="'carol', 'dave'", options=SPARK)
     old = control.start(tenant, pool, unit, wait=STARTS_WITHIN)
