@@ -21,6 +21,15 @@ pub const ENGINE_DRAINING: i32 = 45_001;
 /// statement was executed, and a new session at any engine may run it.
 pub const ENGINE_SESSION_LOST: i32 = 45_002;
 
+/// The `errorCode` of a reservation that does not exist in the state that its holder assumes: the holder must stop.
+pub const UNKNOWN_RESERVATION: i32 = 46_061;
+
+/// The `errorCode` of a request for a pool that does not exist.
+pub const NO_POOL: i32 = 46_071;
+
+/// The `errorCode` of a request for a pool whose capacity no program has registered.
+pub const POOL_NOT_REGISTERED: i32 = 46_073;
+
 /// The `errorCode` of a resource whose kind does not exist, or that no request policy accepts.
 pub const KIND_UNKNOWN: i32 = 46_091;
 
@@ -48,6 +57,8 @@ pub enum ErrorKind {
     WrongState,
     /// A limit of the object's own definition is reached (`MAX_ENGINES`, `MIN_ENGINES`).
     LimitReached,
+    /// A request is short of what others hold now.
+    InsufficientResources,
     /// A named limit of the program is reached (sessions, frame size, list length).
     ProgramLimit,
     /// Another alteration is in progress.
@@ -106,6 +117,7 @@ impl ErrorKind {
             Self::DependentObjects => "2BP01",
             Self::WrongState => "55000",
             Self::LimitReached => "53400",
+            Self::InsufficientResources => "53000",
             Self::ProgramLimit => "54000",
             Self::LockNotAvailable => "55P03",
             Self::Conflict => "40001",
@@ -136,9 +148,12 @@ impl ErrorKind {
 
     pub const fn retry(self) -> Retry {
         match self {
-            Self::LockNotAvailable | Self::Conflict | Self::Unavailable | Self::LimitReached | Self::OutOfMemory => {
-                Retry::Later
-            }
+            Self::LockNotAvailable
+            | Self::Conflict
+            | Self::Unavailable
+            | Self::LimitReached
+            | Self::InsufficientResources
+            | Self::OutOfMemory => Retry::Later,
             Self::OutcomeUnknown => Retry::SameId,
             Self::EngineDraining | Self::EngineSessionLost => Retry::Elsewhere,
             _ => Retry::No,

@@ -15,6 +15,7 @@
 //! | [`engine_state`], [`observation`] | the observed state of engines and nodes |
 //! | [`resource`] | resources that are requested, and what they are charged |
 //! | [`quota`] | what a tenant may still be granted on a resource pool |
+//! | [`ledger`] | reservations, and what they charge to users, creators, tenants and pools |
 //! | [`table_catalog`] | whether an engine's tables are its own or shared |
 //! | [`capacity`] | what the nodes of a pool offer and have left |
 //! | [`user_name`], [`rights`] | names of users and groups; which role may run which statement |
@@ -50,6 +51,7 @@ pub mod failpoint;
 pub mod fingerprint;
 pub mod instance;
 pub mod labels;
+pub mod ledger;
 pub mod log_throttle;
 pub mod millis;
 pub mod name;

@@ -8,6 +8,7 @@
 //! | `ratio`, `arithmetic` | decimals; checked arithmetic of two resources, or of a resource and a ratio |
 //! | `order` | comparison, a partial order |
 //! | `policy` | the amount that a request is charged |
+//! | `triple` | the components of that amount |
 //!
 //! Amounts are totals, also where they stand next to a number of instances: two drivers of 1 GiB are 2 GiB and 2
 //! instances. An amount that is read from JSON is from 0 to [`MAX_AMOUNT`]; a difference may be negative. No result depends on a
@@ -22,6 +23,7 @@ mod order;
 mod policy;
 mod promotion;
 mod ratio;
+mod triple;
 
 use std::collections::BTreeMap;
 
@@ -31,9 +33,10 @@ use crate::error::UserError;
 
 pub use kind::Kind;
 pub use order::SortKey;
-pub use policy::{Amount, RequestPolicy};
+pub use policy::RequestPolicy;
 pub use promotion::promote;
 pub use ratio::Ratio;
+pub use triple::{Amount, Component, Triple};
 
 /// The largest amount of a request or a limit: JSON readers that keep numbers as doubles hold it exactly.
 pub const MAX_AMOUNT: i64 = 1 << 53;

@@ -5,18 +5,9 @@
 //! has none, because custom amounts are not charged.
 
 use super::kind::Kind;
+use super::triple::Amount;
 use super::{LoadInstance, MAX_AMOUNT, Resource, error};
 use crate::error::UserError;
-
-/// What a request is charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Amount {
-    /// In thousandths of a core.
-    pub cpu_m: i64,
-    /// In bytes.
-    pub memory: i64,
-    pub engines: i64,
-}
 
 /// How the pools of one kind charge requests.
 #[derive(Debug)]

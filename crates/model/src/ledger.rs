@@ -1,0 +1,38 @@
+//! The ledger of reservations: what every engine, and every external program that shares a pool, is charged, and the
+//! limits that each charge must respect. Pure: the metadata database applies the same arithmetic to its rows.
+//!
+//! | module | concept |
+//! | --- | --- |
+//! | `scope` | users, creators, tenants on pools and pools, with limits and held amounts |
+//! | `reservation` | holders, requests, reservations and their states |
+//! | `book` | the in-memory ledger: its invariants, and the conditions of a grant |
+//! | `grant`, `hold` | the operations that charge; those on a reservation that exists |
+//! | `limits` | limits that a catalog or observed nodes determine |
+//! | `audit` | recomputes what scopes hold |
+//! | `refusal` | why an operation changed nothing |
+//!
+//! Users, creators and tenants are charged nominal sizes, once for each lineage: the component-wise maximum of its
+//! charged reservations, because the engines of a slot replace each other. A pool is charged the requests of each
+//! reservation, because both engines exist during a replacement.
+//!
+//! A stale caller: a grant that was decided in a copy is decided again by the rows that it changes. Each operation
+//! names what it applies to, is refused if that is in another state, and may be repeated.
+
+mod audit;
+mod book;
+mod grant;
+mod hold;
+mod limits;
+mod refusal;
+mod reservation;
+mod scope;
+
+pub use audit::Drift;
+pub use book::{Ledger, Moment};
+pub use hold::{Actual, Claim, Confirmation, End, overdue_end};
+pub use limits::PoolCapacity;
+pub use refusal::{Of, Refusal, Shortage, unknown};
+pub use reservation::{Amounts, Holder, Request, Reservation, State, is_transition};
+pub use scope::{
+    Counter, Guarantees, Parts, PoolRow, Role, Scope, ScopeKey, ScopeKind, Scopes, UNLIMITED, bound, limit_from,
+};

@@ -1,0 +1,366 @@
+//! The in-memory ledger: scopes and reservations, and the arithmetic that charges one to the other.
+//!
+//! Invariants, after every operation:
+//!
+//! - what a user, creator or tenant holds is the sum over its lineages of the component-wise maximum of their charged
+//!   reservations, in nominal sizes; what a pool holds is the sum of the requests of its charged reservations;
+//! - what a pool holds of its shared and of its unguaranteed part follows from the rows of its tenants;
+//! - a grant raises no counter above its limit, and no counter is negative;
+//! - an operation that is refused has changed nothing.
+//!
+//! It is the reference for the transactions of the metadata database, which load the rows of an operation into it. The
+//! planner grants in a copy; each reservation is shared with the original, so a copy is cheap. What a stale copy grants
+//! is decided again by the database.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::refusal::{Of, Refusal, Shortage};
+use super::reservation::{Amounts, Request, Reservation};
+use super::scope::{Counter, Parts, Role, Scope, ScopeKey, ScopeKind, Scopes, bound};
+use crate::number::Epoch;
+use crate::quota::{Limit, Share};
+use crate::resource::{Amount, Component};
+
+/// When, and under which master, an operation is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// By the database's clock, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// 0 for the operations of holders.
+    pub epoch: Epoch,
+}
+
+/// The charged reservations of one lineage.
+#[derive(Debug, Clone)]
+struct Lineage {
+    /// One of them, for the scopes that all of them have.
+    request: Arc<Request>,
+    /// The nominal size of each.
+    sizes: Vec<Amount>,
+}
+
+/// What an operation adds to the scopes of one holder. Components may be negative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Effect {
+    /// For users, creators and tenants: the change of the lineage's maximum.
+    policy: Amount,
+    /// For the pool.
+    requests: Amount,
+}
+
+/// All scopes, and all reservations or those of a part of the scopes.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    scopes: BTreeMap<ScopeKey, Scope>,
+    reservations: BTreeMap<Arc<str>, Arc<Reservation>>,
+    /// The reservation of each request key of an external holder.
+    keys: BTreeMap<Arc<str>, Arc<str>>,
+    lineages: BTreeMap<Arc<str>, Lineage>,
+}
+
+impl Ledger {
+    /// From rows that were read at one moment. No charge is computed: the scopes hold what their rows say.
+    pub fn new(
+        scopes: impl IntoIterator<Item = (ScopeKey, Scope)>,
+        reservations: impl IntoIterator<Item = Reservation>,
+    ) -> Self {
+        let mut ledger = Self { scopes: scopes.into_iter().collect(), ..Self::default() };
+        for reservation in reservations {
+            ledger.put(reservation);
+        }
+        ledger
+    }
+
+    pub fn scope(&self, key: &ScopeKey) -> Option<&Scope> {
+        self.scopes.get(key)
+    }
+
+    /// In lock order.
+    pub fn scopes(&self) -> impl Iterator<Item = (&ScopeKey, &Scope)> {
+        self.scopes.iter()
+    }
+
+    pub fn reservation(&self, id: &str) -> Option<&Arc<Reservation>> {
+        self.reservations.get(id)
+    }
+
+    /// By id.
+    pub fn reservations(&self) -> impl Iterator<Item = &Arc<Reservation>> {
+        self.reservations.values()
+    }
+
+    /// The reservation of the same request key.
+    pub fn of_key(&self, request: &Request) -> Option<&Arc<Reservation>> {
+        self.reservations.get(self.keys.get(request.key()).unwrap_or(&request.id))
+    }
+
+    /// Replaces the row of a scope, and nothing that follows from it.
+    pub fn put_scope(&mut self, key: ScopeKey, scope: Scope) {
+        self.scopes.insert(key, scope);
+    }
+
+    /// The largest amount of each component that the lineage is charged.
+    pub fn charged_to_lineage(&self, lineage: &str) -> Amount {
+        maximum(self.sizes(lineage))
+    }
+
+    /// What granting the request adds to its user, creator and tenant.
+    pub fn raise(&self, request: &Request) -> Amount {
+        self.effect(&request.lineage, None, Some(&request.amounts)).map_or(Amount::ZERO, |effect| effect.policy)
+    }
+
+    /// The share of the tenant of these scopes if it holds `ask` more, or less. Infinite if it or its pool has no row.
+    pub fn share(&self, scopes: &Scopes, ask: &Amount, weight: u32) -> Share {
+        let (Some(tenant), Some(pool)) = (self.scope(scopes.tenant()), self.scope(scopes.pool())) else {
+            return Share::Infinite;
+        };
+        let components: Vec<_> = Component::ALL
+            .into_iter()
+            .filter_map(|component| {
+                Some((pool.pool_component(component)?, tenant.tenant_component(component), ask.get(component)))
+            })
+            .collect();
+        Share::new(components.iter().map(|(pool, tenant, ask)| (pool, tenant, *ask)), weight)
+    }
+
+    /// Whether the tenant of these scopes would hold more than its guarantee of a component, having `ask` more.
+    pub fn borrows(&self, scopes: &Scopes, ask: &Amount) -> bool {
+        self.scope(scopes.tenant()).is_some_and(|tenant| {
+            Component::ALL.into_iter().any(|component| {
+                let held = tenant.counter.held.get(component).saturating_add(ask.get(component));
+                tenant.guarantees().amount.get(component).is_some_and(|guarantee| held > guarantee)
+            })
+        })
+    }
+
+    /// What the request will be short of however much others release; `None` if it can fit one day.
+    pub fn impossible(&self, request: &Request) -> Option<Shortage> {
+        let scopes = &request.scopes;
+        let (nominal, requests) = (request.amounts.nominal(), request.amounts.requests());
+        let exclusive = self.scope(scopes.tenant()).map_or(Amount::ZERO, |tenant| tenant.guarantees().exclusive);
+        let guaranteed = self.scope(scopes.tenant()).map(|tenant| tenant.guarantees().amount);
+        reported(scopes).find_map(|key| {
+            let scope = self.scope(key)?;
+            Component::ALL.into_iter().find_map(|component| {
+                let asked = nominal.get(component);
+                let short = |of, counter: &Counter, asked: i64, in_addition: i64| {
+                    let most = bound(counter.limit.get(component)).saturating_add(in_addition);
+                    (asked > 0 && asked > most).then(|| Shortage {
+                        asked,
+                        is_retryable: false,
+                        ..shortage(key, scope, of, counter, component)
+                    })
+                };
+                let Role::Pool(pool) = &scope.role else { return short(Of::Limit, &scope.counter, asked, 0) };
+                let is_unguaranteed = guaranteed.is_some_and(|guaranteed| guaranteed.get(component).is_none());
+                short(Of::Limit, &scope.counter, requests.get(component), 0)
+                    .or_else(|| short(Of::Shared, &pool.shared, asked, exclusive.get(component)))
+                    .or_else(|| short(Of::Unguaranteed, &pool.unguaranteed, asked, 0).filter(|_| is_unguaranteed))
+            })
+        })
+    }
+
+    /// All that the request is short of now, in the order pool, tenant, creator, user, and in each CPU, memory,
+    /// engines. Empty if it can be granted.
+    pub fn shortages(&self, request: &Request, now_ms: i64) -> Result<Vec<Shortage>, Refusal> {
+        let effect = self.effect(&request.lineage, None, Some(&request.amounts))?;
+        self.open_scopes(&request.scopes, &effect, now_ms)?;
+        let added = self.parts_added(&request.scopes, &effect)?;
+        let mut all = Vec::new();
+        for key in reported(&request.scopes) {
+            self.each_shortage(key, &effect, &added, &mut |shortage| {
+                all.push(shortage);
+                true
+            });
+        }
+        Ok(all)
+    }
+
+    /// Checks the conditions of a grant: each scope that is raised is open, and no counter is raised above its limit.
+    pub(super) fn check(&self, scopes: &Scopes, effect: &Effect, now_ms: i64) -> Result<(), Refusal> {
+        self.open_scopes(scopes, effect, now_ms)?;
+        let added = self.parts_added(scopes, effect)?;
+        let mut first = None;
+        for key in reported(scopes) {
+            self.each_shortage(key, effect, &added, &mut |shortage| {
+                first = Some(shortage);
+                false
+            });
+            if let Some(shortage) = first {
+                return Err(Refusal::Short(Box::new(shortage)));
+            }
+        }
+        Ok(())
+    }
+
+    fn open_scopes(&self, scopes: &Scopes, effect: &Effect, now_ms: i64) -> Result<(), Refusal> {
+        for key in reported(scopes) {
+            let is_raised = effect.of(key.kind).any_more(&Amount::ZERO);
+            match self.scope(key) {
+                None => return Err(Refusal::NoScope(key.clone())),
+                Some(scope) if is_raised && !scope.admits_at(now_ms) => return Err(Refusal::Closed(key.clone())),
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with the shortages of one scope until it returns false.
+    fn each_shortage(&self, key: &ScopeKey, effect: &Effect, added: &Parts, each: &mut impl FnMut(Shortage) -> bool) {
+        let Some(scope) = self.scope(key) else { return };
+        let delta = effect.of(key.kind);
+        for component in Component::ALL {
+            let of_limit = [Some((Of::Limit, &scope.counter, &delta)), None, None];
+            let counters = match &scope.role {
+                Role::Pool(pool) => [
+                    Some((Of::Limit, &scope.counter, &delta)),
+                    Some((Of::Shared, &pool.shared, &added.shared)),
+                    Some((Of::Unguaranteed, &pool.unguaranteed, &added.unguaranteed)),
+                ],
+                Role::Principal | Role::Tenant(_) => of_limit,
+            };
+            for (of, counter, delta) in counters.into_iter().flatten() {
+                let asked = delta.get(component);
+                let is_short = !counter.admits(component, asked);
+                if is_short && !each(Shortage { asked, ..shortage(key, scope, of, counter, component) }) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What a change of a lineage adds: `removed` is one of its charged reservations, `added` becomes one.
+    pub(super) fn effect(
+        &self,
+        lineage: &str,
+        removed: Option<&Amounts>,
+        added: Option<&Amounts>,
+    ) -> Result<Effect, Refusal> {
+        let sizes = self.sizes(lineage);
+        let gone = removed.and_then(|removed| sizes.iter().position(|size| size == removed.nominal()));
+        let kept = sizes.iter().enumerate().filter(|(at, _)| Some(*at) != gone).map(|(_, size)| size);
+        let after = maximum(kept.chain(added.map(Amounts::nominal)));
+        let requests = |amounts: Option<&Amounts>| amounts.map_or(Amount::ZERO, |amounts| *amounts.requests());
+        let policy = after.checked_sub(&maximum(sizes)).ok_or(Refusal::OutOfRange)?;
+        let requests = requests(added).checked_sub(&requests(removed)).ok_or(Refusal::OutOfRange)?;
+        Ok(Effect { policy, requests })
+    }
+
+    fn sizes(&self, lineage: &str) -> &[Amount] {
+        self.lineages.get(lineage).map_or(&[], |lineage| &lineage.sizes)
+    }
+
+    /// Whether the lineage has charged reservations with other scopes.
+    pub(super) fn has_other_scopes(&self, request: &Request) -> bool {
+        self.lineages.get(&request.lineage).is_some_and(|lineage| lineage.request.scopes != request.scopes)
+    }
+
+    /// What the effect adds to the parts of the pool.
+    fn parts_added(&self, scopes: &Scopes, effect: &Effect) -> Result<Parts, Refusal> {
+        let Some(tenant) = self.scope(scopes.tenant()) else { return Ok(Parts::default()) };
+        let held = sum(&tenant.counter.held, &effect.policy)?;
+        let after = tenant.guarantees().parts(&held);
+        after.checked_sub(&tenant.parts()).ok_or(Refusal::OutOfRange)
+    }
+
+    /// Changes what the scopes hold, regardless of limits.
+    pub(super) fn charge(&mut self, scopes: &Scopes, effect: &Effect) -> Result<(), Refusal> {
+        let added = self.parts_added(scopes, effect)?;
+        let mut changed = Vec::with_capacity(4);
+        for key in scopes.in_lock_order() {
+            let mut scope = *self.scope(key).ok_or_else(|| Refusal::NoScope(key.clone()))?;
+            scope.counter.held = sum(&scope.counter.held, &effect.of(key.kind))?;
+            if let Role::Pool(pool) = &mut scope.role {
+                pool.shared.held = sum(&pool.shared.held, &added.shared)?;
+                pool.unguaranteed.held = sum(&pool.unguaranteed.held, &added.unguaranteed)?;
+            }
+            changed.push((key, scope));
+        }
+        for (key, scope) in changed {
+            if let Some(row) = self.scopes.get_mut(key) {
+                *row = scope;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts or replaces a reservation, and counts it in its lineage while it is charged. Charges no scope.
+    pub(super) fn put(&mut self, reservation: Reservation) -> Arc<Reservation> {
+        let reservation = Arc::new(reservation);
+        let id = reservation.id();
+        if reservation.request.holder.is_external() {
+            self.keys.insert(Arc::clone(reservation.request.key()), Arc::clone(id));
+        }
+        if let Some(old) = self.reservations.insert(Arc::clone(id), Arc::clone(&reservation)) {
+            self.remove_size(&old);
+        }
+        if reservation.state.is_charged() {
+            let lineage = self.lineages.entry(Arc::clone(&reservation.request.lineage));
+            let lineage =
+                lineage.or_insert_with(|| Lineage { request: Arc::clone(&reservation.request), sizes: Vec::new() });
+            lineage.sizes.push(*reservation.amounts.nominal());
+        }
+        reservation
+    }
+
+    fn remove_size(&mut self, old: &Reservation) {
+        let name = &old.request.lineage;
+        if old.state.is_charged()
+            && let Some(lineage) = self.lineages.get_mut(name)
+        {
+            if let Some(at) = lineage.sizes.iter().position(|size| size == old.amounts.nominal()) {
+                lineage.sizes.swap_remove(at);
+            }
+            if lineage.sizes.is_empty() {
+                self.lineages.remove(name);
+            }
+        }
+    }
+}
+
+impl Effect {
+    const fn of(&self, kind: ScopeKind) -> Amount {
+        match kind {
+            ScopeKind::User | ScopeKind::Creator | ScopeKind::Tenant => self.policy,
+            ScopeKind::Pool => self.requests,
+        }
+    }
+}
+
+/// The scopes in the order in which the first short one is reported, the reverse of the lock order.
+fn reported(scopes: &Scopes) -> impl Iterator<Item = &ScopeKey> {
+    let policy: Vec<&ScopeKey> = scopes.policy().collect();
+    [scopes.pool()].into_iter().chain(policy.into_iter().rev())
+}
+
+fn maximum<'a>(sizes: impl IntoIterator<Item = &'a Amount>) -> Amount {
+    sizes.into_iter().fold(Amount::ZERO, |most, size| most.maximum(size))
+}
+
+/// A held amount after a change: at least 0.
+fn sum(held: &Amount, delta: &Amount) -> Result<Amount, Refusal> {
+    held.checked_add(delta).filter(|held| !Amount::ZERO.any_more(held)).ok_or(Refusal::OutOfRange)
+}
+
+/// A retryable shortage that asks for nothing.
+fn shortage(key: &ScopeKey, scope: &Scope, of: Of, counter: &Counter, component: Component) -> Shortage {
+    let limit = counter.limit.get(component);
+    let declared = match scope.role {
+        Role::Tenant(guarantees) => guarantees.amount,
+        Role::Principal | Role::Pool(_) => scope.counter.limit.map(|limit| match limit {
+            Limit::Of(limit) => Some(limit),
+            Limit::Unlimited => None,
+        }),
+    };
+    Shortage {
+        scope: key.clone(),
+        of,
+        component,
+        asked: 0,
+        left: bound(limit).saturating_sub(counter.held.get(component)),
+        limit: bound(limit),
+        is_retryable: true,
+        declared,
+    }
+}

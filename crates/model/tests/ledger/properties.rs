@@ -1,0 +1,279 @@
+//! Properties of random sequences of operations.
+//!
+//! A failure prints the operations, and proptest the seed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::ledger::{
+    Actual, Amounts, Claim, Confirmation, Counter, End, Ledger, PoolCapacity, Refusal, Request, Reservation, Role,
+    Scope, ScopeKey, Scopes, State,
+};
+use model::quota::{Guarantee, Limit};
+use model::resource::{Amount, Component, Resource, Triple};
+use proptest::prelude::*;
+
+use crate::sample::{at, claim, engine, external, ledger, pool, pool_name, tenant, tenant_name};
+
+const TENANTS: [&str; 3] = ["t_a", "t_b", "t_c"];
+const USERS: [&str; 2] = ["alice", "bob"];
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Reserve(Request),
+    Enqueue(Request, i64),
+    Admit(Arc<str>),
+    Adopt(Request),
+    Transfer(Arc<str>, Request),
+    Confirm(Confirmation),
+    Renew(Claim, i64),
+    Release(Claim),
+    Cancel(Arc<str>),
+    End(End),
+    Expire(usize),
+    Limits(ScopeKey, Scope),
+}
+
+fn amounts() -> impl Strategy<Value = Amounts> {
+    (0..7i64, 0..7i64, 0..3i64, 0..7i64).prop_map(|(cpu_m, memory, engines, request)| {
+        Amounts::new(Amount { cpu_m, memory, engines }, request.min(cpu_m), memory).unwrap()
+    })
+}
+
+/// Four lineages of engines, each of its own tenant, user and creator, with four incarnations; six programs.
+fn request() -> impl Strategy<Value = Request> {
+    let engines = (0..4usize, 1..5i64, amounts()).prop_map(|(lineage, incarnation, amounts)| {
+        let tenant = TENANTS[lineage % 3];
+        let user = (lineage > 1).then(|| USERS[lineage % 2]);
+        let scopes = Scopes::new(&tenant_name(tenant), &pool_name("rp_1"), user, user.map(|_| "IDE"));
+        Request { scopes, ..engine(tenant, &format!("l{lineage}"), incarnation, amounts) }
+    });
+    let programs =
+        (0..6usize, amounts()).prop_map(|(at, amounts)| external(&format!("x{at}"), Some(USERS[at % 2]), amounts));
+    prop_oneof![3 => engines, 2 => programs]
+}
+
+fn claims() -> impl Strategy<Value = Claim> {
+    (request(), 0..2u8).prop_map(|(request, uid)| claim(&request, &format!("u{uid}")))
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    prop_oneof![1 => Just(Limit::Unlimited), 3 => (0..40i64).prop_map(Limit::Of)]
+}
+
+fn limits() -> impl Strategy<Value = Triple<Limit>> {
+    (limit(), limit(), limit()).prop_map(|(cpu_m, memory, engines)| Triple { cpu_m, memory, engines })
+}
+
+fn guarantees() -> impl Strategy<Value = Triple<Option<Guarantee>>> {
+    let one = || {
+        let guarantee =
+            (0..15i64, limit(), limit()).prop_map(|(amount, borrow, lend)| Guarantee { amount, borrow, lend });
+        prop::option::of(guarantee)
+    };
+    (one(), one(), one()).prop_map(|(cpu_m, memory, engines)| Triple { cpu_m, memory, engines })
+}
+
+fn capacities() -> impl Strategy<Value = PoolCapacity> {
+    (limits(), 100..300u32).prop_map(|(capacity, overcommit_percent)| PoolCapacity {
+        capacity,
+        protected: Amount { cpu_m: 1, ..Amount::ZERO },
+        overcommit_percent,
+    })
+}
+
+fn alteration() -> impl Strategy<Value = (ScopeKey, Scope)> {
+    prop_oneof![
+        (0..3usize, guarantees()).prop_map(|(at, guarantee)| (tenant(TENANTS[at]), Scope::tenant(&guarantee))),
+        (0..2usize, limits()).prop_map(|(at, limits)| (ScopeKey::user(USERS[at]), Scope::principal(limits))),
+        (capacities(), prop::collection::vec(guarantees(), 3))
+            .prop_map(|(capacity, guarantees)| (pool(), capacity.scope(&guarantees).unwrap())),
+    ]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let ended = prop::sample::select(vec![State::Released, State::Lost, State::Expired, State::Cancelled, State::Used]);
+    prop_oneof![
+        8 => request().prop_map(Operation::Reserve),
+        2 => (request(), 0..30i64).prop_map(|(request, wait)| Operation::Enqueue(request, wait)),
+        2 => request().prop_map(|request| Operation::Admit(request.id)),
+        2 => request().prop_map(Operation::Adopt),
+        3 => (request(), 1..5i64).prop_map(|(request, from)| {
+            Operation::Transfer(format!("{}-{from}", request.lineage).into(), request)
+        }),
+        4 => (claims(), prop::option::of(amounts())).prop_map(|(claim, amounts)| {
+            let actual = amounts.map(|amounts| Actual { resource: Resource::Cpu { cpu_m: 1 }, amounts });
+            Operation::Confirm(Confirmation { claim, actual, lease_ms: Some(20) })
+        }),
+        1 => claims().prop_map(|claim| Operation::Renew(claim, 30)),
+        3 => claims().prop_map(Operation::Release),
+        1 => request().prop_map(|request| Operation::Cancel(request.id)),
+        4 => (request(), ended).prop_map(|(request, state)| {
+            Operation::End(End { id: request.id, state, reason: "random".into() })
+        }),
+        1 => (1..4usize).prop_map(Operation::Expire),
+        2 => alteration().prop_map(|(key, scope)| Operation::Limits(key, scope)),
+    ]
+}
+
+impl Operation {
+    fn run(&self, ledger: &mut Ledger, now_ms: i64) -> Result<Vec<Arc<Reservation>>, Refusal> {
+        let at = at(now_ms);
+        let one = match self {
+            Self::Reserve(request) => ledger.reserve(&Arc::new(request.clone()), at),
+            Self::Enqueue(request, wait_ms) => ledger.enqueue(&Arc::new(request.clone()), *wait_ms, at),
+            Self::Admit(id) => ledger.admit(id, at),
+            Self::Adopt(request) => ledger.adopt(&Arc::new(request.clone()), "u0", at),
+            Self::Transfer(from, request) => ledger.transfer(from, &Arc::new(request.clone()), at),
+            Self::Confirm(confirmation) => ledger.confirm(confirmation, at),
+            Self::Renew(claim, lease_ms) => ledger.renew(claim, *lease_ms, at),
+            Self::Release(claim) => ledger.release(claim, at),
+            Self::Cancel(id) => ledger.cancel(id, at),
+            Self::End(end) => ledger.end(end, at),
+            Self::Expire(most) => return ledger.expire(*most, at),
+            Self::Limits(key, scope) => return ledger.set_limits(key, scope).map(|()| Vec::new()),
+        };
+        one.map(|reservation| vec![reservation])
+    }
+
+    /// Whether its success means that the limits allow what it charged.
+    fn is_grant(&self) -> bool {
+        matches!(self, Self::Reserve(_) | Self::Admit(_) | Self::Transfer(..))
+    }
+}
+
+fn scopes(ledger: &Ledger) -> BTreeMap<ScopeKey, Scope> {
+    ledger.scopes().map(|(key, scope)| (key.clone(), *scope)).collect()
+}
+
+fn reservations(ledger: &Ledger) -> Vec<Arc<Reservation>> {
+    ledger.reservations().cloned().collect()
+}
+
+fn counters(scope: &Scope) -> Vec<Counter> {
+    match &scope.role {
+        Role::Pool(row) => vec![scope.counter, row.shared, row.unguaranteed],
+        Role::Principal | Role::Tenant(_) => vec![scope.counter],
+    }
+}
+
+/// I1, computed from the definition and not by the ledger's own audit.
+fn is_counted(ledger: &Ledger) {
+    let all = reservations(ledger);
+    let charged = || all.iter().filter(|reservation| reservation.state.is_charged());
+    for (key, scope) in ledger.scopes() {
+        for component in Component::ALL {
+            let mut lineages: BTreeMap<&str, i64> = BTreeMap::new();
+            let mut requests = 0;
+            for reservation in charged() {
+                let request = &reservation.request;
+                if request.scopes.policy().any(|scope| scope == key) {
+                    let most = lineages.entry(&request.lineage).or_default();
+                    *most = (*most).max(reservation.amounts.nominal().get(component));
+                }
+                requests += reservation.amounts.requests().get(component);
+            }
+            let expected = if *key == pool() { requests } else { lineages.values().sum() };
+            assert_eq!(scope.counter.held.get(component), expected, "{key}: {component:?}");
+        }
+    }
+    let tenants: Vec<&Scope> =
+        ledger.scopes().filter(|(key, _)| key.tenant_and_pool().is_some()).map(|(_, scope)| scope).collect();
+    for component in Component::ALL {
+        let row = ledger.scope(&pool()).unwrap().pool_component(component).unwrap();
+        let of = |tenant: &&Scope| tenant.tenant_component(component);
+        assert_eq!(row.shared_held, tenants.iter().map(|tenant| of(tenant).shared_held()).sum::<i64>());
+        let unguaranteed = tenants.iter().map(of).filter(|tenant| tenant.guarantee.is_none()).map(|tenant| tenant.held);
+        assert_eq!(row.unguaranteed_held, unguaranteed.sum::<i64>());
+    }
+}
+
+/// I2: nothing was raised above its limit.
+fn is_within_limits(before: &BTreeMap<ScopeKey, Scope>, after: &BTreeMap<ScopeKey, Scope>) {
+    for (key, scope) in after {
+        for (old, new) in counters(&before[key]).iter().zip(counters(scope)) {
+            for component in Component::ALL {
+                let (old, held) = (old.held.get(component), new.held.get(component));
+                assert!(held <= old || new.limit.get(component).allows(held), "{key}: {component:?}");
+            }
+        }
+    }
+}
+
+fn is_nowhere_negative(scopes: &BTreeMap<ScopeKey, Scope>) {
+    for (key, scope) in scopes {
+        for counter in counters(scope) {
+            assert!(Component::ALL.into_iter().all(|component| counter.held.get(component) >= 0), "{key}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_operation_keeps_the_sums_the_limits_and_is_repeatable(
+        capacity in capacities(), quotas in prop::collection::vec(guarantees(), 3),
+        of_principals in prop::collection::vec(limits(), 3),
+        operations in prop::collection::vec((operation(), 0..8i64), 1..80),
+    ) {
+        let tenants: Vec<_> = TENANTS.into_iter().zip(quotas).collect();
+        let mut ledger = ledger(capacity, &tenants);
+        let principals = [ScopeKey::user("alice"), ScopeKey::user("bob"), ScopeKey::creator("IDE")];
+        for (key, limits) in principals.into_iter().zip(of_principals) {
+            ledger.put_scope(key, Scope::principal(limits));
+        }
+        let mut now_ms = 0;
+        for (operation, later) in operations {
+            now_ms += later;
+            let (before, rows) = (scopes(&ledger), reservations(&ledger));
+            match operation.run(&mut ledger, now_ms) {
+                Ok(first) => {
+                    if operation.is_grant() {
+                        is_within_limits(&before, &scopes(&ledger));
+                    }
+                    let after = (scopes(&ledger), reservations(&ledger));
+                    let is_repeatable = !matches!(operation, Operation::Expire(_));
+                    if is_repeatable {
+                        let again = operation.run(&mut ledger, now_ms);
+                        prop_assert_eq!(again, Ok(first), "a repeat of {:?}", operation);
+                        prop_assert_eq!((scopes(&ledger), reservations(&ledger)), after);
+                    }
+                }
+                Err(refusal) => {
+                    prop_assert_eq!(scopes(&ledger), before, "{:?}: {:?}", operation, refusal);
+                    prop_assert_eq!(reservations(&ledger), rows);
+                }
+            }
+            is_nowhere_negative(&scopes(&ledger));
+            is_counted(&ledger);
+            prop_assert_eq!(ledger.drifts().unwrap(), Vec::new());
+        }
+    }
+
+    #[test]
+    fn a_request_is_granted_exactly_if_it_is_short_of_nothing(
+        capacity in capacities(), quotas in prop::collection::vec(guarantees(), 3),
+        requests in prop::collection::vec(request(), 1..20),
+    ) {
+        let tenants: Vec<_> = TENANTS.into_iter().zip(quotas).collect();
+        let mut ledger = ledger(capacity, &tenants);
+        for key in [ScopeKey::user("alice"), ScopeKey::user("bob"), ScopeKey::creator("IDE")] {
+            ledger.put_scope(key, Scope::principal(Triple::all(Limit::Of(9))));
+        }
+        for request in requests {
+            if ledger.of_key(&request).is_some() {
+                continue;
+            }
+            let (shortages, impossible) = (ledger.shortages(&request, 1).unwrap(), ledger.impossible(&request));
+            let granted = ledger.clone().reserve(&Arc::new(request.clone()), at(1));
+            prop_assert_eq!(granted.is_ok(), shortages.is_empty() && impossible.is_none(), "{:?}", shortages);
+            if let Some(shortage) = &impossible {
+                prop_assert!(!shortage.is_retryable);
+            }
+            if shortages.is_empty() && impossible.is_none() {
+                ledger.reserve(&Arc::new(request), at(1)).unwrap();
+            }
+        }
+    }
+}
