@@ -76,13 +76,14 @@ pub fn check(status: &TStatus) -> Result<(), UserError> {
 /// The error with this sqlState, errorCode and errorMessage.
 pub fn error_of(sql_state: Option<&str>, error_code: Option<i32>, message: Option<&str>) -> UserError {
     let message = message.unwrap_or("the server gave no reason");
-    let state = sql_state.unwrap_or_default();
-    match kind_of(state, error_code.unwrap_or(0)) {
+    let (state, code) = (sql_state.unwrap_or_default(), error_code.unwrap_or(0));
+    let error = match kind_of(state, code) {
         Some(kind) => UserError::from_text(kind, message),
         // The engine's own state is kept.
         None if state.len() == 5 => UserError::from_text(ErrorKind::Internal, message).with_sqlstate(state),
         None => UserError::from_text(ErrorKind::Internal, message),
-    }
+    };
+    if code == error.error_code() { error } else { error.with_error_code(code) }
 }
 
 /// The kinds that their SQLSTATE identifies.
@@ -97,6 +98,7 @@ const KINDS: &[ErrorKind] = &[
     ErrorKind::DependentObjects,
     ErrorKind::WrongState,
     ErrorKind::LimitReached,
+    ErrorKind::InsufficientResources,
     ErrorKind::ProgramLimit,
     ErrorKind::LockNotAvailable,
     ErrorKind::Conflict,
@@ -125,6 +127,7 @@ fn kind_of(state: &str, error_code: i32) -> Option<ErrorKind> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use model::error::KIND_MISMATCH;
 
@@ -134,5 +137,21 @@ mod tests {
         let mut answer = operation(TOperationState::RUNNING_STATE);
         operation_error(&error, &mut answer);
         assert_eq!((refusal(&error).error_code, answer.error_code), (Some(KIND_MISMATCH), Some(KIND_MISMATCH)));
+    }
+
+    #[test]
+    fn an_error_survives_the_round_trip_with_its_code() {
+        for error in [
+            UserError::new(ErrorKind::InsufficientResources, "not enough CPU").with_error_code(46_021),
+            UserError::new(ErrorKind::InvalidValue, "kinds do not combine")
+                .detail("One.")
+                .with_error_code(KIND_MISMATCH),
+            UserError::new(ErrorKind::EngineDraining, "engine is draining"),
+            UserError::new(ErrorKind::ConnectionLost, "connection lost").with_error_code(7),
+            UserError::new(ErrorKind::Internal, "an engine's own").with_sqlstate("HV001").with_error_code(40_000),
+        ] {
+            assert_eq!(check(&refusal(&error)).unwrap_err(), error);
+        }
+        assert_eq!(error_of(Some("22023"), None, Some("plain")).code, None);
     }
 }

@@ -43,6 +43,7 @@ pub(super) const fn status_of(kind: ErrorKind) -> StatusCode {
         | ErrorKind::DependentObjects
         | ErrorKind::WrongState
         | ErrorKind::LimitReached
+        | ErrorKind::InsufficientResources
         | ErrorKind::LockNotAvailable
         | ErrorKind::Conflict
         | ErrorKind::Canceled => StatusCode::CONFLICT,
@@ -111,6 +112,7 @@ mod tests {
             E::DependentObjects,
             E::WrongState,
             E::LimitReached,
+            E::InsufficientResources,
             E::LockNotAvailable,
             E::Conflict,
             E::Canceled,
