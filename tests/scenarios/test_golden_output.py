@@ -62,6 +62,32 @@ ERRORS = [
 ]
 
 
+# They follow the others, so that no number in those depends on them.
+QUOTAS = [
+    ("create_resource_quota", "CREATE RESOURCE QUOTA q_1 TENANT t_1, POOL rp_1, GUARANTEE (CPU 18, MEMORY '64G', ENGINES 5) WAIT"),
+    ("create_user_quota", "CREATE RESOURCE QUOTA q_2 USER DEFAULT, LIMIT (CPU 0.5, 'nvidia.com/gpu' 2), COMMENT 'all others' WAIT"),
+    ("alter_capacity", "ALTER RESOURCE POOL rp_1 CAPACITY (CPU 42, MEMORY '48G'), PROTECTED (CPU 2), RECLAIM 'none' WAIT"),
+    ("show_quotas", "SHOW QUOTAS"),
+    ("show_quotas_of_tenant", "SHOW QUOTAS TENANT t_1"),
+    ("describe_resource_quota", "DESCRIBE RESOURCE QUOTA q_1"),
+    ("describe_user_quota", "DESCRIBE RESOURCE QUOTA q_2"),
+    ("describe_capacity", "DESCRIBE RESOURCE POOL rp_1"),
+    ("show_create_resource_quota", "SHOW CREATE RESOURCE QUOTA q_1"),
+    ("show_create_capacity", "SHOW CREATE RESOURCE POOL rp_1"),
+    ("explain_alter_quota", "EXPLAIN ALTER RESOURCE QUOTA q_1 GUARANTEE (CPU 19)"),
+]
+QUOTA_ERRORS = [
+    ("error_second_quota", "CREATE RESOURCE QUOTA q_3 TENANT t_1, POOL rp_1"),
+    ("error_quota_without_subject", "CREATE RESOURCE QUOTA q_3"),
+    ("error_custom_guarantee", "ALTER RESOURCE QUOTA q_1 GUARANTEE ('nvidia.com/gpu' 2)"),
+    ("error_option_of_another_subject", "ALTER RESOURCE QUOTA q_2 WEIGHT 2"),
+    ("error_tenant_with_quota", "DROP TENANT t_1"),
+    ("error_capacity_of_nodes", "ALTER RESOURCE POOL rp_1 CAPACITY NODES"),
+    ("error_reclaim_drain", "ALTER RESOURCE POOL rp_1 RECLAIM 'drain'"),
+    ("error_amount", "ALTER RESOURCE QUOTA q_1 GUARANTEE (CPU 18 MEMORY '64G')"),
+]
+
+
 class Fresh:
     def __init__(self):
         # A path of one length: tables keep their widths.
@@ -130,6 +156,20 @@ def test_output_matches_its_golden_file(fresh, golden_file, name, statement):
 
 @pytest.mark.parametrize(("name", "statement"), ERRORS, ids=[name for name, _ in ERRORS])
 def test_errors_match_their_golden_files(fresh, golden_file, name, statement):
+    done = fresh.execute(statement)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"{statement};\n{fresh.masked(done.stderr)}" == golden_file(name=name)
+
+
+@pytest.mark.parametrize(("name", "statement"), QUOTAS, ids=[name for name, _ in QUOTAS])
+def test_quotas_match_their_golden_files(fresh, golden_file, name, statement):
+    done = fresh.execute(statement)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{statement};\n{fresh.masked(done.stdout)}" == golden_file(name=name)
+
+
+@pytest.mark.parametrize(("name", "statement"), QUOTA_ERRORS, ids=[name for name, _ in QUOTA_ERRORS])
+def test_errors_of_quotas_match_their_golden_files(fresh, golden_file, name, statement):
     done = fresh.execute(statement)
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"{statement};\n{fresh.masked(done.stderr)}" == golden_file(name=name)

@@ -174,7 +174,7 @@ def test_pods_run_on_the_nodes_and_cpu_of_their_pool(cluster, control, pods, pod
     # 16 cores may be promised where 8 are; the engine asked for a half of its one.
     shown, _ = wait_described(lambda shown, _: shown.get("used by engines", "").startswith("0.5 CPU"))
     assert shown["nodes"] == "any with disk=fast" and shown["nodes that are there"] == "fast-1", shown
-    assert shown["capacity"] == "8 CPU and 16G" and shown["nodes that take engines"] == "1 of 1", shown
+    assert shown["capacity of its nodes"] == "8 CPU and 16G" and shown["nodes that take engines"] == "1 of 1", shown
     assert shown["largest engine that fits"].startswith("15 CPU and 15."), shown
     assert shown["largest engine that fits"].endswith("on node fast-1"), shown
     control.execute("CREATE RESOURCE POOL golden NODE_SELECTOR ('tier'='gold')")

@@ -1,15 +1,16 @@
 //! SHOW CREATE: the statement that creates an object again.
 
 use model::alteration::ObjectRef;
-use model::catalog::{PoolSpec, TenantSpec, UnitSpec};
-use model::change::{Object, ObjectPatch, PoolPatch, PropertiesPatch, Setting, TenantPatch, UnitPatch};
+use model::catalog::{ChargedExecutors, PoolSpec, TenantSpec, UnitSpec};
+use model::change::{Object, ObjectPatch, PoolPatch, PropertiesPatch, QuotaPatch, Setting, TenantPatch, UnitPatch};
+use model::quota::{DeclaredAmount, PrincipalQuota, QuotaScope, QuotaSpec, TenantQuota};
 use model::secret::SecretKeys;
 
 use crate::quote::quoted_name;
 use crate::statement::printed_options;
 
-/// The CREATE statement of the object, one option per line. It includes every number and no option without a value,
-/// so it does not depend on the installation's defaults. Secret values are masked, and CREATE refuses the mask, so
+/// The CREATE statement of the object, one option per line. It includes every number that the
+/// installation's defaults could change, and no option without a value. Secret values are masked, and CREATE refuses the mask, so
 /// they must be filled in before the text is run.
 pub fn print_create(object: &Object, keys: &SecretKeys) -> String {
     let object = object.masked(keys);
@@ -32,6 +33,7 @@ fn patch_of(object: Object) -> ObjectPatch {
         Object::Tenant { name, spec } => ObjectPatch::Tenant(name, tenant(spec)),
         Object::ResourcePool { name, spec } => ObjectPatch::ResourcePool(name, pool(spec)),
         Object::ResourceUnit { name, spec } => ObjectPatch::ResourceUnit(name, unit(spec)),
+        Object::ResourceQuota { name, spec } => ObjectPatch::ResourceQuota(name, quota(spec)),
     }
 }
 
@@ -47,7 +49,20 @@ fn tenant(spec: TenantSpec) -> TenantPatch {
 }
 
 fn pool(spec: PoolSpec) -> PoolPatch {
-    let PoolSpec { units, namespace, nodes, node_selector, cpu_overcommit, queue_prefix, image, comment } = spec;
+    let PoolSpec {
+        units,
+        namespace,
+        nodes,
+        node_selector,
+        cpu_overcommit,
+        queue_prefix,
+        image,
+        capacity,
+        protected,
+        resource_kind,
+        reclaim,
+        comment,
+    } = spec;
     PoolPatch {
         units: Some(units),
         namespace: setting(namespace),
@@ -56,6 +71,10 @@ fn pool(spec: PoolSpec) -> PoolPatch {
         cpu_overcommit: setting(cpu_overcommit),
         queue_prefix: setting(queue_prefix),
         image: setting(image),
+        capacity: setting(capacity),
+        protected: amount(protected),
+        resource_kind: setting(resource_kind),
+        reclaim: setting(reclaim),
         comment: setting(comment),
     }
 }
@@ -75,6 +94,8 @@ fn unit(spec: UnitSpec) -> UnitPatch {
         properties,
         // Recorded when the statement is executed.
         secrets: _,
+        priority,
+        charge,
         comment,
     } = spec;
     UnitPatch {
@@ -91,6 +112,36 @@ fn unit(spec: UnitSpec) -> UnitPatch {
             reset: false,
             set: properties.into_iter().map(|(key, value)| (key, Some(value))).collect(),
         },
+        // These defaults do not depend on the installation.
+        priority: (priority != 0).then_some(priority),
+        charge: (charge != ChargedExecutors::default()).then_some(charge),
         comment: setting(comment),
     }
+}
+
+fn quota(spec: QuotaSpec) -> QuotaPatch {
+    let QuotaSpec { scope, comment } = spec;
+    let patch = QuotaPatch { comment: setting(comment), ..QuotaPatch::default() };
+    match scope {
+        QuotaScope::Tenant(TenantQuota { tenant, pool, guarantee, borrow_limit, lend_limit, weight }) => QuotaPatch {
+            tenant: Some(tenant),
+            pool: Some(pool),
+            guarantee: amount(guarantee),
+            borrow_limit: Setting::Set(borrow_limit),
+            lend_limit: Setting::Set(lend_limit),
+            weight: Setting::Set(weight),
+            ..patch
+        },
+        QuotaScope::User(PrincipalQuota { name, limit }) => {
+            QuotaPatch { user: Some(name), limit: amount(limit), ..patch }
+        }
+        QuotaScope::Creator(PrincipalQuota { name, limit }) => {
+            QuotaPatch { creator: Some(name), limit: amount(limit), ..patch }
+        }
+    }
+}
+
+/// An amount without a component is a default.
+fn amount(amount: DeclaredAmount) -> Setting<DeclaredAmount> {
+    setting((!amount.is_empty()).then_some(amount))
 }

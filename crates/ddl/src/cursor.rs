@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use model::error::{ErrorKind, UserError};
-use model::name::{PoolName, TenantName, UnitName};
+use model::name::{PoolName, QuotaName, TenantName, UnitName};
 use model::{EngineName, span};
 
 use crate::distance::nearest;
@@ -300,6 +300,10 @@ impl<'a> Cursor<'a> {
 
     pub(crate) fn unit(&mut self) -> Result<UnitName, ParseError> {
         self.checked_name("the name of a resource unit", UnitName::new)
+    }
+
+    pub(crate) fn quota(&mut self) -> Result<QuotaName, ParseError> {
+        self.checked_name("the name of a resource quota", QuotaName::new)
     }
 
     /// The name of an engine, always in single quotes.

@@ -18,7 +18,9 @@
 //! - The name of an engine is always a string.
 //! - Numbers, sizes and durations may be quoted: `1G`, `'1G'`, `WAIT 5m`.
 //! - DEFAULT, or NULL, resets `NAMESPACE`, `NODE_LIST`, `NODE_SELECTOR`, `CPU_OVERCOMMIT`, `QUEUE_PREFIX`, `IMAGE`,
-//!   `DEFAULT_UNIT` and `COMMENT`. `NODE_LIST ()` means no node; `NODE_SELECTOR` needs a label.
+//!   `CAPACITY`, `PROTECTED`, `RESOURCE_KIND`, `RECLAIM`, `DEFAULT_UNIT`, the limits of a quota and `COMMENT`. `NODE_LIST ()`
+//!   means no node; `NODE_SELECTOR` needs a label, and an amount in parentheses a component.
+//! - `USER DEFAULT` and `CREATOR DEFAULT` of a quota name those without a quota of their own; NULL is refused there.
 //! - `PROPERTIES RESET` removes all properties; `PROPERTIES RESET ('k'='v')` removes all and then sets.
 //! - WAIT without a duration waits for [`DEFAULT_WAIT`].
 //! - `EXPLAIN` has no WAIT, and `ALTER` needs at least one option.
@@ -43,5 +45,7 @@ pub use near_miss::near_miss;
 pub use quote::{quoted_name, quoted_string};
 pub use session::{SessionStatement, assignment, changes_tables, pins_session, session_statement, sets_session};
 pub use sniff::{Head, Verb, sniff};
-pub use statement::{AuditScope, DEFAULT_WAIT, EngineScope, Grace, MAX_LIMIT, Statement, masked_text, parse};
+pub use statement::{
+    AuditScope, DEFAULT_WAIT, EngineScope, Grace, MAX_LIMIT, QuotaFilter, Statement, masked_text, parse,
+};
 pub use token::MAX_STATEMENT_BYTES;

@@ -1,7 +1,7 @@
 //! Quotes names and strings so that they parse back unchanged.
 
 /// Keywords; a name that is one of them is printed in quotes.
-const KEYWORDS: [&str; 48] = [
+const KEYWORDS: [&str; 68] = [
     "all",
     "alter",
     "alterations",
@@ -50,6 +50,26 @@ const KEYWORDS: [&str; 48] = [
     "unit_list",
     "user_list",
     "resource_pool_list",
+    "borrow_limit",
+    "capacity",
+    "charge",
+    "cpu",
+    "creator",
+    "guarantee",
+    "lend_limit",
+    "memory",
+    "nodes",
+    "none",
+    "priority",
+    "protected",
+    "quota",
+    "quotas",
+    "reclaim",
+    "registered",
+    "resource_kind",
+    "unlimited",
+    "user",
+    "weight",
 ];
 
 /// A name for a statement: bare where that is safe, otherwise in double quotes.

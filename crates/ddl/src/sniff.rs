@@ -48,7 +48,7 @@ pub enum Head {
     StopEngine,
     /// `DESCRIBE ENGINE`
     DescribeEngine,
-    /// `SHOW TENANTS`, `SHOW RESOURCE POOLS`, `SHOW RESOURCE UNITS`
+    /// `SHOW TENANTS`, `SHOW RESOURCE POOLS`, `SHOW RESOURCE UNITS`, `SHOW QUOTAS`
     ShowObjects(ObjectKind),
     /// `SHOW RESOURCE UNIT … FOR POOL`, `SHOW RESOURCE POOL … FOR TENANT`: the kind of the named object.
     ShowObjectFor(ObjectKind),
@@ -104,6 +104,7 @@ fn show(scanner: &mut Scanner<'_>) -> Option<Head> {
     let heads = [
         ("ENGINES", Head::ShowEngines),
         ("TENANTS", Head::ShowObjects(ObjectKind::Tenant)),
+        ("QUOTAS", Head::ShowObjects(ObjectKind::ResourceQuota)),
         ("ALTERATIONS", Head::ShowAlterations),
         ("AUDIT", Head::ShowAudit),
         ("MASTER", Head::ShowMaster),
@@ -122,6 +123,7 @@ fn show(scanner: &mut Scanner<'_>) -> Option<Head> {
     let heads = [
         ("POOLS", Head::ShowObjects(ObjectKind::ResourcePool)),
         ("UNITS", Head::ShowObjects(ObjectKind::ResourceUnit)),
+        ("QUOTAS", Head::ShowObjects(ObjectKind::ResourceQuota)),
         ("POOL", Head::ShowObjectFor(ObjectKind::ResourcePool)),
         ("UNIT", Head::ShowObjectFor(ObjectKind::ResourceUnit)),
     ];
@@ -156,7 +158,8 @@ fn object_kind(scanner: &mut Scanner<'_>) -> Option<ObjectKind> {
     if !scanner.keyword("RESOURCE") {
         return None;
     }
-    let kinds = [("POOL", ObjectKind::ResourcePool), ("UNIT", ObjectKind::ResourceUnit)];
+    let kinds =
+        [("POOL", ObjectKind::ResourcePool), ("UNIT", ObjectKind::ResourceUnit), ("QUOTA", ObjectKind::ResourceQuota)];
     kinds.into_iter().find(|(keyword, _)| scanner.keyword(keyword)).map(|(_, kind)| kind)
 }
 
@@ -185,6 +188,12 @@ mod tests {
             ("DESCRIBE RESOURCE POOL x y", Head::Describe(pool)),
             ("EXPLAIN DROP RESOURCE POOL x", Head::Explain(Verb::Drop, pool)),
             ("ALTER RESOURCE POOL", Head::Change(Verb::Alter, pool)),
+            ("SHOW QUOTAS", Head::ShowObjects(ObjectKind::ResourceQuota)),
+            ("show resource /* */ quotas like 'x'", Head::ShowObjects(ObjectKind::ResourceQuota)),
+            ("SHOW CREATE RESOURCE QUOTA q", Head::ShowCreate(ObjectKind::ResourceQuota)),
+            ("DESC RESOURCE QUOTA q", Head::Describe(ObjectKind::ResourceQuota)),
+            ("CREATE RESOURCE QUOTA q", Head::Change(Verb::Create, ObjectKind::ResourceQuota)),
+            ("EXPLAIN ALTER RESOURCE QUOTA q", Head::Explain(Verb::Alter, ObjectKind::ResourceQuota)),
             ("SHOW ALTERATIONS", Head::ShowAlterations),
             ("SHOW AUDIT FOR USER 'alice'", Head::ShowAudit),
             ("SHOW MASTER;", Head::ShowMaster),
@@ -207,6 +216,9 @@ mod tests {
             "DESC RESOURCE POOL;",
             "SHOW RESOURCE PLAN x",
             "CREATE RESOURCE PLAN x",
+            "DESC RESOURCE QUOTA",
+            "SHOW RESOURCE QUOTA q",
+            "CREATE QUOTA q",
             "SHOW ENGINS t_1",
             "SHOWENGINES",
             "SHOW ENGINES_OF x",

@@ -3,6 +3,7 @@
 //! One file per family parses and prints its statements; this one dispatches by the head and holds what they share.
 
 mod alterations;
+mod amounts;
 mod audit;
 mod change;
 mod describe;
@@ -11,6 +12,7 @@ mod explain;
 mod limit;
 mod options;
 mod pools;
+mod quotas;
 mod show;
 mod tenants;
 mod units;
@@ -31,6 +33,7 @@ pub use audit::AuditScope;
 pub(crate) use change::printed as printed_options;
 pub use engines::{EngineScope, Grace};
 pub use limit::MAX_LIMIT;
+pub use quotas::QuotaFilter;
 
 use crate::cursor::Cursor;
 use crate::error::{ParseError, Position};
@@ -73,10 +76,16 @@ pub enum Statement {
     },
     /// `DESCRIBE ENGINE rp_1 'engine-name'`
     DescribeEngine { pool: PoolName, engine: EngineName },
-    /// `SHOW TENANTS`, `SHOW RESOURCE POOLS`, `SHOW RESOURCE UNITS`
+    /// `SHOW TENANTS`, `SHOW RESOURCE POOLS`, `SHOW RESOURCE UNITS`, `SHOW QUOTAS`
     ShowObjects {
         kind: ObjectKind,
         /// A pattern for the names: see [`crate::like_matches`].
+        like: Option<String>,
+    },
+    /// `SHOW QUOTAS TENANT t_1` and the like.
+    ShowQuotas {
+        of: QuotaFilter,
+        /// A pattern for the names.
         like: Option<String>,
     },
     /// `SHOW RESOURCE UNIT uc_1 FOR POOL`: the pools that offer the unit.
@@ -87,7 +96,7 @@ pub enum Statement {
     Describe(ObjectRef),
     /// `SHOW CREATE TENANT t_1` and the like.
     ShowCreate(ObjectRef),
-    /// CREATE, ALTER or DROP of a tenant, pool or unit.
+    /// CREATE, ALTER or DROP of a tenant, pool, unit or quota.
     Change {
         change: Change,
         /// How long to wait until the affected engines are ready or gone; `None` returns at once.
@@ -114,7 +123,8 @@ pub enum Statement {
 
 /// Parses a control statement. One `;` may end it.
 ///
-/// Errors: 42601 with what was expected, 42602 for names, 22023 for values, 54000 for limits; each with its position.
+/// Errors: 42601 with what was expected, 42602 for names, 22023 for values, 0A000 for values of later versions, 54000 for limits;
+/// each with its position.
 /// Text that is not a control statement is a syntax error: check it with [`crate::sniff()`] first.
 pub fn parse(text: &str) -> Result<Statement, ParseError> {
     let Some((head, end)) = sniff_at(text) else { return Err(not_ours(text)) };
@@ -205,6 +215,9 @@ impl Statement {
             Self::RestartEngine { .. } => StatementKind::RestartEngine,
             Self::StopEngine { .. } => StatementKind::StopEngine,
             Self::DescribeEngine { .. } => StatementKind::DescribeEngine,
+            Self::ShowObjects { kind: ObjectKind::ResourceQuota, .. } | Self::ShowQuotas { .. } => {
+                StatementKind::ShowQuotas
+            }
             Self::ShowObjects { .. } => StatementKind::ShowObjects,
             Self::ShowPoolsOfUnit { .. } | Self::ShowTenantsOfPool { .. } => StatementKind::ShowObjectFor,
             Self::Describe(_) => StatementKind::Describe,
@@ -238,6 +251,7 @@ impl fmt::Display for Statement {
             }
             Self::DescribeEngine { pool, engine } => engines::write_end(f, "DESCRIBE", pool, engine, Grace::Default),
             Self::ShowObjects { kind, like } => show::write_objects(f, *kind, like.as_deref()),
+            Self::ShowQuotas { of, like } => quotas::write_show(f, of, like.as_deref()),
             Self::ShowPoolsOfUnit { unit } => show::write_pools_of_unit(f, unit),
             Self::ShowTenantsOfPool { pool } => show::write_tenants_of_pool(f, pool),
             Self::Describe(object) => describe::write(f, "DESCRIBE", object),

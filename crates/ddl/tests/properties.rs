@@ -44,7 +44,13 @@ fn read(text: &str) -> Result<(), TestCaseError> {
             let line_start = before.rfind('\n').map_or(0, |at| at + 1);
             prop_assert_eq!(position.line, before.matches('\n').count() + 1);
             prop_assert_eq!(position.column, before[line_start..].chars().count() + 1);
-            let known = [ErrorKind::Syntax, ErrorKind::InvalidName, ErrorKind::InvalidValue, ErrorKind::ProgramLimit];
+            let known = [
+                ErrorKind::Syntax,
+                ErrorKind::InvalidName,
+                ErrorKind::InvalidValue,
+                ErrorKind::ProgramLimit,
+                ErrorKind::NotSupported,
+            ];
             prop_assert!(known.contains(&error.kind()));
             prop_assert!(ours || error.kind() == ErrorKind::Syntax);
         }

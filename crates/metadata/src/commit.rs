@@ -268,6 +268,7 @@ async fn write_object(
         ObjectKind::Tenant => [sql::TENANT_INSERT, sql::TENANT_UPDATE, sql::TENANT_DELETE],
         ObjectKind::ResourcePool => [sql::POOL_INSERT, sql::POOL_UPDATE, sql::POOL_DELETE],
         ObjectKind::ResourceUnit => [sql::UNIT_INSERT, sql::UNIT_UPDATE, sql::UNIT_DELETE],
+        ObjectKind::ResourceQuota => [sql::QUOTA_INSERT, sql::QUOTA_UPDATE, sql::QUOTA_DELETE],
     };
     let name: Arg = reference.name.as_str().into();
     let Some(after) = after else {
@@ -278,6 +279,7 @@ async fn write_object(
         Object::Tenant { spec, .. } => to_json(spec)?,
         Object::ResourcePool { spec, .. } => to_json(spec)?,
         Object::ResourceUnit { spec, .. } => to_json(spec)?,
+        Object::ResourceQuota { spec, .. } => to_json(spec)?,
     };
     let mut args = vec![spec.into(), generation.into(), name];
     let written = if base == Generation(0) {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use model::alteration::{AlterationRecord, RequestId};
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
-use model::name::{PoolName, TenantName, UnitName};
+use model::name::{PoolName, QuotaName, TenantName, UnitName};
 use model::number::{Generation, Incarnation};
 use model::observation::ObservedNode;
 use model::slot::{Link, Slot, SlotKey};
@@ -40,6 +40,10 @@ pub(crate) async fn catalog(tx: &mut Transaction) -> Result<Catalog, Error> {
     for row in tx.rows(sql::TENANTS, args![]).await? {
         let (name, tenant) = rows::object(&row, TenantName::try_from)?;
         catalog.tenants.insert(name, tenant);
+    }
+    for row in tx.rows(sql::QUOTAS, args![]).await? {
+        let (name, quota) = rows::object(&row, QuotaName::try_from)?;
+        catalog.quotas.insert(name, quota);
     }
     Ok(catalog)
 }

@@ -130,10 +130,7 @@ pub(crate) fn engine(row: &AnyRow) -> Result<EngineRecord, Error> {
 }
 
 fn object_kind(word: &str) -> Result<ObjectKind, Error> {
-    [ObjectKind::Tenant, ObjectKind::ResourcePool, ObjectKind::ResourceUnit]
-        .into_iter()
-        .find(|kind| kind.as_str() == word)
-        .ok_or_else(|| broken("object_kind", word))
+    ObjectKind::ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| broken("object_kind", word))
 }
 
 pub(crate) fn alteration(row: &AnyRow) -> Result<AlterationRecord, Error> {

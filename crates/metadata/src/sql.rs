@@ -5,7 +5,7 @@
 //! | `schema_version` | the version of everything below (one row) |
 //! | `catalog` | the counter from which generations and incarnations are drawn (one row); raising it takes the catalog lock |
 //! | `master` | the epoch of the current master, its holder, and what it waits for (one row) |
-//! | `tenant`, `resource_pool`, `resource_unit` | one object: its spec as JSON and the generation of its last change |
+//! | `tenant`, `resource_pool`, `resource_unit`, `resource_quota` | one object: its spec as JSON and the generation of its last change |
 //! | `slot` | one desired engine; `born` is the first incarnation of this row, which distinguishes engines of an earlier row with the same key |
 //! | `request` | one START, STOP or RESTART that took effect, with its answer |
 //! | `engine` | one issued name, with the state and the termination of its engine |
@@ -23,7 +23,8 @@ use crate::batch::UpdateEach;
 
 /// The migrations in order; the version is the position, counted from 1. A released migration never changes. On `MariaDB` every
 /// statement commits by itself, so each must be repeatable.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS, ANSWERED, CLUSTER_WARNINGS, NODES, INCARNATIONS, AUDIT];
+pub(crate) const MIGRATIONS: &[&[&str]] =
+    &[FIRST, DETAILS, ANSWERED, CLUSTER_WARNINGS, NODES, INCARNATIONS, AUDIT, RESOURCE_QUOTAS];
 
 const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS catalog (id SMALLINT NOT NULL PRIMARY KEY, generation BIGINT NOT NULL)",
@@ -96,6 +97,11 @@ const AUDIT: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS audit_by_tenant ON audit (tenant, at_ms)",
 ];
 
+/// The quotas. From this version on, specs of pools and units have options that an older program would drop.
+const RESOURCE_QUOTAS: &[&str] =
+    &["CREATE TABLE IF NOT EXISTS resource_quota (name VARCHAR(63) NOT NULL PRIMARY KEY, \
+     spec TEXT NOT NULL, generation BIGINT NOT NULL)"];
+
 // The version.
 pub(crate) const VERSION_CREATE: &str =
     "CREATE TABLE IF NOT EXISTS schema_version (id SMALLINT NOT NULL PRIMARY KEY, version BIGINT NOT NULL)";
@@ -164,21 +170,26 @@ pub(crate) const MASTER_TICK_AFTER: &str =
     "UPDATE master SET last_tick_ms = ?, waits_for = ? WHERE id = 1 AND last_tick_ms = ?";
 pub(crate) const MASTER_CLUSTER_WARNINGS: &str = "UPDATE master SET surroundings = ? WHERE id = 1";
 
-// Objects. Each table has the same columns, so there are three variants of each statement.
+// Objects. Each table has the same columns, so there are four variants of each statement.
 pub(crate) const TENANTS: &str = "SELECT name, spec, generation FROM tenant ORDER BY name";
 pub(crate) const POOLS: &str = "SELECT name, spec, generation FROM resource_pool ORDER BY name";
 pub(crate) const UNITS: &str = "SELECT name, spec, generation FROM resource_unit ORDER BY name";
+pub(crate) const QUOTAS: &str = "SELECT name, spec, generation FROM resource_quota ORDER BY name";
 pub(crate) const TENANT_INSERT: &str = "INSERT INTO tenant (spec, generation, name) VALUES (?, ?, ?)";
 pub(crate) const POOL_INSERT: &str = "INSERT INTO resource_pool (spec, generation, name) VALUES (?, ?, ?)";
 pub(crate) const UNIT_INSERT: &str = "INSERT INTO resource_unit (spec, generation, name) VALUES (?, ?, ?)";
+pub(crate) const QUOTA_INSERT: &str = "INSERT INTO resource_quota (spec, generation, name) VALUES (?, ?, ?)";
 pub(crate) const TENANT_UPDATE: &str = "UPDATE tenant SET spec = ?, generation = ? WHERE name = ? AND generation = ?";
 pub(crate) const POOL_UPDATE: &str =
     "UPDATE resource_pool SET spec = ?, generation = ? WHERE name = ? AND generation = ?";
 pub(crate) const UNIT_UPDATE: &str =
     "UPDATE resource_unit SET spec = ?, generation = ? WHERE name = ? AND generation = ?";
+pub(crate) const QUOTA_UPDATE: &str =
+    "UPDATE resource_quota SET spec = ?, generation = ? WHERE name = ? AND generation = ?";
 pub(crate) const TENANT_DELETE: &str = "DELETE FROM tenant WHERE name = ? AND generation = ?";
 pub(crate) const POOL_DELETE: &str = "DELETE FROM resource_pool WHERE name = ? AND generation = ?";
 pub(crate) const UNIT_DELETE: &str = "DELETE FROM resource_unit WHERE name = ? AND generation = ?";
+pub(crate) const QUOTA_DELETE: &str = "DELETE FROM resource_quota WHERE name = ? AND generation = ?";
 
 // Slots.
 pub(crate) const SLOTS: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, forced \

@@ -1,4 +1,4 @@
-//! An alteration: one CREATE, ALTER or DROP of a tenant, pool or unit.
+//! An alteration: one CREATE, ALTER or DROP of a tenant, pool, unit or quota.
 //!
 //! Its outcome is a database row that is written once: commit and abort race for one primary key, and the first wins.
 //! The outcome is never inferred from absence or elapsed time.
@@ -23,15 +23,20 @@ pub enum ObjectKind {
     ResourcePool,
     /// The template of an engine.
     ResourceUnit,
+    /// The limits of a tenant on a pool, of a user, or of a creator.
+    ResourceQuota,
 }
 
 impl ObjectKind {
+    pub const ALL: [Self; 4] = [Self::Tenant, Self::ResourcePool, Self::ResourceUnit, Self::ResourceQuota];
+
     /// The words of the control language: `RESOURCE POOL`.
     pub const fn keywords(self) -> &'static str {
         match self {
             Self::Tenant => "TENANT",
             Self::ResourcePool => "RESOURCE POOL",
             Self::ResourceUnit => "RESOURCE UNIT",
+            Self::ResourceQuota => "RESOURCE QUOTA",
         }
     }
 
@@ -41,6 +46,7 @@ impl ObjectKind {
             Self::Tenant => "tenant",
             Self::ResourcePool => "resource_pool",
             Self::ResourceUnit => "resource_unit",
+            Self::ResourceQuota => "resource_quota",
         }
     }
 }
@@ -51,6 +57,7 @@ impl fmt::Display for ObjectKind {
             Self::Tenant => "tenant",
             Self::ResourcePool => "resource pool",
             Self::ResourceUnit => "resource unit",
+            Self::ResourceQuota => "resource quota",
         })
     }
 }

@@ -1,18 +1,22 @@
-//! The catalog: tenants, resource pools and resource units.
+//! The catalog: tenants, resource pools, resource units and resource quotas.
 //!
 //! A [`Catalog`] is one consistent reading of all of them. Specs hold what the statements set; the configuration of
 //! an engine that follows from them (image, namespace) is computed in [`crate::configuration`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::engine_type::EngineType;
+use crate::error::{ErrorKind, UserError};
 use crate::fingerprint::{SecretProperties, StoredProperties};
 use crate::labels::LabelMap;
-use crate::name::{PoolName, TenantName, UnitName};
+use crate::name::{PoolName, QuotaName, TenantName, UnitName};
 use crate::number::Generation;
 use crate::quantity::{Cpu, Memory};
+use crate::quota::{Capacity, DeclaredAmount, QuotaSpec, QuotaSubject, Reclaim};
+use crate::resource::Kind;
 use crate::secret::SecretKeys;
 use crate::slot::Link;
 
@@ -52,10 +56,64 @@ pub struct UnitSpec {
     /// version 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<SecretProperties>,
+    /// The order in which engines of one tenant and pool are admitted: higher ones first. In [`PRIORITIES`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: i32,
+    /// The executors that an engine is charged for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub charge: ChargedExecutors,
     pub comment: Option<String>,
 }
 
+/// The range of `PRIORITY`.
+pub const PRIORITIES: std::ops::RangeInclusive<i32> = -100..=100;
+
+/// The executors that an engine is charged for, whatever number of them runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChargedExecutors {
+    /// `MAX_EXECUTORS`: what the pods of the engine can request at most.
+    #[default]
+    Max,
+    /// `MIN_EXECUTORS`: executors that are added later are not charged.
+    Min,
+}
+
+impl ChargedExecutors {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Max => "max",
+            Self::Min => "min",
+        }
+    }
+}
+
+impl FromStr for ChargedExecutors {
+    type Err = UserError;
+
+    fn from_str(text: &str) -> Result<Self, UserError> {
+        [Self::Max, Self::Min].into_iter().find(|charged| charged.as_str().eq_ignore_ascii_case(text)).ok_or_else(
+            || {
+                UserError::new(ErrorKind::InvalidValue, format!("invalid value \"{text}\""))
+                    .detail("It is 'max' or 'min': an engine is charged for MAX_EXECUTORS or MIN_EXECUTORS.")
+            },
+        )
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 impl UnitSpec {
+    /// The number of executors that an engine is charged for, if its type has any.
+    pub const fn charged_executors(&self) -> u32 {
+        match self.charge {
+            ChargedExecutors::Max => self.max_executors,
+            ChargedExecutors::Min => self.min_executors,
+        }
+    }
+
     /// The properties that a change starts from.
     pub fn stored_properties(&self) -> StoredProperties<'_> {
         StoredProperties { properties: &self.properties, secrets: self.secrets.as_ref() }
@@ -89,8 +147,23 @@ pub struct PoolSpec {
     pub queue_prefix: Option<String>,
     /// The image of the pool's engines; `None` is the configured one.
     pub image: Option<String>,
+    /// `None` is unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
+    /// The part of the capacity that no engine is granted. A component that is not named is 0.
+    #[serde(default, skip_serializing_if = "DeclaredAmount::is_empty")]
+    pub protected: DeclaredAmount,
+    /// The kind of the resources that are requested of the pool; `None` is [`DEFAULT_RESOURCE_KIND`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_kind: Option<Kind>,
+    /// `None` is the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<Reclaim>,
     pub comment: Option<String>,
 }
+
+/// The resource kind of pools that set none. Loads and the resources of engines are promoted to it.
+pub const DEFAULT_RESOURCE_KIND: Kind = Kind::DriverAndExecutor;
 
 /// The users who share engines, and where the engines run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -124,6 +197,9 @@ pub struct Catalog {
     pub units: BTreeMap<UnitName, Versioned<UnitSpec>>,
     pub pools: BTreeMap<PoolName, Versioned<PoolSpec>>,
     pub tenants: BTreeMap<TenantName, Versioned<TenantSpec>>,
+    /// Empty in the snapshot of a proxy.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub quotas: BTreeMap<QuotaName, Versioned<QuotaSpec>>,
 }
 
 impl PoolSpec {
@@ -170,6 +246,12 @@ impl Catalog {
 
     pub fn tenant(&self, name: &TenantName) -> Option<&TenantSpec> {
         self.tenants.get(name).map(|tenant| &tenant.spec)
+    }
+
+    /// The quota of the subject; there is at most one.
+    pub fn quota_of(&self, subject: &QuotaSubject) -> Option<(&QuotaName, &QuotaSpec)> {
+        let mut quotas = self.quotas.iter().map(|(name, quota)| (name, &quota.spec));
+        quotas.find(|(_, spec)| spec.subject() == *subject)
     }
 
     /// Every (tenant, pool, unit) where the tenant lists the pool and the pool lists the unit, sorted.

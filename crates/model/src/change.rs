@@ -4,17 +4,22 @@
 //! it twice, first to refuse early and then in the transaction that commits; EXPLAIN applies it to a copy. A change
 //! that was computed from a stale catalog is refused by the generation of the object.
 
+mod amounts;
 mod object;
 mod pool;
+mod quota;
 mod tenant;
 mod unit;
+mod warnings;
 
 use serde::{Deserialize, Serialize};
 
 pub use object::{Object, ObjectPatch};
 pub use pool::{MAX_QUEUE_BYTES, PoolPatch, selector_text};
+pub use quota::QuotaPatch;
 pub use tenant::TenantPatch;
 pub use unit::{PropertiesPatch, UnitPatch};
+pub use warnings::{NOT_ENFORCED, excess_guarantees, quota_warnings};
 
 use crate::alteration::{ObjectKind, ObjectRef};
 use crate::catalog::{Catalog, MAX_COMMENT_BYTES, MAX_LIST, TenantSpec, UnitSpec};
@@ -23,6 +28,7 @@ use crate::error::{ErrorKind, UserError};
 use crate::fingerprint::{FingerprintKey, SecretProperties};
 use crate::name::UnitName;
 use crate::number::Generation;
+use crate::quota::QuotaSpec;
 use crate::secret::SecretKeys;
 use crate::text::cut;
 
@@ -156,7 +162,7 @@ impl Change {
             .hint(format!("Use ALTER {} {} to change it.", reference.kind.keywords(), reference.name))),
             (Self::Create { object, .. }, None) => {
                 let after = object.create(rules)?;
-                after.validate(catalog)?;
+                after.validate(catalog, rules)?;
                 Ok(Applied::Object { base: Generation(0), before: None, after: Some(after) })
             }
             (Self::Alter { if_exists: true, .. } | Self::Drop { if_exists: true, .. }, None) => {
@@ -165,7 +171,7 @@ impl Change {
             (Self::Alter { .. } | Self::Drop { .. }, None) => Err(undefined(catalog, &reference)),
             (Self::Alter { object, .. }, Some((before, base))) => {
                 let after = object.alter(&before, rules)?;
-                after.validate(catalog)?;
+                after.validate(catalog, rules)?;
                 Ok(Applied::Object { base, before: Some(before), after: Some(after) })
             }
             (Self::Drop { .. }, Some((before, base))) => {
@@ -194,6 +200,7 @@ fn undefined(catalog: &Catalog, reference: &ObjectRef) -> UserError {
         ObjectKind::Tenant => catalog.tenants.keys().map(AsRef::as_ref).collect(),
         ObjectKind::ResourcePool => catalog.pools.keys().map(AsRef::as_ref).collect(),
         ObjectKind::ResourceUnit => catalog.units.keys().map(AsRef::as_ref).collect(),
+        ObjectKind::ResourceQuota => catalog.quotas.keys().map(AsRef::as_ref).collect(),
     };
     if names.is_empty() {
         error.hint(format!("Use CREATE {} {} to create it.", reference.kind.keywords(), reference.name))
@@ -204,7 +211,8 @@ fn undefined(catalog: &Catalog, reference: &ObjectRef) -> UserError {
 
 fn refuse_while_listed(catalog: &Catalog, reference: &ObjectRef) -> Result<(), UserError> {
     let (owner, names): (&str, Vec<&str>) = match reference.kind {
-        ObjectKind::Tenant => return Ok(()),
+        ObjectKind::Tenant => return refuse_while_limited(catalog, reference),
+        ObjectKind::ResourceQuota => return Ok(()),
         ObjectKind::ResourcePool => {
             let all = catalog.tenants.iter();
             (
@@ -225,11 +233,31 @@ fn refuse_while_listed(catalog: &Catalog, reference: &ObjectRef) -> Result<(), U
         }
     };
     if names.is_empty() {
+        refuse_while_limited(catalog, reference)?;
         return refuse_while_default(catalog, reference);
     }
     Err(UserError::new(ErrorKind::DependentObjects, format!("{reference} is in use"))
         .detail(format!("It is listed by {owner}{} {}.", if names.len() == 1 { "" } else { "s" }, list_names(&names)))
         .hint(format!("Remove it from the list of each {owner} first.")))
+}
+
+/// A tenant or pool cannot be dropped while it is in the subject of a quota.
+fn refuse_while_limited(catalog: &Catalog, reference: &ObjectRef) -> Result<(), UserError> {
+    let is_for_it = |spec: &QuotaSpec| match (reference.kind, spec.of_tenant()) {
+        (ObjectKind::Tenant, Some(quota)) => quota.tenant.as_str() == reference.name,
+        (ObjectKind::ResourcePool, Some(quota)) => quota.pool.as_str() == reference.name,
+        _ => false,
+    };
+    let quotas = catalog.quotas.iter().filter(|(_, quota)| is_for_it(&quota.spec));
+    let names: Vec<&str> = quotas.map(|(name, _)| name.as_str()).collect();
+    let Some(first) = names.first() else { return Ok(()) };
+    let detail = match names.as_slice() {
+        [only] => format!("Resource quota \"{only}\" is for it."),
+        _ => format!("Resource quotas {} are for it.", list_names(&names)),
+    };
+    Err(UserError::new(ErrorKind::DependentObjects, format!("{reference} is in use"))
+        .detail(detail)
+        .hint(format!("Use DROP RESOURCE QUOTA {first} first.")))
 }
 
 /// A unit cannot be dropped while it is the `DEFAULT_UNIT` of a tenant.

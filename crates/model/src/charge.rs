@@ -1,7 +1,7 @@
 //! The charge of an engine: its pods, with the nominal size and the requests of each container, and their sums.
 //!
 //! A pure function of the engine's configuration and of what it runs in. The renderer of pods takes its numbers from here, so
-//! the charge is what the pods request. The nominal size is what the engine may use. A request is what the scheduler reserves:
+//! the charge is what the pods request; with `CHARGE 'min'`, what they request while only `MIN_EXECUTORS` run. The nominal size is what the engine may use. A request is what the scheduler reserves:
 //! the same memory, and the CPU divided by the overcommit of the pool. Memory is never divided, because a shortage of memory
 //! kills the container.
 //!
@@ -50,7 +50,7 @@ pub struct DriverPod {
 /// The executors of an engine: equal pods of one container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecutorPods {
-    /// How many are charged: the most that the engine may have.
+    /// How many are charged.
     pub count: u32,
     pub container: Container,
 }
@@ -79,7 +79,7 @@ pub struct Total {
 }
 
 impl Charge {
-    /// The charge of an engine of this configuration.
+    /// The charge of an engine of this configuration, with as many executors as it may have.
     pub fn new(configuration: &Configuration, kind: InstanceKind) -> Self {
         let overcommit_percent = match kind {
             InstanceKind::Process => None,
@@ -95,13 +95,21 @@ impl Charge {
         .charge(kind)
     }
 
+    /// The same pods with the number of executors that the unit charges. It is no part of the configuration, because it changes
+    /// neither the pods nor their number.
+    #[must_use]
+    pub fn charged_by(self, unit: &UnitSpec) -> Self {
+        let executors = self.executors.map(|pods| ExecutorPods { count: unit.charged_executors(), ..pods });
+        Self { executors, ..self }
+    }
+
     /// The charge of an engine of this unit in a pool without overcommit.
     pub fn of_unit(unit: &UnitSpec, kind: InstanceKind) -> Self {
         Sizes {
             engine_type: unit.engine_type,
             driver: (unit.driver_cpu, unit.driver_memory),
             executor: (unit.executor_cpu, unit.executor_memory),
-            executors: unit.max_executors,
+            executors: unit.charged_executors(),
             overcommit_percent: 100,
         }
         .charge(kind)
@@ -211,7 +219,7 @@ impl fmt::Display for Charge {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
-    use crate::catalog::{MAX_EXECUTORS_LIMIT, PoolSpec};
+    use crate::catalog::{ChargedExecutors, MAX_EXECUTORS_LIMIT, PoolSpec};
     use crate::change::UnitPatch;
     use crate::configuration::Defaults;
     use crate::name::{PoolName, TenantName};
@@ -284,6 +292,28 @@ mod tests {
             for kind in [InstanceKind::Process, InstanceKind::Pod] {
                 assert_eq!(Charge::of_unit(&unit, kind), charge(&unit, 100, kind));
             }
+        }
+    }
+
+    #[test]
+    fn a_unit_may_charge_its_fewest_executors_of_the_same_pods() {
+        let unit = UnitSpec { min_executors: 1, max_executors: 4, charge: ChargedExecutors::Min, ..spark() };
+        let (most, charged) =
+            (charge(&unit, 200, InstanceKind::Pod), charge(&unit, 200, InstanceKind::Pod).charged_by(&unit));
+        let (all, some) = (most.executors.unwrap(), charged.executors.unwrap());
+        assert_eq!((all.count, some.count), (4, 1));
+        assert_eq!((all.container, most.driver), (some.container, charged.driver), "the pods are the same");
+        assert_eq!(charged.nominal(), total(3_100, 4_096));
+        assert_eq!(
+            Charge::of_unit(&unit, InstanceKind::Pod).to_string(),
+            "3.1 CPU, 4096 MiB, 1 engine with 1 executor"
+        );
+        let most_again = most.charged_by(&UnitSpec { charge: ChargedExecutors::Max, ..unit.clone() });
+        assert_eq!(most_again, most);
+        // What has no executors is charged its driver.
+        for kind in [InstanceKind::Process, InstanceKind::Pod] {
+            let driver = charge(&datafusion(), 100, kind);
+            assert_eq!(driver.charged_by(&unit), driver);
         }
     }
 

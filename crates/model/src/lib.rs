@@ -7,14 +7,14 @@
 //! | module | concept |
 //! | --- | --- |
 //! | [`name`], [`number`], [`quantity`], [`span`] | validated names, counters that never go back, CPU and memory, lengths of time |
-//! | [`catalog`], [`change`] | tenants, resource pools and resource units; what a CREATE, ALTER or DROP makes of them |
+//! | [`catalog`], [`change`] | tenants, resource pools, units and quotas; what a CREATE, ALTER or DROP makes of them |
 //! | [`slot`], [`desired`] | one desired engine; which slots follow from a catalog |
 //! | [`configuration`], [`engine_name`], [`engine_type`] | the configuration of an engine, its name and how it is launched |
 //! | [`labels`], [`engine_labels`] | labels and those of an engine |
 //! | [`instance`], [`charge`] | what an engine runs in; its pods with what they request |
 //! | [`engine_state`], [`observation`] | the observed state of engines and nodes |
 //! | [`resource`] | resources that are requested, and what they are charged |
-//! | [`quota`] | what a tenant may still be granted on a resource pool |
+//! | [`quota`] | limits of tenants, users and creators; what a tenant may still be granted on a resource pool |
 //! | [`ledger`] | reservations, and what they charge to users, creators, tenants and pools |
 //! | [`table_catalog`] | whether an engine's tables are its own or shared |
 //! | [`capacity`] | what the nodes of a pool offer and have left |
@@ -73,6 +73,6 @@ pub mod user_name;
 
 pub use engine_name::EngineName;
 pub use error::{ErrorKind, UserError};
-pub use name::{PoolName, TenantName, UnitName};
+pub use name::{PoolName, QuotaName, TenantName, UnitName};
 pub use number::{Epoch, Generation, Incarnation};
 pub use slot::{Slot, SlotKey};

@@ -1,7 +1,7 @@
-//! Validated names of tenants, resource pools and resource units.
+//! Validated names of tenants, resource pools, resource units and resource quotas.
 //!
 //! A name matches `[a-z]([a-z0-9_.-]{0,61}[a-z0-9])?`: it is a valid Kubernetes label value and needs no quotes in
-//! the control language. The three types keep a pool's name from being passed as a tenant's.
+//! the control language. The types keep a pool's name from being passed as a tenant's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -104,6 +104,10 @@ name! {
 name! {
     /// The name of a resource unit, such as `uc_1`.
     UnitName, ObjectKind::ResourceUnit
+}
+name! {
+    /// The name of a resource quota, such as `q_1`.
+    QuotaName, ObjectKind::ResourceQuota
 }
 
 #[cfg(test)]

@@ -56,7 +56,8 @@ impl FromStr for Cpu {
     }
 }
 
-fn parse_cpu_millis(text: &str) -> Option<u64> {
+/// Thousandths of a core of `500m`, `0.5` or `2`.
+pub(crate) fn parse_cpu_millis(text: &str) -> Option<u64> {
     if let Some(millis) = text.strip_suffix('m') {
         return digits(millis);
     }
@@ -113,7 +114,8 @@ impl FromStr for Memory {
     }
 }
 
-fn parse_memory_bytes(text: &str) -> Option<u64> {
+/// Bytes of a whole number with a unit.
+pub(crate) fn parse_memory_bytes(text: &str) -> Option<u64> {
     let upper = text.to_ascii_uppercase();
     let number_end = upper.find(|c: char| !c.is_ascii_digit())?;
     let (number, suffix) = upper.split_at(number_end);

@@ -1,4 +1,5 @@
-//! Quota formulas: what a tenant may still be granted on a resource pool, one component (CPU, memory, engines) at a time.
+//! Quotas: the limits of tenants, users and creators as objects of the catalog, and the formulas of what a tenant may still be
+//! granted on a resource pool, one component (CPU, memory, engines) at a time.
 //!
 //! Amounts are from 0 to [`MAX_AMOUNT`](crate::resource::MAX_AMOUNT), in nominal units: the sizes of engines before
 //! `CPU_OVERCOMMIT` divides their CPU. The pool itself is charged requests and has a limit in requests
@@ -18,10 +19,19 @@
 //!
 //! A caller with stale amounts computes a stale headroom: the conditions of the write that charges the grant decide.
 
+mod amount;
+mod capacity;
 mod component;
 mod limit;
 mod share;
+mod spec;
 
+pub use amount::{Count, CpuAmount, DeclaredAmount, MemoryAmount};
+pub use capacity::{Capacity, Reclaim};
 pub use component::{Guarantee, PoolComponent, TenantComponent};
 pub use limit::{Limit, nominal_capacity, pool_limit};
 pub use share::Share;
+pub use spec::{
+    DEFAULT_WEIGHT, MAX_QUOTAS, MAX_WEIGHT, Principal, PrincipalQuota, QuotaScope, QuotaSpec, QuotaSubject,
+    TenantQuota, TransferLimit,
+};

@@ -36,6 +36,7 @@ pub use order::SortKey;
 pub use policy::RequestPolicy;
 pub use promotion::promote;
 pub use ratio::Ratio;
+pub(crate) use triple::whole_unit;
 pub use triple::{Amount, Component, Triple};
 
 /// The largest amount of a request or a limit: JSON readers that keep numbers as doubles hold it exactly.
@@ -45,7 +46,7 @@ pub const MAX_AMOUNT: i64 = 1 << 53;
 pub const MAX_CUSTOM_AMOUNTS: usize = 16;
 
 /// The length of the name of a custom amount, in bytes.
-const MAX_CUSTOM_NAME_BYTES: usize = 128;
+pub const MAX_CUSTOM_NAME_BYTES: usize = 128;
 
 /// A resource of one of the seven kinds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

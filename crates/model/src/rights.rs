@@ -37,11 +37,13 @@ pub enum StatementKind {
     RestartEngine,
     /// SHOW TENANTS, SHOW RESOURCE POOLS and SHOW RESOURCE UNITS: which rows they have.
     ShowObjects,
+    /// SHOW QUOTAS: which rows it has. In addition each user sees the quota that applies to the own name.
+    ShowQuotas,
     /// SHOW RESOURCE POOL … FOR TENANT and SHOW RESOURCE UNIT … FOR POOL.
     ShowObjectFor,
-    /// DESCRIBE of a tenant, pool or unit.
+    /// DESCRIBE of a tenant, pool, unit or quota.
     Describe,
-    /// SHOW CREATE of a tenant, pool or unit.
+    /// SHOW CREATE of a tenant, pool, unit or quota.
     ShowCreate,
     Create,
     Alter,
@@ -76,6 +78,7 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
             | S::StopEngine
             | S::RestartEngine
             | S::ShowObjects
+            | S::ShowQuotas
             | S::ShowObjectFor
             | S::Describe
             | S::ShowCreate
@@ -87,6 +90,7 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
         Role::Auditor => match statement {
             S::ShowEngines
             | S::ShowObjects
+            | S::ShowQuotas
             | S::ShowObjectFor
             | S::ShowCreate
             | S::ShowAlterations
@@ -111,6 +115,7 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
                 | S::StopEngine
                 | S::RestartEngine
                 | S::ShowObjects
+                | S::ShowQuotas
                 | S::ShowObjectFor => true,
                 S::Query
                 | S::Describe
@@ -127,7 +132,9 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
         },
         Role::User => match owner {
             Owner::OwnTenant => match statement {
-                S::Query | S::ShowEngines | S::DescribeEngine | S::ShowObjects | S::ShowObjectFor => true,
+                S::Query | S::ShowEngines | S::DescribeEngine | S::ShowObjects | S::ShowQuotas | S::ShowObjectFor => {
+                    true
+                }
                 S::StartEngine
                 | S::StopEngine
                 | S::RestartEngine
@@ -165,7 +172,7 @@ impl Role {
 }
 
 impl StatementKind {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Query,
         Self::ShowEngines,
         Self::DescribeEngine,
@@ -173,6 +180,7 @@ impl StatementKind {
         Self::StopEngine,
         Self::RestartEngine,
         Self::ShowObjects,
+        Self::ShowQuotas,
         Self::ShowObjectFor,
         Self::Describe,
         Self::ShowCreate,
@@ -195,8 +203,9 @@ impl StatementKind {
             Self::StopEngine => "STOP ENGINE",
             Self::RestartEngine => "RESTART ENGINE",
             Self::ShowObjects => "rows of SHOW TENANTS, RESOURCE POOLS and RESOURCE UNITS",
+            Self::ShowQuotas => "rows of SHOW QUOTAS",
             Self::ShowObjectFor => "SHOW RESOURCE POOL … FOR TENANT, SHOW RESOURCE UNIT … FOR POOL",
-            Self::Describe => "DESCRIBE of a tenant, pool or unit",
+            Self::Describe => "DESCRIBE of a tenant, pool, unit or quota",
             Self::ShowCreate => "SHOW CREATE",
             Self::Create => "CREATE",
             Self::Alter => "ALTER",
@@ -218,6 +227,7 @@ impl StatementKind {
             | Self::StopEngine
             | Self::RestartEngine
             | Self::ShowObjects
+            | Self::ShowQuotas
             | Self::ShowObjectFor => &[Owner::OwnTenant, Owner::OtherTenant],
             Self::Describe
             | Self::ShowCreate

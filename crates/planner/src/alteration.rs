@@ -63,6 +63,8 @@ fn affects(object: &ObjectRef, key: &SlotKey) -> bool {
         ObjectKind::Tenant => key.tenant.as_str(),
         ObjectKind::ResourcePool => key.pool.as_str(),
         ObjectKind::ResourceUnit => key.unit.as_str(),
+        // A quota changes no slot.
+        ObjectKind::ResourceQuota => return false,
     };
     name == object.name
 }
@@ -79,6 +81,7 @@ fn is_superseded(snapshot: &Snapshot, alteration: &AlterationRecord) -> bool {
         ObjectKind::Tenant => generation_of(&catalog.tenants, &object.name),
         ObjectKind::ResourcePool => generation_of(&catalog.pools, &object.name),
         ObjectKind::ResourceUnit => generation_of(&catalog.units, &object.name),
+        ObjectKind::ResourceQuota => generation_of(&catalog.quotas, &object.name),
     };
     listed || changed.is_some_and(|generation| generation > alteration.generation)
 }

@@ -40,6 +40,7 @@ fn change(cluster: &Cluster, words: &[&str]) -> Option<Change> {
         ["unit", name, rest @ ..] => cluster.change_to(Cluster::unit(name, &options(rest))),
         ["pool", name, rest @ ..] => cluster.change_to(Cluster::pool(name, &options(rest))),
         ["tenant", name, rest @ ..] => cluster.change_to(Cluster::tenant(name, &options(rest))),
+        ["quota", name, rest @ ..] => cluster.change_to(Cluster::quota(name, &options(rest))),
         ["drop", kind, name] => Cluster::drop_change(kind, name),
         _ => return None,
     })

@@ -31,6 +31,7 @@ mod objects;
 mod operation;
 mod page;
 mod problem;
+mod quotas;
 mod response;
 mod routes;
 mod rows;

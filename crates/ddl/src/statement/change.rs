@@ -51,6 +51,7 @@ fn read_object(cursor: &mut Cursor<'_>, kind: ObjectKind, needed: bool) -> Resul
         ObjectKind::Tenant => ObjectPatch::Tenant(cursor.tenant()?, read_options(cursor, needed)?),
         ObjectKind::ResourcePool => ObjectPatch::ResourcePool(cursor.pool()?, read_options(cursor, needed)?),
         ObjectKind::ResourceUnit => ObjectPatch::ResourceUnit(cursor.unit()?, read_options(cursor, needed)?),
+        ObjectKind::ResourceQuota => ObjectPatch::ResourceQuota(cursor.quota()?, read_options(cursor, needed)?),
     })
 }
 
@@ -77,5 +78,6 @@ pub(crate) fn printed(object: &ObjectPatch) -> Vec<String> {
         ObjectPatch::Tenant(_, patch) => patch.printed(),
         ObjectPatch::ResourcePool(_, patch) => patch.printed(),
         ObjectPatch::ResourceUnit(_, patch) => patch.printed(),
+        ObjectPatch::ResourceQuota(_, patch) => patch.printed(),
     }
 }

@@ -1,4 +1,4 @@
-//! DESCRIBE and SHOW CREATE of a tenant, pool or unit.
+//! DESCRIBE and SHOW CREATE of a tenant, pool, unit or quota.
 
 use std::fmt;
 
@@ -23,6 +23,7 @@ pub(super) fn object(cursor: &mut Cursor<'_>, kind: ObjectKind) -> Result<Object
         ObjectKind::Tenant => cursor.tenant()?.into(),
         ObjectKind::ResourcePool => cursor.pool()?.into(),
         ObjectKind::ResourceUnit => cursor.unit()?.into(),
+        ObjectKind::ResourceQuota => cursor.quota()?.into(),
     };
     Ok(ObjectRef { kind, name })
 }

@@ -6,8 +6,10 @@ use model::alteration::ObjectKind;
 use model::change::{PoolPatch, Setting};
 use model::error::{ErrorKind, UserError};
 use model::name::UnitName;
+use model::quota::Capacity;
 
-use super::options::{Options, printed_list, printed_text, read_list, read_setting, read_text};
+use super::amounts::{printed_amount, printed_amount_setting, read_amount};
+use super::options::{Options, printed_list, printed_setting, printed_text, read_list, read_setting, read_text};
 use crate::cursor::Cursor;
 use crate::error::ParseError;
 use crate::quote::quoted_string;
@@ -18,8 +20,20 @@ const MAX_LABELS: usize = 1_000;
 
 impl Options for PoolPatch {
     const KIND: ObjectKind = ObjectKind::ResourcePool;
-    const NAMES: &'static [&'static str] =
-        &["UNIT_LIST", "NAMESPACE", "NODE_LIST", "NODE_SELECTOR", "CPU_OVERCOMMIT", "QUEUE_PREFIX", "IMAGE", "COMMENT"];
+    const NAMES: &'static [&'static str] = &[
+        "UNIT_LIST",
+        "NAMESPACE",
+        "NODE_LIST",
+        "NODE_SELECTOR",
+        "CPU_OVERCOMMIT",
+        "QUEUE_PREFIX",
+        "IMAGE",
+        "CAPACITY",
+        "PROTECTED",
+        "RESOURCE_KIND",
+        "RECLAIM",
+        "COMMENT",
+    ];
 
     fn read(&mut self, option: &'static str, cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
         match option {
@@ -37,6 +51,13 @@ impl Options for PoolPatch {
             "CPU_OVERCOMMIT" => self.cpu_overcommit = read_setting(cursor, |cursor| cursor.number(option))?,
             "QUEUE_PREFIX" => self.queue_prefix = read_text(cursor)?,
             "IMAGE" => self.image = read_text(cursor)?,
+            "CAPACITY" => self.capacity = read_setting(cursor, |cursor| read_capacity(cursor, option))?,
+            "PROTECTED" => self.protected = read_setting(cursor, |cursor| read_amount(cursor, option))?,
+            "RESOURCE_KIND" => {
+                let kind = |cursor: &mut Cursor<'_>| cursor.value(option, "a kind such as 'DriverAndExecutor'");
+                self.resource_kind = read_setting(cursor, kind)?;
+            }
+            "RECLAIM" => self.reclaim = read_setting(cursor, |cursor| cursor.value(option, "'none' or 'idle'"))?,
             _ => self.comment = read_text(cursor)?,
         }
         Ok(())
@@ -63,8 +84,33 @@ impl Options for PoolPatch {
         }
         options.extend(printed_text("QUEUE_PREFIX", &self.queue_prefix));
         options.extend(printed_text("IMAGE", &self.image));
+        options.extend(printed_capacity(&self.capacity));
+        options.extend(printed_amount_setting("PROTECTED", &self.protected));
+        options.extend(printed_setting("RESOURCE_KIND", &self.resource_kind));
+        options.extend(printed_setting("RECLAIM", &self.reclaim));
         options.extend(printed_text("COMMENT", &self.comment));
         options
+    }
+}
+
+/// Parses NODES, REGISTERED or an amount.
+fn read_capacity(cursor: &mut Cursor<'_>, option: &'static str) -> Result<Capacity, ParseError> {
+    if cursor.eat("NODES") {
+        Ok(Capacity::Nodes)
+    } else if cursor.eat("REGISTERED") {
+        Ok(Capacity::Registered)
+    } else {
+        read_amount(cursor, option).map(Capacity::Amount)
+    }
+}
+
+fn printed_capacity(setting: &Setting<Capacity>) -> Option<String> {
+    match setting {
+        Setting::Keep => None,
+        Setting::Reset => Some("CAPACITY DEFAULT".to_owned()),
+        Setting::Set(Capacity::Nodes) => Some("CAPACITY NODES".to_owned()),
+        Setting::Set(Capacity::Registered) => Some("CAPACITY REGISTERED".to_owned()),
+        Setting::Set(Capacity::Amount(amount)) => Some(format!("CAPACITY {}", printed_amount(amount))),
     }
 }
 

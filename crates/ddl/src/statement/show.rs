@@ -1,4 +1,4 @@
-//! SHOW TENANTS, RESOURCE POOLS and RESOURCE UNITS, and the reverse look-ups.
+//! SHOW TENANTS, RESOURCE POOLS, RESOURCE UNITS and QUOTAS, and the reverse look-ups.
 
 use std::fmt;
 
@@ -11,8 +11,15 @@ use crate::error::ParseError;
 use crate::quote::{quoted_name, quoted_string};
 
 pub(super) fn objects(cursor: &mut Cursor<'_>, kind: ObjectKind) -> Result<Statement, ParseError> {
-    let like = if cursor.eat("LIKE") { Some(cursor.string("a pattern such as 't%'")?) } else { None };
-    Ok(Statement::ShowObjects { kind, like })
+    if kind == ObjectKind::ResourceQuota {
+        return super::quotas::show(cursor);
+    }
+    Ok(Statement::ShowObjects { kind, like: read_like(cursor)? })
+}
+
+/// Parses `[LIKE 'pattern']`.
+pub(super) fn read_like(cursor: &mut Cursor<'_>) -> Result<Option<String>, ParseError> {
+    if cursor.eat("LIKE") { cursor.string("a pattern such as 't%'").map(Some) } else { Ok(None) }
 }
 
 /// `SHOW RESOURCE UNIT uc_1 FOR POOL` and `SHOW RESOURCE POOL rp_1 FOR TENANT`.
@@ -36,7 +43,16 @@ pub(super) fn users_of(cursor: &mut Cursor<'_>, kind: ObjectKind) -> Result<Stat
 }
 
 pub(super) fn write_objects(f: &mut fmt::Formatter<'_>, kind: ObjectKind, like: Option<&str>) -> fmt::Result {
-    write!(f, "SHOW {}S", kind.keywords())?;
+    match kind {
+        ObjectKind::Tenant | ObjectKind::ResourcePool | ObjectKind::ResourceUnit => {
+            write!(f, "SHOW {}S", kind.keywords())?;
+        }
+        ObjectKind::ResourceQuota => f.write_str("SHOW QUOTAS")?,
+    }
+    write_like(f, like)
+}
+
+pub(super) fn write_like(f: &mut fmt::Formatter<'_>, like: Option<&str>) -> fmt::Result {
     match like {
         Some(pattern) => write!(f, " LIKE {}", quoted_string(pattern)),
         None => Ok(()),

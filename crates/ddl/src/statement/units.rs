@@ -1,10 +1,11 @@
 //! The options of a resource unit.
 
 use model::alteration::ObjectKind;
-use model::catalog::MAX_PROPERTIES;
+use model::catalog::{MAX_PROPERTIES, PRIORITIES};
 use model::change::{PropertiesPatch, UnitPatch};
 use model::error::{ErrorKind, UserError};
 
+use super::amounts::printed_quantity;
 use super::options::{Options, printed_text, read_text};
 use crate::cursor::Cursor;
 use crate::error::ParseError;
@@ -24,6 +25,8 @@ impl Options for UnitPatch {
         "MIN_ENGINES",
         "MAX_ENGINES",
         "PROPERTIES",
+        "PRIORITY",
+        "CHARGE",
         "COMMENT",
     ];
 
@@ -41,6 +44,8 @@ impl Options for UnitPatch {
             "MIN_ENGINES" => self.min_engines = Some(cursor.number(option)?),
             "MAX_ENGINES" => self.max_engines = Some(cursor.number(option)?),
             "PROPERTIES" => self.properties = read_properties(cursor)?,
+            "PRIORITY" => self.priority = Some(read_priority(cursor)?),
+            "CHARGE" => self.charge = Some(cursor.value(option, "'max' or 'min'")?),
             _ => self.comment = read_text(cursor)?,
         }
         Ok(())
@@ -65,14 +70,21 @@ impl Options for UnitPatch {
             options.extend(number.map(|number| format!("{option} {number}")));
         }
         options.extend(printed_properties(&self.properties));
+        options.extend(self.priority.map(|priority| format!("PRIORITY {priority}")));
+        options.extend(self.charge.map(|charge| format!("CHARGE {}", quoted_string(charge.as_str()))));
         options.extend(printed_text("COMMENT", &self.comment));
         options
     }
 }
 
-/// `2`, but `'500m'` and `'1G'`.
-fn printed_quantity(text: &str) -> String {
-    if text.bytes().all(|b| b.is_ascii_digit()) { text.to_owned() } else { quoted_string(text) }
+/// Parses a whole number that may be negative; the catalog checks its range.
+fn read_priority(cursor: &mut Cursor<'_>) -> Result<i32, ParseError> {
+    let (text, position) = cursor.scalar("a whole number such as 10 or -10")?;
+    text.parse().map_err(|_| {
+        let error = UserError::new(ErrorKind::InvalidValue, "PRIORITY: invalid number");
+        let (least, most) = (PRIORITIES.start(), PRIORITIES.end());
+        ParseError::at(position, error.detail(format!("It is a whole number from {least} to {most}.")))
+    })
 }
 
 /// Parses `('k'='v', 'x'=NULL)`, `RESET` or `RESET ('k'='v')`.

@@ -1,15 +1,18 @@
 //! Statements, objects and texts for the properties.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod quotas;
+
 use std::time::Duration;
 
-use ddl::{AuditScope, EngineScope, Grace, MAX_LIMIT, Statement};
+use ddl::{AuditScope, EngineScope, Grace, MAX_LIMIT, QuotaFilter, Statement};
 use model::alteration::{ObjectKind, ObjectRef};
-use model::catalog::{Catalog, PoolSpec, TenantSpec, UnitSpec, Versioned};
+use model::catalog::{Catalog, ChargedExecutors, PoolSpec, TenantSpec, UnitSpec, Versioned};
 use model::change::{Change, Object, ObjectPatch, PoolPatch, PropertiesPatch, Setting, TenantPatch, UnitPatch};
 use model::engine_type::EngineType;
-use model::name::{PoolName, TenantName, UnitName};
+use model::name::{PoolName, QuotaName, TenantName, UnitName};
 use model::quantity::{Cpu, MAX_CPU_MILLIS, MAX_MEMORY_BYTES, Memory};
+use model::resource::Kind;
 use model::{EngineName, Generation, span};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -18,8 +21,9 @@ use proptest::sample::select;
 
 /// Names, keywords of the language among them.
 fn name() -> impl Strategy<Value = String> {
-    let keyword =
-        select(vec!["pool", "unit", "if", "set", "wait", "for", "like", "tenant", "comment", "null", "limit"]);
+    let keyword = select(vec![
+        "pool", "unit", "if", "set", "wait", "for", "like", "tenant", "comment", "null", "limit", "user", "quota",
+    ]);
     prop_oneof![
         3 => "[a-z][a-z0-9_]{0,8}".prop_filter("ends well", |name| !name.ends_with('_')),
         2 => "[a-z][a-z0-9_.-]{0,60}[a-z0-9]",
@@ -37,6 +41,10 @@ fn pool() -> impl Strategy<Value = PoolName> {
 
 fn unit() -> impl Strategy<Value = UnitName> {
     name().prop_map(|name| UnitName::new(name).unwrap())
+}
+
+fn quota() -> impl Strategy<Value = QuotaName> {
+    name().prop_map(|name| QuotaName::new(name).unwrap())
 }
 
 fn engine() -> impl Strategy<Value = EngineName> {
@@ -92,11 +100,13 @@ fn properties() -> impl Strategy<Value = PropertiesPatch> {
     (any::<bool>(), btree_map(key(), option::of(text()), 0..4)).prop_map(|(reset, set)| PropertiesPatch { reset, set })
 }
 
-fn unit_patch() -> impl Strategy<Value = UnitPatch> {
+/// Boxed, like all larger strategies: they would take too much of a test's stack.
+fn unit_patch() -> BoxedStrategy<UnitPatch> {
     let sizes = (option::of(cpu()), option::of(memory()), option::of(cpu()), option::of(memory()));
     let numbers = vec(option::of(any::<u32>()), 4);
-    (option::of(engine_type()), sizes, numbers, properties(), setting(text())).prop_map(
-        |(engine_type, sizes, numbers, properties, comment)| UnitPatch {
+    let admission = (option::of(any::<i32>()), option::of(charged()));
+    let patch = (option::of(engine_type()), sizes, numbers, properties(), admission, setting(text())).prop_map(
+        |(engine_type, sizes, numbers, properties, (priority, charge), comment)| UnitPatch {
             engine_type,
             driver_cpu: sizes.0,
             driver_memory: sizes.1,
@@ -107,17 +117,34 @@ fn unit_patch() -> impl Strategy<Value = UnitPatch> {
             min_engines: numbers[2],
             max_engines: numbers[3],
             properties,
+            priority,
+            charge,
             comment,
         },
-    )
+    );
+    patch.boxed()
 }
 
-/// Boxed: it would take too much of a test's stack.
+fn charged() -> impl Strategy<Value = ChargedExecutors> {
+    select(vec![ChargedExecutors::Max, ChargedExecutors::Min])
+}
+
 fn pool_patch() -> BoxedStrategy<PoolPatch> {
     let nodes = (setting(text()), setting(vec(text(), 0..4)), setting(btree_map(text(), text(), 1..4)));
     let rest = (setting(any::<u32>()), setting(text()), setting(text()), setting(text()));
-    let patch = (option::of(vec(unit(), 0..4)), nodes.boxed(), rest.boxed()).prop_map(
-        |(units, (namespace, nodes, node_selector), (cpu_overcommit, queue_prefix, image, comment))| PoolPatch {
+    let capacity = (
+        setting(quotas::capacity()),
+        setting(quotas::amount()),
+        setting(select(Kind::ALL.to_vec())),
+        setting(quotas::reclaim()),
+    );
+    let patch = (option::of(vec(unit(), 0..4)), nodes.boxed(), rest.boxed(), capacity.boxed()).prop_map(
+        |(
+            units,
+            (namespace, nodes, node_selector),
+            (cpu_overcommit, queue_prefix, image, comment),
+            (capacity, protected, resource_kind, reclaim),
+        )| PoolPatch {
             units,
             namespace,
             nodes,
@@ -125,6 +152,10 @@ fn pool_patch() -> BoxedStrategy<PoolPatch> {
             cpu_overcommit,
             queue_prefix,
             image,
+            capacity,
+            protected,
+            resource_kind,
+            reclaim,
             comment,
         },
     );
@@ -142,12 +173,14 @@ fn tenant_patch() -> impl Strategy<Value = TenantPatch> {
     })
 }
 
-fn patch() -> impl Strategy<Value = ObjectPatch> {
-    prop_oneof![
+fn patch() -> BoxedStrategy<ObjectPatch> {
+    let patch = prop_oneof![
         (unit(), unit_patch()).prop_map(|(name, patch)| ObjectPatch::ResourceUnit(name, patch)),
         (pool(), pool_patch()).prop_map(|(name, patch)| ObjectPatch::ResourcePool(name, patch)),
         (tenant(), tenant_patch()).prop_map(|(name, patch)| ObjectPatch::Tenant(name, patch)),
-    ]
+        (quota(), quotas::patch()).prop_map(|(name, patch)| ObjectPatch::ResourceQuota(name, patch)),
+    ];
+    patch.boxed()
 }
 
 fn says_something(patch: &ObjectPatch) -> bool {
@@ -155,21 +188,22 @@ fn says_something(patch: &ObjectPatch) -> bool {
         ObjectPatch::ResourceUnit(_, patch) => *patch != UnitPatch::default(),
         ObjectPatch::ResourcePool(_, patch) => *patch != PoolPatch::default(),
         ObjectPatch::Tenant(_, patch) => *patch != TenantPatch::default(),
+        ObjectPatch::ResourceQuota(_, patch) => *patch != model::change::QuotaPatch::default(),
     }
 }
 
 fn reference() -> impl Strategy<Value = ObjectRef> {
-    let kinds = vec![ObjectKind::Tenant, ObjectKind::ResourcePool, ObjectKind::ResourceUnit];
-    (select(kinds), name()).prop_map(|(kind, name)| ObjectRef { kind, name })
+    (select(ObjectKind::ALL.to_vec()), name()).prop_map(|(kind, name)| ObjectRef { kind, name })
 }
 
-fn change() -> impl Strategy<Value = Change> {
-    prop_oneof![
+fn change() -> BoxedStrategy<Change> {
+    let change = prop_oneof![
         (any::<bool>(), patch()).prop_map(|(if_not_exists, object)| Change::Create { if_not_exists, object }),
         (any::<bool>(), patch().prop_filter("an ALTER has an option", says_something))
             .prop_map(|(if_exists, object)| Change::Alter { if_exists, object }),
         (any::<bool>(), reference()).prop_map(|(if_exists, object)| Change::Drop { if_exists, object }),
-    ]
+    ];
+    change.boxed()
 }
 
 fn grace() -> impl Strategy<Value = Grace> {
@@ -178,6 +212,15 @@ fn grace() -> impl Strategy<Value = Grace> {
 
 fn audit_scope() -> impl Strategy<Value = AuditScope> {
     prop_oneof![Just(AuditScope::All), text().prop_map(AuditScope::User), tenant().prop_map(AuditScope::Tenant)]
+}
+
+fn quota_filter() -> impl Strategy<Value = QuotaFilter> {
+    prop_oneof![
+        tenant().prop_map(QuotaFilter::Tenant),
+        pool().prop_map(QuotaFilter::Pool),
+        text().prop_map(QuotaFilter::User),
+        text().prop_map(QuotaFilter::Creator),
+    ]
 }
 
 /// Any statement of the control language.
@@ -197,6 +240,7 @@ pub fn statement() -> impl Strategy<Value = Statement> {
             .prop_map(|(pool, engine, grace, wait)| Statement::StopEngine { pool, engine, grace, wait }),
         1 => (pool(), engine()).prop_map(|(pool, engine)| Statement::DescribeEngine { pool, engine }),
         1 => (reference(), option::of(text())).prop_map(|(it, like)| Statement::ShowObjects { kind: it.kind, like }),
+        1 => (quota_filter(), option::of(text())).prop_map(|(of, like)| Statement::ShowQuotas { of, like }),
         1 => unit().prop_map(|unit| Statement::ShowPoolsOfUnit { unit }),
         1 => pool().prop_map(|pool| Statement::ShowTenantsOfPool { pool }),
         1 => reference().prop_map(Statement::Describe),
@@ -220,10 +264,18 @@ pub fn gap() -> impl Strategy<Value = String> {
 pub fn word_salad() -> impl Strategy<Value = String> {
     let words = "show engines tenants resource pool pools unit units tenant create alter drop explain describe desc start \
                  restart stop engine if not exists set wait within force like limit alterations master for properties \
-                 reset null default comment min_engines driver_memory driver_cpu unit_list node_list node_selector queue_prefix cpu_overcommit user_list t_1 1G 500m \
+                 reset null default comment min_engines driver_memory driver_cpu unit_list node_list node_selector queue_prefix cpu_overcommit user_list quota quotas user creator guarantee borrow_limit weight capacity nodes none unlimited cpu memory priority charge t_1 1G 500m \
                  'x' 'it''s' \"q\" `b` ( ) , ; = - . -- /* */ 5 0.5 '5m' use \u{e9} \n";
     let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
-    let heads = vec!["", "create tenant ", "alter resource unit u ", "stop engine p 'e' ", "show ", "desc "];
+    let heads = vec![
+        "",
+        "create tenant ",
+        "create resource quota q ",
+        "alter resource unit u ",
+        "stop engine p 'e' ",
+        "show ",
+        "desc ",
+    ];
     (select(heads), vec(select(words), 0..14)).prop_map(|(head, words)| head.to_owned() + &words.join(" "))
 }
 
@@ -236,6 +288,8 @@ pub fn catalog() -> Catalog {
         catalog.units.insert(UnitName::new(format!("known-{n}")).unwrap(), versioned);
         let versioned = Versioned { spec: PoolSpec::default(), generation: Generation(1) };
         catalog.pools.insert(PoolName::new(format!("known-{n}")).unwrap(), versioned);
+        let versioned = Versioned { spec: TenantSpec::default(), generation: Generation(1) };
+        catalog.tenants.insert(TenantName::new(format!("known-{n}")).unwrap(), versioned);
     }
     catalog
 }
@@ -253,6 +307,8 @@ fn unit_spec_with(properties: std::collections::BTreeMap<String, String>) -> Uni
         max_engines: 10,
         properties,
         secrets: None,
+        priority: 0,
+        charge: ChargedExecutors::Max,
         comment: None,
     }
 }
@@ -266,8 +322,16 @@ pub fn unit_with_secret(value: &str) -> Object {
 fn unit_spec() -> impl Strategy<Value = UnitSpec> {
     let numbers = (0..100_u32, 0..100_u32, 0..100_u32, 0..100_u32);
     let sizes = (cpu(), memory(), cpu(), memory());
-    (engine_type(), sizes, numbers, btree_map(key(), text(), 0..4), option::of(text())).prop_map(
-        |(engine_type, sizes, (executors, more_executors, engines, more_engines), properties, comment)| UnitSpec {
+    let admission = (-100..=100, charged());
+    (engine_type(), sizes, numbers, btree_map(key(), text(), 0..4), admission, option::of(text())).prop_map(
+        |(
+            engine_type,
+            sizes,
+            (executors, more_executors, engines, more_engines),
+            properties,
+            (priority, charge),
+            comment,
+        )| UnitSpec {
             engine_type,
             driver_cpu: sizes.0,
             driver_memory: sizes.1,
@@ -279,6 +343,8 @@ fn unit_spec() -> impl Strategy<Value = UnitSpec> {
             max_engines: engines + more_engines,
             properties,
             secrets: None,
+            priority,
+            charge,
             comment,
         },
     )
@@ -295,8 +361,11 @@ fn pool_spec() -> impl Strategy<Value = PoolSpec> {
     let labels = btree_map(select(vec!["zone", "example.org/disk"]), select(vec!["", "a", "SSD_1.x"]), 0..3);
     let queue = option::of(select(vec!["etl", "it's.größe"]));
     let rest = (labels, option::of(100..=1_000_u32), queue, option::of(text()));
-    (known(), namespace, nodes, image, rest).prop_map(|(units, namespace, nodes, image, rest)| {
+    let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Special).collect();
+    let admission = (quotas::capacity_with_part(), option::of(select(kinds)), option::of(quotas::reclaim()));
+    (known(), namespace, nodes, image, rest, admission).prop_map(|(units, namespace, nodes, image, rest, admission)| {
         let (labels, cpu_overcommit, queue_prefix, comment) = rest;
+        let ((capacity, protected), resource_kind, reclaim) = admission;
         PoolSpec {
             units: units.into_iter().map(|unit| UnitName::new(unit).unwrap()).collect(),
             namespace: namespace.map(str::to_owned),
@@ -305,6 +374,10 @@ fn pool_spec() -> impl Strategy<Value = PoolSpec> {
             cpu_overcommit,
             queue_prefix: queue_prefix.map(str::to_owned),
             image: image.map(str::to_owned),
+            capacity,
+            protected,
+            resource_kind,
+            reclaim,
             comment,
         }
     })
@@ -329,8 +402,9 @@ fn tenant_spec() -> impl Strategy<Value = TenantSpec> {
 /// An object that [`catalog`] may be extended by.
 pub fn object() -> impl Strategy<Value = Object> {
     prop_oneof![
-        (unit(), unit_spec()).prop_map(|(name, spec)| Object::ResourceUnit { name, spec }),
-        (pool(), pool_spec()).prop_map(|(name, spec)| Object::ResourcePool { name, spec }),
-        (tenant(), tenant_spec()).prop_map(|(name, spec)| Object::Tenant { name, spec }),
+        (unit(), unit_spec()).prop_map(|(name, spec)| Object::ResourceUnit { name, spec }).boxed(),
+        (pool(), pool_spec()).prop_map(|(name, spec)| Object::ResourcePool { name, spec }).boxed(),
+        (tenant(), tenant_spec()).prop_map(|(name, spec)| Object::Tenant { name, spec }).boxed(),
+        (quota(), quotas::spec()).prop_map(|(name, spec)| Object::ResourceQuota { name, spec }),
     ]
 }

@@ -19,7 +19,7 @@ use model::error::{ErrorKind, UserError};
 use model::log_throttle::LogThrottle;
 use model::millis;
 use model::number::Generation;
-use tracing::{Instrument, info, info_span, warn};
+use tracing::{Instrument, debug, info, info_span, warn};
 
 use super::answer::{Answer, text};
 use super::context::{Context, canceled};
@@ -54,7 +54,10 @@ pub(super) async fn alter(
             context.log.line(note.clone());
             note.clone()
         }
-        None => progress(&committed.record),
+        None => {
+            log_warnings(context, change).await;
+            progress(&committed.record)
+        }
     };
     // A repeated statement that changes nothing still waits for the engines.
     let state = match wait {
@@ -68,6 +71,19 @@ pub(super) async fn alter(
         Answer::new(&[("alteration", SqlType::String), ("object", SqlType::String), ("state", SqlType::String)]);
     answer.row(vec![text(context.id.as_str()), text(object.to_string()), text(state)]);
     Ok(answer)
+}
+
+/// Logs what a committed change does not do, as far as the database responds.
+async fn log_warnings(context: &Context, change: &Change) {
+    if !change.concerns_quotas() {
+        return;
+    }
+    match context.store().catalog().await {
+        Ok(catalog) => {
+            change.warnings(&catalog).into_iter().for_each(|warning| context.log.line(format!("warning: {warning}")))
+        }
+        Err(error) => debug!(%error, "could not read the catalog for warnings"),
+    }
 }
 
 fn progress(record: &AlterationRecord) -> String {

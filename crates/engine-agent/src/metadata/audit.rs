@@ -55,7 +55,7 @@ impl Target {
                 let object = change.object();
                 let tenant = match object.kind {
                     ObjectKind::Tenant => TenantName::new(object.name.clone()).ok(),
-                    ObjectKind::ResourcePool | ObjectKind::ResourceUnit => None,
+                    ObjectKind::ResourcePool | ObjectKind::ResourceUnit | ObjectKind::ResourceQuota => None,
                 };
                 Some(Self { object: Some(object.to_string()), tenant })
             }

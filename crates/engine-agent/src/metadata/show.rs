@@ -10,3 +10,5 @@ pub(super) mod freshness;
 pub(super) mod master;
 pub(super) mod object;
 pub(super) mod objects;
+pub(super) mod quotas;
+mod visible;

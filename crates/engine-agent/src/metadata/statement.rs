@@ -30,6 +30,7 @@ async fn dispatch(context: &Context, statement: &Statement) -> Result<Answer, Us
             request::stop(context, statement, (pool, engine), *grace, *wait).await
         }
         Statement::ShowObjects { kind, like } => show::objects::show(context, *kind, like.as_deref()).await,
+        Statement::ShowQuotas { of, like } => show::quotas::show(context, of, like.as_deref()).await,
         Statement::ShowPoolsOfUnit { unit } => show::objects::pools_of_unit(context, unit).await,
         Statement::ShowTenantsOfPool { pool } => show::objects::tenants_of_pool(context, pool).await,
         Statement::Describe(object) => show::object::describe(context, object).await,

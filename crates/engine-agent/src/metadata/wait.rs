@@ -73,6 +73,8 @@ pub(super) async fn object(context: &Context, object: &ObjectRef, patience: Dura
         ObjectKind::Tenant => key.tenant.as_str() == object.name,
         ObjectKind::ResourcePool => key.pool.as_str() == object.name,
         ObjectKind::ResourceUnit => key.unit.as_str() == object.name,
+        // A quota affects no engine that exists.
+        ObjectKind::ResourceQuota => false,
     };
     until(context, patience, "not all engines are ready", |overview| {
         let slots = overview.snapshot.slots.iter().filter(|slot| affects(&slot.key));

@@ -14,6 +14,7 @@ mod auditing;
 mod bench;
 mod failures;
 mod pools;
+mod quotas;
 mod requests;
 mod rights;
 mod secrets;

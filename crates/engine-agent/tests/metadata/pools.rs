@@ -51,7 +51,10 @@ async fn a_pool_is_described_with_the_room_of_its_nodes() {
     let mut admin = bench.objects().await;
     let _settling = bench.master.keep_settling();
     let pool = run(&mut admin, "DESCRIBE RESOURCE POOL rp_1").await;
-    assert!(!column(&pool, "property").contains(&"capacity".to_owned()), "nothing is known of nodes: {pool:?}");
+    assert!(
+        !column(&pool, "property").contains(&"capacity of its nodes".to_owned()),
+        "nothing is known of nodes: {pool:?}"
+    );
     assert_eq!(property(&pool, "cpu overcommit"), "100 %");
     run(
         &mut admin,
@@ -70,7 +73,7 @@ async fn a_pool_is_described_with_the_room_of_its_nodes() {
         ("queue prefix", "etl"),
         ("nodes that are there", "node-1, node-2"),
         ("nodes that take engines", "2 of 2"),
-        ("capacity", "8 CPU and 28G"),
+        ("capacity of its nodes", "8 CPU and 28G"),
         ("used by engines", "3 CPU and 2G"),
         ("largest engine that fits", "8 CPU and 12G on node node-2"),
     ] {

@@ -13,6 +13,7 @@ mod diagnosing;
 pub mod engines;
 mod masters;
 mod pools;
+mod quotas;
 mod requests;
 mod schema;
 
@@ -24,7 +25,7 @@ pub use bench::Bench;
 use metadata::StoreSettings;
 
 /// The number of cases.
-pub const COUNT: usize = 85;
+pub const COUNT: usize = 91;
 /// The deadline of a case.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -142,6 +143,14 @@ cases! {
         nodes_are_those_of_the_last_report_with_nodes,
         a_database_of_the_previous_version_keeps_its_pools,
         a_tenant_without_a_pool_starts_nothing,
+    }
+    quotas::{
+        a_quota_has_the_generation_of_its_last_change,
+        a_stale_change_of_a_quota_is_refused,
+        of_two_quotas_of_one_subject_one_is_committed,
+        a_quota_changes_no_slot_and_reaches_no_proxy,
+        the_subject_of_a_quota_is_not_dropped,
+        a_database_of_schema_7_receives_the_table_of_quotas,
     }
     concurrency::{
         commit_and_abort_race_for_one_row,

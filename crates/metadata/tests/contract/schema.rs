@@ -32,7 +32,7 @@ pub async fn two_migrations_at_once_both_succeed(bench: Bench) {
     {
         bench.raw(&format!("DROP TABLE {table}")).await;
     }
-    for table in ["engine", "alteration", "observed_engine", "observed_node", "namespace", "audit"] {
+    for table in ["engine", "alteration", "observed_engine", "observed_node", "namespace", "audit", "resource_quota"] {
         bench.raw(&format!("DROP TABLE {table}")).await;
     }
     let (one, other) = tokio::join!(Store::migrate(&settings), Store::migrate(&settings));

@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PoolPatch, Rules, TenantPatch, UnitPatch};
+use super::{PoolPatch, QuotaPatch, Rules, TenantPatch, UnitPatch};
 use crate::alteration::{ObjectKind, ObjectRef};
 use crate::catalog::{Catalog, PoolSpec, TenantSpec, UnitSpec, Versioned};
 use crate::error::UserError;
-use crate::name::{PoolName, TenantName, UnitName};
+use crate::name::{PoolName, QuotaName, TenantName, UnitName};
 use crate::number::Generation;
+use crate::quota::QuotaSpec;
 use crate::secret::SecretKeys;
 
 /// One object with its whole spec.
@@ -17,6 +18,7 @@ pub enum Object {
     Tenant { name: TenantName, spec: TenantSpec },
     ResourcePool { name: PoolName, spec: PoolSpec },
     ResourceUnit { name: UnitName, spec: UnitSpec },
+    ResourceQuota { name: QuotaName, spec: QuotaSpec },
 }
 
 /// The options that a CREATE or ALTER gives one object.
@@ -25,6 +27,7 @@ pub enum ObjectPatch {
     Tenant(TenantName, TenantPatch),
     ResourcePool(PoolName, PoolPatch),
     ResourceUnit(UnitName, UnitPatch),
+    ResourceQuota(QuotaName, QuotaPatch),
 }
 
 impl Object {
@@ -33,6 +36,7 @@ impl Object {
             Self::Tenant { name, .. } => (ObjectKind::Tenant, name.to_string()),
             Self::ResourcePool { name, .. } => (ObjectKind::ResourcePool, name.to_string()),
             Self::ResourceUnit { name, .. } => (ObjectKind::ResourceUnit, name.to_string()),
+            Self::ResourceQuota { name, .. } => (ObjectKind::ResourceQuota, name.to_string()),
         };
         ObjectRef { kind, name }
     }
@@ -55,6 +59,11 @@ impl Object {
                 let found = catalog.units.get(&name).cloned();
                 found.map(|unit| (Self::ResourceUnit { name, spec: unit.spec }, unit.generation))
             }
+            ObjectKind::ResourceQuota => {
+                let name = QuotaName::new(&reference.name)?;
+                let found = catalog.quotas.get(&name).cloned();
+                found.map(|quota| (Self::ResourceQuota { name, spec: quota.spec }, quota.generation))
+            }
         })
     }
 
@@ -68,11 +77,12 @@ impl Object {
         shown
     }
 
-    pub(super) fn validate(&self, catalog: &Catalog) -> Result<(), UserError> {
+    pub(super) fn validate(&self, catalog: &Catalog, rules: &Rules) -> Result<(), UserError> {
         match self {
             Self::Tenant { name, spec } => super::tenant::validate(name, spec, catalog),
-            Self::ResourcePool { name, spec } => super::pool::validate(name, spec, catalog),
+            Self::ResourcePool { name, spec } => super::pool::validate(name, spec, catalog, rules.defaults.instances),
             Self::ResourceUnit { name, spec } => super::unit::validate(name, spec),
+            Self::ResourceQuota { name, spec } => super::quota::validate(name, spec, catalog),
         }
     }
 }
@@ -83,6 +93,7 @@ impl ObjectPatch {
             Self::Tenant(name, _) => (ObjectKind::Tenant, name.to_string()),
             Self::ResourcePool(name, _) => (ObjectKind::ResourcePool, name.to_string()),
             Self::ResourceUnit(name, _) => (ObjectKind::ResourceUnit, name.to_string()),
+            Self::ResourceQuota(name, _) => (ObjectKind::ResourceQuota, name.to_string()),
         };
         ObjectRef { kind, name }
     }
@@ -100,6 +111,7 @@ impl ObjectPatch {
                 let spec = patch.create(&rules.defaults)?;
                 Object::ResourceUnit { name: name.clone(), spec: rules.with_fingerprint(name, None, spec) }
             }
+            Self::ResourceQuota(name, patch) => Object::ResourceQuota { name: name.clone(), spec: patch.create(name)? },
         })
     }
 
@@ -114,6 +126,9 @@ impl ObjectPatch {
             (Self::ResourceUnit(name, patch), Object::ResourceUnit { spec, .. }) => {
                 let after = patch.alter(spec, &rules.secret_keys)?;
                 Ok(Object::ResourceUnit { name: name.clone(), spec: rules.with_fingerprint(name, Some(spec), after) })
+            }
+            (Self::ResourceQuota(name, patch), Object::ResourceQuota { spec, .. }) => {
+                Ok(Object::ResourceQuota { name: name.clone(), spec: patch.alter(name, spec)? })
             }
             _ => Err(UserError::internal("a change met an object of another kind")),
         }
@@ -131,10 +146,14 @@ pub(super) fn put(catalog: &mut Catalog, reference: &ObjectRef, after: Option<&O
         Some(Object::ResourceUnit { name, spec }) => {
             catalog.units.insert(name.clone(), Versioned { spec: spec.clone(), generation });
         }
+        Some(Object::ResourceQuota { name, spec }) => {
+            catalog.quotas.insert(name.clone(), Versioned { spec: spec.clone(), generation });
+        }
         None => match reference.kind {
             ObjectKind::Tenant => catalog.tenants.retain(|name, _| name.as_str() != reference.name),
             ObjectKind::ResourcePool => catalog.pools.retain(|name, _| name.as_str() != reference.name),
             ObjectKind::ResourceUnit => catalog.units.retain(|name, _| name.as_str() != reference.name),
+            ObjectKind::ResourceQuota => catalog.quotas.retain(|name, _| name.as_str() != reference.name),
         },
     }
 }

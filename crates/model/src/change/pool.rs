@@ -8,12 +8,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::amounts::{check_custom, refuse_custom};
 use super::{Setting, check_comment, check_foreign_names, check_list, list_names, shown};
 use crate::catalog::{Catalog, PoolSpec};
 use crate::engine_name::is_dns_label;
 use crate::error::{ErrorKind, UserError};
+use crate::instance::InstanceKind;
 use crate::labels;
 use crate::name::{PoolName, UnitName};
+use crate::quota::{Capacity, DeclaredAmount, Reclaim};
+use crate::resource::{Component, Kind, RequestPolicy};
 
 /// The longest name of a node, in bytes: Kubernetes' limit.
 pub const MAX_NODE_BYTES: usize = 253;
@@ -43,6 +47,18 @@ pub struct PoolPatch {
     pub queue_prefix: Setting<String>,
     /// `IMAGE`
     pub image: Setting<String>,
+    /// `CAPACITY`
+    #[serde(default)]
+    pub capacity: Setting<Capacity>,
+    /// `PROTECTED`
+    #[serde(default)]
+    pub protected: Setting<DeclaredAmount>,
+    /// `RESOURCE_KIND`
+    #[serde(default)]
+    pub resource_kind: Setting<Kind>,
+    /// `RECLAIM`
+    #[serde(default)]
+    pub reclaim: Setting<Reclaim>,
     /// `COMMENT`
     pub comment: Setting<String>,
 }
@@ -63,12 +79,25 @@ impl PoolPatch {
         self.cpu_overcommit.onto(&mut spec.cpu_overcommit);
         self.queue_prefix.onto(&mut spec.queue_prefix);
         self.image.onto(&mut spec.image);
+        self.capacity.onto(&mut spec.capacity);
+        match &self.protected {
+            Setting::Keep => {}
+            Setting::Reset => spec.protected = DeclaredAmount::default(),
+            Setting::Set(amount) => spec.protected.clone_from(amount),
+        }
+        self.resource_kind.onto(&mut spec.resource_kind);
+        self.reclaim.onto(&mut spec.reclaim);
         self.comment.onto(&mut spec.comment);
         spec
     }
 }
 
-pub(super) fn validate(name: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result<(), UserError> {
+pub(super) fn validate(
+    name: &PoolName,
+    spec: &PoolSpec,
+    catalog: &Catalog,
+    instances: InstanceKind,
+) -> Result<(), UserError> {
     check_list(&format!("UNIT_LIST of resource pool \"{name}\""), &spec.units)?;
     check_comment(&format!("resource pool \"{name}\""), spec.comment.as_ref())?;
     let unknown: Vec<&str> =
@@ -94,7 +123,46 @@ pub(super) fn validate(name: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> R
         check_queue_prefix(name, prefix, catalog)?;
     }
     check_selector(name, spec, catalog)?;
-    check_nodes(name, spec, catalog)
+    check_nodes(name, spec, catalog)?;
+    check_capacity(name, spec, instances)
+}
+
+fn check_capacity(name: &PoolName, spec: &PoolSpec, instances: InstanceKind) -> Result<(), UserError> {
+    let pool = format!("resource pool \"{name}\"");
+    if let Some(kind) = spec.resource_kind {
+        RequestPolicy::of(kind)?;
+    }
+    refuse_custom(&format!("PROTECTED of {pool}"), &spec.protected)?;
+    if spec.protected.engines.is_some() {
+        let message = format!("ENGINES is not supported in PROTECTED of {pool}");
+        return Err(UserError::new(ErrorKind::NotSupported, message)
+            .detail("The protected part is for pods and services that are no engines.")
+            .hint("Name ENGINES in CAPACITY to limit the number of engines."));
+    }
+    match &spec.capacity {
+        Some(Capacity::Nodes) if instances == InstanceKind::Process => {
+            Err(UserError::new(ErrorKind::WrongState, format!("CAPACITY NODES of {pool} needs observed nodes"))
+                .detail("Engines are local processes, and no capacity of nodes is observed.")
+                .hint("Declare the capacity: CAPACITY (CPU 16, MEMORY '64G')."))
+        }
+        None | Some(Capacity::Nodes | Capacity::Registered) => Ok(()),
+        Some(Capacity::Amount(capacity)) => {
+            check_custom(&format!("CAPACITY of {pool}"), capacity)?;
+            check_protected(&pool, capacity, &spec.protected)
+        }
+    }
+}
+
+/// A part cannot exceed the whole.
+fn check_protected(pool: &str, capacity: &DeclaredAmount, protected: &DeclaredAmount) -> Result<(), UserError> {
+    let exceeding = Component::ALL.into_iter().find_map(|component| {
+        let (part, whole) = (protected.get(component)?, capacity.get(component)?);
+        (part > whole).then(|| (component.shown(part), component.shown(whole)))
+    });
+    let Some((part, whole)) = exceeding else { return Ok(()) };
+    Err(UserError::new(ErrorKind::InvalidValue, format!("PROTECTED of {pool} is above its CAPACITY"))
+        .detail(format!("PROTECTED is {part}, CAPACITY is {whole}."))
+        .hint("Set both in one statement."))
 }
 
 fn check_nodes(name: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result<(), UserError> {

@@ -1,6 +1,8 @@
 //! The rules of CREATE, ALTER and DROP, and of the slots that follow.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod quotas;
+
 use super::pool::MAX_IMAGE_BYTES;
 use super::*;
 use crate::desired::derive;

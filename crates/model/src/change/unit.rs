@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Setting, check_comment};
-use crate::catalog::{MAX_ENGINES_LIMIT, MAX_EXECUTORS_LIMIT, MAX_PROPERTIES, UnitSpec};
+use crate::catalog::{ChargedExecutors, MAX_ENGINES_LIMIT, MAX_EXECUTORS_LIMIT, MAX_PROPERTIES, PRIORITIES, UnitSpec};
 use crate::configuration::Defaults;
 use crate::engine_type::EngineType;
 use crate::error::{ErrorKind, UserError};
@@ -37,6 +37,12 @@ pub struct UnitPatch {
     pub max_engines: Option<u32>,
     /// `PROPERTIES`
     pub properties: PropertiesPatch,
+    /// `PRIORITY`
+    #[serde(default)]
+    pub priority: Option<i32>,
+    /// `CHARGE`
+    #[serde(default)]
+    pub charge: Option<ChargedExecutors>,
     /// `COMMENT`
     pub comment: Setting<String>,
 }
@@ -108,6 +114,8 @@ impl UnitPatch {
             max_engines: 10.max(self.min_engines.unwrap_or(0)),
             properties: BTreeMap::new(),
             secrets: None,
+            priority: 0,
+            charge: ChargedExecutors::default(),
             comment: None,
         };
         self.alter(&fresh, &SecretKeys::new(Vec::new()))
@@ -131,6 +139,8 @@ impl UnitPatch {
         set(&mut spec.min_engines, self.min_engines);
         set(&mut spec.max_engines, self.max_engines);
         self.properties.onto(&mut spec.properties, keys)?;
+        spec.priority = self.priority.unwrap_or(spec.priority);
+        spec.charge = self.charge.unwrap_or(spec.charge);
         self.comment.onto(&mut spec.comment);
         Ok(spec)
     }
@@ -140,6 +150,14 @@ pub(super) fn validate(name: &UnitName, spec: &UnitSpec) -> Result<(), UserError
     check_range(name, "ENGINES", spec.min_engines, spec.max_engines, MAX_ENGINES_LIMIT)?;
     check_range(name, "EXECUTORS", spec.min_executors, spec.max_executors, MAX_EXECUTORS_LIMIT)?;
     check_comment(&format!("resource unit \"{name}\""), spec.comment.as_ref())?;
+    if !PRIORITIES.contains(&spec.priority) {
+        let message = format!("invalid PRIORITY {} of resource unit \"{name}\"", spec.priority);
+        return Err(UserError::new(ErrorKind::InvalidValue, message).detail(format!(
+            "It is a whole number from {} to {}.",
+            PRIORITIES.start(),
+            PRIORITIES.end()
+        )));
+    }
     if spec.properties.len() > MAX_PROPERTIES {
         return Err(UserError::new(
             ErrorKind::ProgramLimit,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{ErrorKind, KIND_UNKNOWN, UserError};
 use crate::text::cut;
 
@@ -10,7 +12,7 @@ use crate::text::cut;
 const MAX_SHOWN_BYTES: usize = 100;
 
 /// The kind of a resource: the fields that it has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     Memory,
     Cpu,
@@ -47,6 +49,12 @@ impl Kind {
     }
 }
 
+impl AsRef<str> for Kind {
+    fn as_ref(&self) -> &str {
+        self.name()
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -79,6 +87,7 @@ mod tests {
     fn names_and_aliases_are_read_and_other_names_are_unknown() {
         for kind in Kind::ALL {
             assert_eq!(kind.name().parse::<Kind>().unwrap(), kind);
+            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""), "rows have the same name");
         }
         assert_eq!("Yarn".parse::<Kind>().unwrap(), Kind::Queue);
         for alias in ["DriverAndYarn", "DriverAndKubernetes"] {

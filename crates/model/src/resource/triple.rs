@@ -40,15 +40,36 @@ impl Component {
                 format!("{sign}{}", cores.trim_end_matches('0').trim_end_matches('.'))
             }
             Self::Memory => {
-                const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
-                match UNITS.into_iter().find(|(_, power)| size > 0 && size.is_multiple_of(1 << power)) {
-                    Some((unit, power)) => format!("{sign}{}{unit}", size >> power),
-                    None if size == 0 => "0".to_owned(),
-                    None => format!("{sign}{size}B"),
-                }
+                let (size, unit) = whole_unit(size);
+                format!("{sign}{size}{unit}")
             }
             Self::Engines => amount.to_string(),
         }
+    }
+
+    /// An amount of this component for readers: `0.5 CPU`, `64 GiB`, `1 engine`. It may be negative.
+    pub fn shown(self, amount: i64) -> String {
+        match self {
+            Self::Cpu => format!("{} CPU", self.number(amount)),
+            Self::Memory => {
+                let sign = if amount < 0 { "-" } else { "" };
+                match whole_unit(amount.unsigned_abs()) {
+                    (size, 'B') => format!("{sign}{size} B"),
+                    (size, unit) => format!("{sign}{size} {unit}iB"),
+                }
+            }
+            Self::Engines => format!("{amount} engine{}", if amount == 1 { "" } else { "s" }),
+        }
+    }
+}
+
+/// Bytes in the largest unit of which they are a whole number: `(64, 'G')`. Zero is 0 G.
+pub(crate) fn whole_unit(bytes: u64) -> (u64, char) {
+    const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
+    match UNITS.into_iter().find(|(_, power)| bytes > 0 && bytes.is_multiple_of(1 << power)) {
+        Some((unit, power)) => (bytes >> power, unit),
+        None if bytes == 0 => (0, 'G'),
+        None => (bytes, 'B'),
     }
 }
 
@@ -144,7 +165,7 @@ mod tests {
             (Component::Memory, 1_280 << 20, "1280M"),
             (Component::Memory, -(2 << 40), "-2T"),
             (Component::Memory, 1_025, "1025B"),
-            (Component::Memory, 0, "0"),
+            (Component::Memory, 0, "0G"),
             (Component::Engines, -3, "-3"),
         ] {
             assert_eq!(component.number(amount), expected);

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
-use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, Setting, TenantPatch, UnitPatch};
+use model::change::{Applied, Change, ObjectPatch, PoolPatch, QuotaPatch, Rules, Setting, TenantPatch, UnitPatch};
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::error::UserError;
 use model::millis;
 use model::number::{Generation, Incarnation};
+use model::quota::{Capacity, DeclaredAmount};
 use model::slot::{Origin, Slot, SlotKey};
-use model::{PoolName, TenantName, UnitName};
+use model::{PoolName, QuotaName, TenantName, UnitName};
 use planner::{DesiredState, Instance, Limits, ObservedState, Plan, Simulation, explain, explain_change};
 
 /// A simulation with the rules of its catalog.
@@ -95,6 +96,7 @@ impl Cluster {
             driver_memory: options.get("memory").map(|text| text.parse().unwrap()),
             min_engines: number("min"),
             max_engines: number("max"),
+            priority: options.get("priority").map(|text| text.parse().unwrap()),
             ..UnitPatch::default()
         };
         ObjectPatch::ResourceUnit(UnitName::new(name).unwrap(), patch)
@@ -113,6 +115,10 @@ impl Cluster {
                 text => Setting::Set(labels(text)),
             }),
             cpu_overcommit: options.get("overcommit").map_or(Setting::Keep, |text| Setting::Set(text.parse().unwrap())),
+            capacity: options.get("capacity").map_or(Setting::Keep, |text| {
+                let amount = DeclaredAmount { cpu: Some(text.parse().unwrap()), ..DeclaredAmount::default() };
+                Setting::Set(Capacity::Amount(amount))
+            }),
             image: options.get("image").map_or(Setting::Keep, |text| Setting::Set((*text).to_owned())),
             ..PoolPatch::default()
         };
@@ -127,11 +133,24 @@ impl Cluster {
         ObjectPatch::Tenant(TenantName::new(name).unwrap(), patch)
     }
 
+    pub fn quota(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
+        let patch = QuotaPatch {
+            tenant: options.get("tenant").map(|name| TenantName::new(*name).unwrap()),
+            pool: options.get("pool").map(|name| PoolName::new(*name).unwrap()),
+            guarantee: options.get("cpu").map_or(Setting::Keep, |text| {
+                Setting::Set(DeclaredAmount { cpu: Some(text.parse().unwrap()), ..DeclaredAmount::default() })
+            }),
+            ..QuotaPatch::default()
+        };
+        ObjectPatch::ResourceQuota(QuotaName::new(name).unwrap(), patch)
+    }
+
     pub fn drop_change(kind: &str, name: &str) -> Change {
         let kind = match kind {
             "tenant" => ObjectKind::Tenant,
             "pool" => ObjectKind::ResourcePool,
             "unit" => ObjectKind::ResourceUnit,
+            "quota" => ObjectKind::ResourceQuota,
             other => panic!("no kind {other}"),
         };
         Change::Drop { if_exists: false, object: ObjectRef { kind, name: name.to_owned() } }

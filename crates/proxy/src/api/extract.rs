@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use model::EngineName;
 use model::error::{ErrorKind, UserError};
-use model::name::{PoolName, TenantName, UnitName};
+use model::name::{PoolName, QuotaName, TenantName, UnitName};
 use model::text::as_detail;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -35,6 +35,10 @@ impl Names {
 
     pub(super) fn unit(&self) -> Result<UnitName, UserError> {
         UnitName::new(self.get("unit")?)
+    }
+
+    pub(super) fn quota(&self) -> Result<QuotaName, UserError> {
+        QuotaName::new(self.get("quota")?)
     }
 
     pub(super) fn engine(&self) -> Result<EngineName, UserError> {

@@ -1,4 +1,5 @@
-//! Tenants, resource pools and resource units: lists, descriptions, definitions, and which objects use them.
+//! Tenants, resource pools, units and quotas: lists, descriptions, definitions, and which objects use them. The list of quotas has
+//! parameters of its own.
 
 use axum::response::Response;
 use ddl::Statement;
@@ -33,56 +34,71 @@ struct ListQuery {
 pub(super) const PROPERTIES: &[Column] = &[("property", Type::String), ("value", Type::String)];
 const DEFINITION: &[Column] = &[("statement", Type::String)];
 
-const fn columns(kind: ObjectKind) -> &'static [Column] {
-    match kind {
-        ObjectKind::Tenant => &[
-            ("tenant", Type::String),
-            ("resource_pools", Type::String),
-            ("users", Type::String),
-            ("admins", Type::String),
-            ("default_unit", Type::String),
-            ("comment", Type::String),
-        ],
-        ObjectKind::ResourcePool => &[
-            ("pool", Type::String),
-            ("units", Type::String),
-            ("namespace", Type::String),
-            ("nodes", Type::String),
-            ("queue_prefix", Type::String),
-            ("image", Type::String),
-            ("comment", Type::String),
-        ],
-        ObjectKind::ResourceUnit => &[
-            ("unit", Type::String),
-            ("engine_type", Type::String),
-            ("driver_cpu", Type::String),
-            ("driver_memory", Type::String),
-            ("executor_cpu", Type::String),
-            ("executor_memory", Type::String),
-            ("min_executors", Type::Integer),
-            ("max_executors", Type::Integer),
-            ("min_engines", Type::Integer),
-            ("max_engines", Type::Integer),
-            ("properties", Type::String),
-            ("comment", Type::String),
-        ],
-    }
+/// A list of all objects of a kind.
+struct Listing {
+    kind: ObjectKind,
+    columns: &'static [Column],
+    /// The column with the name.
+    key: &'static [&'static str],
+    /// The word for the list in cursors.
+    resource: &'static str,
 }
 
-/// The column with the name, and the word for the list in paths and cursors.
-const fn words(kind: ObjectKind) -> (&'static [&'static str], &'static str) {
-    match kind {
-        ObjectKind::Tenant => (&["tenant"], "tenants"),
-        ObjectKind::ResourcePool => (&["pool"], "pools"),
-        ObjectKind::ResourceUnit => (&["unit"], "units"),
-    }
-}
+const TENANTS: Listing = Listing {
+    kind: ObjectKind::Tenant,
+    columns: &[
+        ("tenant", Type::String),
+        ("resource_pools", Type::String),
+        ("users", Type::String),
+        ("admins", Type::String),
+        ("default_unit", Type::String),
+        ("comment", Type::String),
+    ],
+    key: &["tenant"],
+    resource: "tenants",
+};
+
+const POOLS: Listing = Listing {
+    kind: ObjectKind::ResourcePool,
+    columns: &[
+        ("pool", Type::String),
+        ("units", Type::String),
+        ("namespace", Type::String),
+        ("nodes", Type::String),
+        ("queue_prefix", Type::String),
+        ("image", Type::String),
+        ("comment", Type::String),
+    ],
+    key: &["pool"],
+    resource: "pools",
+};
+
+const UNITS: Listing = Listing {
+    kind: ObjectKind::ResourceUnit,
+    columns: &[
+        ("unit", Type::String),
+        ("engine_type", Type::String),
+        ("driver_cpu", Type::String),
+        ("driver_memory", Type::String),
+        ("executor_cpu", Type::String),
+        ("executor_memory", Type::String),
+        ("min_executors", Type::Integer),
+        ("max_executors", Type::Integer),
+        ("min_engines", Type::Integer),
+        ("max_engines", Type::Integer),
+        ("properties", Type::String),
+        ("comment", Type::String),
+    ],
+    key: &["unit"],
+    resource: "units",
+};
 
 fn named(kind: ObjectKind, names: &Names) -> Result<ObjectRef, UserError> {
     let name = match kind {
         ObjectKind::Tenant => names.tenant()?.to_string(),
         ObjectKind::ResourcePool => names.pool()?.to_string(),
         ObjectKind::ResourceUnit => names.unit()?.to_string(),
+        ObjectKind::ResourceQuota => names.quota()?.to_string(),
     };
     Ok(ObjectRef { kind, name })
 }
@@ -90,17 +106,17 @@ fn named(kind: ObjectKind, names: &Names) -> Result<ObjectRef, UserError> {
 const OK: &[(u16, &str)] = &[(200, "The rows.")];
 
 pub(super) fn operations() -> Vec<Operation> {
-    use ObjectKind::{ResourcePool, ResourceUnit, Tenant};
+    use ObjectKind::{ResourcePool, ResourceQuota, ResourceUnit, Tenant};
     vec![
-        list(Tenant, "/api/v1/tenants", "listTenants", "Lists the tenants that the user may see (SHOW TENANTS)."),
+        list(&TENANTS, "/api/v1/tenants", "listTenants", "Lists the tenants that the user may see (SHOW TENANTS)."),
         list(
-            ResourcePool,
+            &POOLS,
             "/api/v1/pools",
             "listPools",
             "Lists the resource pools that the user may see (SHOW RESOURCE POOLS).",
         ),
         list(
-            ResourceUnit,
+            &UNITS,
             "/api/v1/units",
             "listUnits",
             "Lists the resource units that the user may see (SHOW RESOURCE UNITS).",
@@ -117,6 +133,12 @@ pub(super) fn operations() -> Vec<Operation> {
             "/api/v1/units/{unit}",
             "describeUnit",
             "Describes a resource unit (DESCRIBE RESOURCE UNIT).",
+        ),
+        describe(
+            ResourceQuota,
+            "/api/v1/quotas/{quota}",
+            "describeQuota",
+            "Describes a resource quota (DESCRIBE RESOURCE QUOTA).",
         ),
         definition(
             Tenant,
@@ -136,18 +158,23 @@ pub(super) fn operations() -> Vec<Operation> {
             "getUnitDefinition",
             "Returns the statement that creates the resource unit (SHOW CREATE RESOURCE UNIT).",
         ),
+        definition(
+            ResourceQuota,
+            "/api/v1/quotas/{quota}/definition",
+            "getQuotaDefinition",
+            "Returns the statement that creates the resource quota (SHOW CREATE RESOURCE QUOTA).",
+        ),
         tenants_of_pool(),
         pools_of_unit(),
     ]
 }
 
-fn list(kind: ObjectKind, path: &'static str, id: &'static str, summary: &'static str) -> Operation {
-    let about = About { id, summary, rows: Rows::Of(columns(kind)), success: OK };
+fn list(of: &'static Listing, path: &'static str, id: &'static str, summary: &'static str) -> Operation {
+    let about = About { id, summary, rows: Rows::Of(of.columns), success: OK };
     Operation::get(path, &about, move |call: Call, _, ListQuery { like, limit, cursor }| async move {
-        let (key, resource) = words(kind);
-        let page = Page::new(resource, limit, cursor.as_deref())?;
-        let mut collect = ByKey::new(&call.gateway.budget, page, key)?;
-        let warnings = call.run(&Statement::ShowObjects { kind, like }, &mut collect).await?;
+        let page = Page::new(of.resource, limit, cursor.as_deref())?;
+        let mut collect = ByKey::new(&call.gateway.budget, page, of.key)?;
+        let warnings = call.run(&Statement::ShowObjects { kind: of.kind, like }, &mut collect).await?;
         let (rows, next) = collect.finish();
         Ok(json(rows, &warnings, next.as_deref()))
     })

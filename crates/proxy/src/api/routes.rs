@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use axum::Router;
 
 use super::operation::Operation;
-use super::{alterations, audit, document, engines, master, objects, problem, statements};
+use super::{alterations, audit, document, engines, master, objects, problem, quotas, statements};
 
 /// The document that the API serves.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document::text(operations()));
@@ -15,6 +15,7 @@ pub(super) fn operations() -> Vec<Operation> {
     let about = ("getOpenApi", "Returns this document.");
     let mut operations = vec![Operation::document("/api/v1/openapi.json", about, || DOCUMENT.as_str())];
     operations.extend(objects::operations());
+    operations.push(quotas::operation());
     operations.extend(engines::operations());
     operations.extend([alterations::operation(), audit::operation(), master::operation(), statements::operation()]);
     operations

@@ -77,6 +77,9 @@ const fn offer(statement: &Statement) -> Offer {
         Statement::ShowObjects { kind: ObjectKind::Tenant, .. } => Offer::Pages("/api/v1/tenants"),
         Statement::ShowObjects { kind: ObjectKind::ResourcePool, .. } => Offer::Pages("/api/v1/pools"),
         Statement::ShowObjects { kind: ObjectKind::ResourceUnit, .. } => Offer::Pages("/api/v1/units"),
+        Statement::ShowObjects { kind: ObjectKind::ResourceQuota, .. } | Statement::ShowQuotas { .. } => {
+            Offer::Pages("/api/v1/quotas")
+        }
         Statement::ShowAlterations { .. } => Offer::Pages("/api/v1/alterations"),
         Statement::ShowAudit { .. } => Offer::Pages("/api/v1/audit"),
         Statement::StartEngine { .. } => Offer::Resource("/api/v1/engines"),
@@ -89,11 +92,13 @@ const fn offer(statement: &Statement) -> Offer {
             ObjectKind::Tenant => "/api/v1/tenants/{tenant}",
             ObjectKind::ResourcePool => "/api/v1/pools/{pool}",
             ObjectKind::ResourceUnit => "/api/v1/units/{unit}",
+            ObjectKind::ResourceQuota => "/api/v1/quotas/{quota}",
         }),
         Statement::ShowCreate(ObjectRef { kind, .. }) => Offer::Resource(match kind {
             ObjectKind::Tenant => "/api/v1/tenants/{tenant}/definition",
             ObjectKind::ResourcePool => "/api/v1/pools/{pool}/definition",
             ObjectKind::ResourceUnit => "/api/v1/units/{unit}/definition",
+            ObjectKind::ResourceQuota => "/api/v1/quotas/{quota}/definition",
         }),
         Statement::ShowMaster => Offer::Resource("/api/v1/master"),
         Statement::Change { .. } | Statement::Explain { .. } => Offer::TextOnly,
@@ -124,6 +129,10 @@ mod tests {
             "DESCRIBE TENANT t_1",
             "DESCRIBE RESOURCE POOL rp_1",
             "DESCRIBE RESOURCE UNIT uc_1",
+            "SHOW QUOTAS",
+            "SHOW QUOTAS TENANT t_1",
+            "DESCRIBE RESOURCE QUOTA q_1",
+            "SHOW CREATE RESOURCE QUOTA q_1",
             "SHOW CREATE TENANT t_1",
             "SHOW CREATE RESOURCE POOL rp_1",
             "SHOW CREATE RESOURCE UNIT uc_1",

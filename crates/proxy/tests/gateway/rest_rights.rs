@@ -35,12 +35,15 @@ fn operations() -> Vec<Operation> {
         get("/api/v1/tenants", S::ShowObjects),
         get("/api/v1/pools", S::ShowObjects),
         get("/api/v1/units", S::ShowObjects),
+        get("/api/v1/quotas", S::ShowQuotas),
         get("/api/v1/tenants/{tenant}", S::Describe),
         get("/api/v1/pools/{pool}", S::Describe),
         get("/api/v1/units/{unit}", S::Describe),
+        get("/api/v1/quotas/{quota}", S::Describe),
         get("/api/v1/tenants/{tenant}/definition", S::ShowCreate),
         get("/api/v1/pools/{pool}/definition", S::ShowCreate),
         get("/api/v1/units/{unit}/definition", S::ShowCreate),
+        get("/api/v1/quotas/{quota}/definition", S::ShowCreate),
         get("/api/v1/pools/{pool}/tenants", S::ShowObjectFor),
         get("/api/v1/units/{unit}/pools", S::ShowObjectFor),
         get("/api/v1/alterations", S::ShowAlterations),
@@ -85,6 +88,7 @@ impl Operation {
             ("{tenant}", format!("t_{tenant}")),
             ("{pool}", format!("rp_{tenant}")),
             ("{unit}", format!("uc_{tenant}")),
+            ("{quota}", format!("q_{tenant}")),
             ("{engine}", engines.kept(tenant).to_owned()),
         ];
         let filled = || names.iter().fold(self.path.to_owned(), |path, (name, value)| path.replace(name, value));
@@ -100,9 +104,13 @@ impl Operation {
         let shown = format!("_{tenant}");
         match reply.status {
             // Every role may list; what differs is whether the list has the tenant.
-            200 if self.kind == Some(StatementKind::ShowObjects) => reply.rows().iter().any(|row| {
-                ["tenant", "pool", "unit"].iter().any(|name| row[name].as_str().is_some_and(|v| v.ends_with(&shown)))
-            }),
+            200 if matches!(self.kind, Some(StatementKind::ShowObjects | StatementKind::ShowQuotas)) => {
+                reply.rows().iter().any(|row| {
+                    ["tenant", "pool", "unit", "quota"]
+                        .iter()
+                        .any(|name| row[name].as_str().is_some_and(|v| v.ends_with(&shown)))
+                })
+            }
             200 | 202 => true,
             403 => {
                 assert_eq!(reply.sqlstate(), "42501");
@@ -167,6 +175,7 @@ async fn every_operation_holds_the_rights_table_as_every_role() {
                     continue;
                 }
                 (StatementKind::ShowObjects, 200) => reply.column("tenant").contains(&format!("t_{}", case.tenant())),
+                (StatementKind::ShowQuotas, 200) => reply.column("quota").contains(&format!("q_{}", case.tenant())),
                 (_, 200) => true,
                 (_, 403) => false,
                 _ => panic!("{case:?}: {reply:?}"),
@@ -187,7 +196,7 @@ async fn a_stranger_learns_nothing_over_rest() {
     }
     for case in rights_matrix::cases().into_iter().filter(|case| case.role == Role::User) {
         let reply = eve.run(&case.statement(&engines)).await;
-        let is_list = case.kind == StatementKind::ShowObjects;
+        let is_list = matches!(case.kind, StatementKind::ShowObjects | StatementKind::ShowQuotas);
         assert!(if is_list { reply.rows().is_empty() } else { reply.status >= 400 }, "{case:?}: {reply:?}");
     }
     let engine = engines.kept(1);

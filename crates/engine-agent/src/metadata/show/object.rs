@@ -1,12 +1,12 @@
-//! DESCRIBE and SHOW CREATE of a tenant, resource pool or resource unit.
+//! DESCRIBE and SHOW CREATE of a tenant, resource pool, resource unit or resource quota.
 
 use std::fmt::Write as _;
 
 use hs2::SqlType;
 use model::alteration::ObjectRef;
 use model::capacity::{Amount, MAX_DIFFERENCE_PERCENT, PoolCapacity};
-use model::catalog::{Catalog, PoolSpec, TenantSpec, UnitSpec};
-use model::change::Object;
+use model::catalog::{Catalog, DEFAULT_RESOURCE_KIND, PoolSpec, TenantSpec, UnitSpec};
+use model::change::{Object, excess_guarantees};
 use model::charge::Charge;
 use model::configuration::DEFAULT_NAMESPACE;
 use model::error::UserError;
@@ -17,6 +17,7 @@ use model::observation::ObservedNode;
 
 use super::freshness::{Freshness, log_freshness};
 use super::objects::nodes;
+use super::quotas;
 use crate::metadata::answer::{Answer, names, text};
 use crate::metadata::context::Context;
 
@@ -50,6 +51,8 @@ pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef)
         }
         Object::ResourcePool { name, spec } => {
             let mut rows = pool(catalog, name, spec);
+            let known = (!place.nodes.is_empty()).then(|| PoolCapacity::new(catalog, name, spec, &place.nodes).total());
+            rows.extend(excess_guarantees(catalog, name, spec, known).map(|warning| ("warning", warning)));
             if !place.nodes.is_empty() {
                 let freshness = Freshness::new(&place.master, place.now_ms, context.agent.settings.tick_interval);
                 log_freshness(context, &freshness, &place.master).await;
@@ -60,6 +63,7 @@ pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef)
         Object::ResourceUnit { name, spec } => {
             unit(catalog, name, spec, context.agent.settings.rules.defaults.instances)
         }
+        Object::ResourceQuota { name, spec } => quotas::described(catalog, name, spec),
     };
     rows.push(("generation", generation.to_string()));
     Ok(Answer::properties(rows.into_iter().map(|(property, value)| (property.to_owned(), value))))
@@ -87,6 +91,10 @@ fn pool(catalog: &Catalog, name: &PoolName, spec: &PoolSpec) -> Rows {
         ("cpu overcommit", format!("{} %", spec.cpu_overcommit.unwrap_or(100))),
         ("queue prefix", spec.queue_prefix.clone().unwrap_or_default()),
         ("image", spec.image.clone().unwrap_or_else(|| "the configured one".to_owned())),
+        ("capacity", spec.capacity.as_ref().map_or_else(|| "unlimited".to_owned(), ToString::to_string)),
+        ("protected", if spec.protected.is_empty() { "none".to_owned() } else { spec.protected.to_string() }),
+        ("resource kind", spec.resource_kind.unwrap_or(DEFAULT_RESOURCE_KIND).to_string()),
+        ("reclaim", spec.reclaim.unwrap_or_default().as_str().to_owned()),
         ("comment", spec.comment.clone().unwrap_or_default()),
     ]
 }
@@ -102,7 +110,7 @@ fn capacity_rows(capacity: &PoolCapacity<'_>) -> Rows {
     let mut rows = vec![
         ("nodes that are there", there),
         ("nodes that take engines", format!("{open} of {}", capacity.nodes.len())),
-        ("capacity", capacity.total().to_string()),
+        ("capacity of its nodes", capacity.total().to_string()),
         ("used by engines", capacity.used().to_string()),
         (
             "largest engine that fits",
@@ -145,7 +153,9 @@ fn unit(catalog: &Catalog, name: &UnitName, spec: &UnitSpec, kind: InstanceKind)
         ("executor cpu", spec.executor_cpu.to_string()),
         ("executor memory", spec.executor_memory.to_string()),
         ("executors", format!("{} to {}", spec.min_executors, spec.max_executors)),
+        ("charge", spec.charge.as_str().to_owned()),
         ("charge per engine", Charge::of_unit(spec, kind).to_string()),
+        ("priority", spec.priority.to_string()),
         ("engines", format!("{} to {} for each tenant and pool", spec.min_engines, spec.max_engines)),
         ("properties", properties.join(", ")),
         ("comment", spec.comment.clone().unwrap_or_default()),

@@ -1,7 +1,4 @@
-//! SHOW TENANTS, RESOURCE POOLS, RESOURCE UNITS, and the two reverse look-ups. A user sees the objects of the
-//! own tenants; admins, operators and auditors see all.
-
-use std::collections::BTreeSet;
+//! SHOW TENANTS, RESOURCE POOLS, RESOURCE UNITS, and the two reverse look-ups.
 
 use hs2::{SqlType, Value};
 use metadata::user_error;
@@ -12,31 +9,10 @@ use model::configuration::DEFAULT_NAMESPACE;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
 
+use super::quotas;
+use super::visible::visible;
 use crate::metadata::answer::{Answer, maybe, names, number, text};
 use crate::metadata::context::Context;
-
-/// The objects that the caller may see.
-struct Visible {
-    tenants: BTreeSet<TenantName>,
-    pools: BTreeSet<PoolName>,
-    units: BTreeSet<UnitName>,
-}
-
-fn visible(context: &Context, catalog: &Catalog) -> Visible {
-    if context.subject.may_in_any(context.kind) {
-        return Visible {
-            tenants: catalog.tenants.keys().cloned().collect(),
-            pools: catalog.pools.keys().cloned().collect(),
-            units: catalog.units.keys().cloned().collect(),
-        };
-    }
-    let tenants: BTreeSet<TenantName> = context.subject.tenants(catalog, context.kind).into_iter().cloned().collect();
-    let own = tenants.iter().filter_map(|tenant| catalog.tenant(tenant));
-    let pools: BTreeSet<PoolName> = own.flat_map(|tenant| tenant.pools.iter().cloned()).collect();
-    let units =
-        pools.iter().filter_map(|pool| catalog.pool(pool)).flat_map(|pool| pool.units.iter().cloned()).collect();
-    Visible { tenants, pools, units }
-}
 
 pub(in crate::metadata) async fn show(
     context: &Context,
@@ -52,6 +28,7 @@ pub(in crate::metadata) async fn show(
         ObjectKind::ResourceUnit => {
             units(context, &catalog, visible.units.iter().filter(|name| matches(name.as_str())))
         }
+        ObjectKind::ResourceQuota => quotas::show_in(context, &catalog, None, like)?,
     })
 }
 
