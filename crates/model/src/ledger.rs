@@ -7,6 +7,7 @@
 //! | `reservation` | holders, requests, reservations and their states |
 //! | `book` | the in-memory ledger: its invariants, and the conditions of a grant |
 //! | `grant`, `hold` | the operations that charge; those on a reservation that exists |
+//! | `change` | those operations as values |
 //! | `limits` | limits that a catalog or observed nodes determine |
 //! | `audit` | recomputes what scopes hold |
 //! | `refusal` | why an operation changed nothing |
@@ -20,6 +21,7 @@
 
 mod audit;
 mod book;
+mod change;
 mod grant;
 mod hold;
 mod limits;
@@ -29,6 +31,7 @@ mod scope;
 
 pub use audit::Drift;
 pub use book::{Ledger, Moment};
+pub use change::Change;
 pub use hold::{Actual, Claim, Confirmation, End, overdue_end};
 pub use limits::PoolCapacity;
 pub use refusal::{Of, Refusal, Shortage, unknown};

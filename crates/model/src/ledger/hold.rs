@@ -114,21 +114,6 @@ impl Ledger {
         self.finish(&old, end.state, &end.reason, at)
     }
 
-    /// Ends external reservations and waits whose deadline has passed, at most `most`, those with the earliest deadline
-    /// first. Engines are ended by a master, which knows whether they have an instance.
-    pub fn expire(&mut self, most: usize, at: Moment) -> Result<Vec<Arc<Reservation>>, Refusal> {
-        let mut overdue: Vec<Arc<Reservation>> = self
-            .reservations()
-            .filter(|reservation| overdue_end(reservation, at.now_ms).is_some())
-            .map(Arc::clone)
-            .collect();
-        overdue.sort_by(|one, other| (one.deadline_ms, one.id()).cmp(&(other.deadline_ms, other.id())));
-        overdue.truncate(most);
-        let ends = overdue.iter().filter_map(|reservation| overdue_end(reservation, at.now_ms));
-        let ends: Vec<End> = ends.collect();
-        ends.iter().map(|end| self.end(end, at)).collect()
-    }
-
     /// The reservation, if it is the claimed one.
     fn claimed(&self, claim: &Claim) -> Result<Arc<Reservation>, Refusal> {
         let found = self.known(&claim.id)?;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use model::ledger::{
-    Actual, Amounts, Confirmation, Ledger, Of, Refusal, Request, Reservation, Role, Scope, ScopeKey, Scopes, Shortage,
-    State,
+    Actual, Amounts, Change, Confirmation, Ledger, Of, Refusal, Request, Role, Scope, ScopeKey, Scopes, Shortage, State,
 };
 use model::quota::{Guarantee, Limit};
 use model::resource::{Amount, Component, Resource, Triple};
@@ -245,12 +244,24 @@ fn only_external_reservations_end_by_their_deadline() {
     ledger.confirm(&lease, at(0)).unwrap();
     ledger.enqueue(&program("waiting"), 20, at(0)).unwrap();
     ledger.reserve(&arc(engine("t_a", "l", 1, cores(1))), at(0)).unwrap();
-    let ended = |ended: Vec<Arc<Reservation>>| -> Vec<(String, State)> {
-        ended.iter().map(|reservation| (reservation.id().to_string(), reservation.state)).collect()
+    let mut expire = |now_ms| -> Vec<(&str, State)> {
+        let expired = |id: &'static str| {
+            let change = Change::Expire { id: id.into() };
+            (id, ledger.apply(&change, at(now_ms)).unwrap().state)
+        };
+        ["used", "waiting", "locked", "l-1"].into_iter().map(expired).collect()
     };
-    assert_eq!(ended(ledger.expire(1, at(20)).unwrap()), [("used".to_owned(), State::Lost)], "the earliest");
-    assert_eq!(ended(ledger.expire(9, at(20)).unwrap()), [("waiting".to_owned(), State::Expired)]);
-    assert_eq!(ended(ledger.expire(9, at(10_000)).unwrap()), [("locked".to_owned(), State::Expired)]);
+    let (lost, expired) = (State::Lost, State::Expired);
+    assert_eq!(
+        expire(9),
+        [("used", State::Used), ("waiting", State::Waiting), ("locked", State::Locked), ("l-1", State::Locked)]
+    );
+    assert_eq!(
+        expire(19),
+        [("used", lost), ("waiting", State::Waiting), ("locked", State::Locked), ("l-1", State::Locked)]
+    );
+    assert_eq!(expire(20), [("used", lost), ("waiting", expired), ("locked", State::Locked), ("l-1", State::Locked)]);
+    assert_eq!(expire(10_000), [("used", lost), ("waiting", expired), ("locked", expired), ("l-1", State::Locked)]);
     assert_eq!(held(&ledger, &pool()), 1, "a master ends engines");
 }
 
