@@ -43,6 +43,19 @@ impl Transaction {
         Ok(())
     }
 
+    /// Inserts rows like [`Transaction::insert_all`]; returns false if one of their keys exists. On `PostgreSQL` the transaction has
+    /// then failed and must end.
+    pub(crate) async fn insert_all_new(&mut self, head: &'static str, rows: Vec<Vec<Arg>>) -> Result<bool, Error> {
+        for part in parts(rows, usize::MAX) {
+            let mut text = format!("{head} VALUES ");
+            tuples(&mut text, &part);
+            if !self.insert_once(text, part.into_iter().flatten().collect()).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Runs a statement for all keys: `head` ends with the column and `IN`, `values` are for its own placeholders. Returns the
     /// number of matched rows.
     pub(crate) async fn execute_in(
@@ -63,13 +76,32 @@ impl Transaction {
     pub(crate) async fn execute_in_tuples(&mut self, head: &'static str, keys: Vec<Vec<Arg>>) -> Result<u64, Error> {
         let mut matched = 0;
         for part in parts(keys, usize::MAX) {
-            // SQLite compares rows only with a query, and PostgreSQL hashes it; MariaDB uses the index only for a list.
-            let mut text = format!("{head} ({}", if self.backend() == Backend::Mariadb { "" } else { "VALUES " });
-            tuples(&mut text, &part);
-            text.push(')');
+            let text = self.in_tuples(head, &part);
             matched += self.execute_once(text, part.into_iter().flatten().collect()).await?;
         }
         Ok(matched)
+    }
+
+    /// Reads the rows of all keys of several columns: `head` ends with the columns in parentheses and `IN`.
+    pub(crate) async fn rows_in_tuples(
+        &mut self,
+        head: &'static str,
+        keys: Vec<Vec<Arg>>,
+    ) -> Result<Vec<AnyRow>, Error> {
+        let mut rows = Vec::new();
+        for part in parts(keys, usize::MAX) {
+            let text = self.in_tuples(head, &part);
+            rows.extend(self.rows_once(text, part.into_iter().flatten().collect()).await?);
+        }
+        Ok(rows)
+    }
+
+    fn in_tuples(&self, head: &'static str, part: &[Vec<Arg>]) -> String {
+        // SQLite compares rows only with a query, and PostgreSQL hashes it; MariaDB uses the index only for a list.
+        let mut text = format!("{head} ({}", if self.backend() == Backend::Mariadb { "" } else { "VALUES " });
+        tuples(&mut text, part);
+        text.push(')');
+        text
     }
 
     /// Reads the rows of all keys: `head` ends with the column and `IN`.

@@ -5,7 +5,8 @@
 //!
 //! 1. a master's transaction locks the row of `master` with its own epoch, the fence, or ends at once;
 //! 2. a transaction that changes slots, objects or rows of `engine` takes the catalog lock, the one row of `catalog`;
-//! 3. then everything that it depends on is read again, and only then written.
+//! 3. a transaction of the ledger locks its scopes: users, creators, tenants on pools, pools, each by name;
+//! 4. then everything that it depends on is read again, and only then written.
 //!
 //! Generations and incarnations are drawn from that row, so they are unique and ordered. Outcomes are written, never inferred:
 //! [`Store::commit`] and [`Store::abort`] race for one primary key. Requests are idempotent: their id is a primary key whose
@@ -19,6 +20,7 @@
 //! call. Only the metadata agents have the credentials.
 
 mod audit;
+mod audit_ledger;
 mod audit_row;
 mod backend;
 mod batch;
@@ -28,15 +30,21 @@ mod commit;
 mod diagnose;
 mod durability;
 mod error;
+mod expire;
 pub mod failpoints;
 mod fingerprints;
 mod housekeeping;
+mod ledger;
+mod ledger_rows;
+mod ledger_sql;
+mod limits;
 mod master;
 mod migration;
 mod observe;
 mod open;
 mod read;
 mod request;
+mod reserve;
 mod rows;
 mod settle;
 mod slot_batch;
@@ -59,10 +67,12 @@ pub use diagnose::{Diagnosis, ROUND_TRIPS, TimeoutSetting};
 pub use durability::Durability;
 pub use error::{Error, StoreErrorKind};
 pub use housekeeping::{DeletedRows, ENGINE_KEEP, MAX_DELETED, MAX_ROUNDS, REQUEST_KEEP};
+pub use ledger::{Decided, LedgerChange, MAX_BATCH_SCOPES, MAX_CHANGES};
 pub use master::MAX_RENEWALS;
 pub use migration::SCHEMA_VERSION;
 pub use observe::{MAX_KEPT, MAX_REPORT, NAMESPACE_KEEP};
 pub use request::{EngineAnswer, Request, RequestEffect, RestartRequest, StartRequest, StopRequest};
+pub use reserve::PrincipalLimits;
 pub use rows::ObservedRow;
 pub use sqlite_read_only::ReadOnlySqlite;
 pub use store::Store;

@@ -14,17 +14,19 @@
 //! | `observed_engine` | one engine as the master last observed it |
 //! | `observed_node` | one node as the master last observed it, as JSON |
 //! | `namespace` | one namespace for which an engine's name was issued |
+//! | `quota_scope`, `reservation` | the ledger; their statements are in `ledger_sql.rs` |
 //!
 //! The SQL is portable: BIGINT, SMALLINT, VARCHAR and TEXT; times are milliseconds since 1970; JSON is TEXT; a boolean is a
 //! SMALLINT of 0 or 1. Conflicts are detected by unique violations and conditional updates, because the three databases spell
 //! upserts and locking reads differently. A placeholder is `?`.
 
 use crate::batch::UpdateEach;
+use crate::ledger_sql::LEDGER;
 
 /// The migrations in order; the version is the position, counted from 1. A released migration never changes. On `MariaDB` every
 /// statement commits by itself, so each must be repeatable.
 pub(crate) const MIGRATIONS: &[&[&str]] =
-    &[FIRST, DETAILS, ANSWERED, CLUSTER_WARNINGS, NODES, INCARNATIONS, AUDIT, RESOURCE_QUOTAS];
+    &[FIRST, DETAILS, ANSWERED, CLUSTER_WARNINGS, NODES, INCARNATIONS, AUDIT, RESOURCE_QUOTAS, LEDGER];
 
 const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS catalog (id SMALLINT NOT NULL PRIMARY KEY, generation BIGINT NOT NULL)",

@@ -168,12 +168,21 @@ impl Transaction {
 
     /// Runs a statement that was composed for one use; returns the number of matched rows.
     pub(crate) async fn execute_once(&mut self, text: String, args: Vec<Arg>) -> Result<u64, Error> {
+        self.run_once(text, args).await?.map_err(failed)
+    }
+
+    /// Inserts rows with a statement that was composed for one use; returns false if a key exists.
+    pub(crate) async fn insert_once(&mut self, text: String, args: Vec<Arg>) -> Result<bool, Error> {
+        match self.run_once(text, args).await? {
+            Ok(_) => Ok(true),
+            Err(error) => Error::of_statement(error).map_or(Ok(false), Err),
+        }
+    }
+
+    async fn run_once(&mut self, text: String, args: Vec<Arg>) -> Result<Result<u64, sqlx::Error>, Error> {
         let text = self.backend.rewrite(&text).into_owned();
         let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?).persistent(false);
-        match timed(self.deadline, query.execute(self.connection()?)).await? {
-            Ok(result) => Ok(result.rows_affected()),
-            Err(error) => Err(failed(error)),
-        }
+        Ok(timed(self.deadline, query.execute(self.connection()?)).await?.map(|result| result.rows_affected()))
     }
 
     /// Reads rows with a statement that was composed for one use.

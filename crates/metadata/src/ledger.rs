@@ -1,0 +1,237 @@
+//! The ledger's transactions: they lock scopes, read what they depend on, decide with [`model::ledger`] and write the difference.
+//!
+//! Rows are locked in a fixed order: the row of the master, if it is a master's transaction, then scopes in the order of
+//! [`ScopeKey`]: users, creators, tenants and pools, each by name. Every transaction that changes a reservation locks all scopes
+//! of its holder, so their rows, the reservation and its lineage cannot change before COMMIT. All locks precede the first
+//! SELECT, because that creates the snapshot of a transaction on `MariaDB`.
+//!
+//! A scope is written only with the version that its lock made: a value that was read before the lock would be refused, not
+//! written. Nothing is charged without a reservation, nor the reverse, because both are one transaction.
+//!
+//! A stale caller: a deposed master changes nothing. A change names the scopes of its reservation; if it has others, the change is
+//! refused. A repeat, however late, returns the reservation as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::failpoint;
+use model::ledger::{Change, Ledger, Moment, Refusal, Reservation, Scope, ScopeKey, Scopes};
+use model::number::Epoch;
+
+use crate::backend::Mode;
+use crate::batch::keys;
+use crate::error::Error;
+use crate::failpoints;
+use crate::ledger_rows::{self, ScopeRow};
+use crate::ledger_sql as sql;
+use crate::master;
+use crate::store::Store;
+use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
+
+/// The maximum number of changes of a batch.
+pub const MAX_CHANGES: usize = 256;
+/// The maximum number of scopes of a batch.
+pub const MAX_BATCH_SCOPES: usize = 64;
+/// The number of attempts if the database reports a deadlock, or a concurrent transaction inserts the same row.
+pub(crate) const ATTEMPTS: u32 = 4;
+
+const MASTER_POINTS: CommitPoints = CommitPoints { before: failpoints::LEDGER_BEFORE, after: failpoints::LEDGER_AFTER };
+const HOLDER_POINTS: CommitPoints =
+    CommitPoints { before: failpoints::RESERVE_BEFORE, after: failpoints::RESERVE_AFTER };
+
+/// A change with the scopes of its reservation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerChange {
+    pub scopes: Scopes,
+    pub change: Change,
+}
+
+/// The reservation after a change, or why nothing changed.
+pub type Decided = Result<Arc<Reservation>, Refusal>;
+
+/// What a transaction has locked and read.
+pub(crate) struct Loaded {
+    pub(crate) ledger: Ledger,
+    versions: BTreeMap<ScopeKey, i64>,
+}
+
+impl Store {
+    /// Runs a batch of a master's changes in one transaction, in order, each with its own result: a refused one does not affect
+    /// the others. At most [`MAX_CHANGES`] on at most [`MAX_BATCH_SCOPES`].
+    pub async fn ledger(&self, epoch: Epoch, changes: &[LedgerChange]) -> Result<Vec<Decided>, Error> {
+        self.change(Some(epoch), changes).await
+    }
+
+    /// Runs changes of holders, or with an epoch those of a master.
+    pub(crate) async fn change(&self, epoch: Option<Epoch>, changes: &[LedgerChange]) -> Result<Vec<Decided>, Error> {
+        let scopes: BTreeSet<ScopeKey> =
+            changes.iter().flat_map(|change| change.scopes.in_lock_order()).cloned().collect();
+        if changes.len() > MAX_CHANGES || scopes.len() > MAX_BATCH_SCOPES {
+            let limit = format!("a batch has more than {MAX_CHANGES} changes or {MAX_BATCH_SCOPES} scopes");
+            return Err(Error::Broken(limit.into()));
+        }
+        let points = if epoch.is_some() { MASTER_POINTS } else { HOLDER_POINTS };
+        let mut attempt = 1;
+        loop {
+            let mut tx = self.begin(Mode::Write).await?;
+            let result = decide(&mut tx, epoch, &scopes, changes).await;
+            match tx.end(points, result).await {
+                Err(Error::Conflict(_)) if attempt < ATTEMPTS => attempt += 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Everything: for tests and diagnoses of small ledgers.
+    pub async fn whole_ledger(&self) -> Result<Ledger, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let ledger = read_all(&mut tx).await;
+        tx.leave(ledger).await
+    }
+
+    /// A reservation as it was at one moment.
+    pub async fn reservation(&self, id: &str) -> Result<Option<Reservation>, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let read = tx.reservations_in(sql::RESERVATIONS_OF_IDS, vec![id.into()]).await;
+        Ok(tx.leave(read).await?.into_iter().next())
+    }
+}
+
+async fn read_all(tx: &mut Transaction) -> Result<Ledger, Error> {
+    let scopes = tx.rows(sql::SCOPES, args![]).await?.iter().map(ledger_rows::scope).collect::<Result<Vec<_>, _>>()?;
+    let reservations = tx.rows(sql::RESERVATIONS, args![]).await?;
+    let reservations = reservations.iter().map(ledger_rows::reservation).collect::<Result<Vec<_>, _>>()?;
+    Ok(Ledger::new(scopes.into_iter().map(|row| (row.key, row.scope)), reservations))
+}
+
+async fn decide(
+    tx: &mut Transaction,
+    epoch: Option<Epoch>,
+    scopes: &BTreeSet<ScopeKey>,
+    changes: &[LedgerChange],
+) -> Result<Done<Vec<Decided>>, Error> {
+    if let Some(epoch) = epoch {
+        master::lock(tx, epoch).await?;
+    }
+    tx.lock_scopes(scopes).await?;
+    let at = Moment { now_ms: tx.now_ms().await?, epoch: epoch.unwrap_or_default() };
+    let loaded = tx.load_changes(scopes, changes).await?;
+    let mut ledger = loaded.ledger.clone();
+    let decided: Vec<Decided> = changes.iter().map(|change| apply(&mut ledger, change, at)).collect();
+    Ok(if tx.write_ledger(&loaded, &ledger).await? { Done::Write(decided) } else { Done::Same(decided) })
+}
+
+/// Applies a change whose scopes are locked; refuses one whose reservation has others.
+fn apply(ledger: &mut Ledger, LedgerChange { scopes, change }: &LedgerChange, at: Moment) -> Decided {
+    let existing = match change.request() {
+        Some(request) => ledger.of_key(request),
+        None => ledger.reservation(change.id()),
+    };
+    let has_others = existing.is_some_and(|existing| existing.request.scopes != *scopes)
+        || change.request().is_some_and(|request| request.scopes != *scopes);
+    if has_others { Err(Refusal::OtherRequest(Arc::clone(change.id()))) } else { ledger.apply(change, at) }
+}
+
+impl Transaction {
+    /// Locks the rows of scopes in order. A scope without a row is not locked.
+    pub(crate) async fn lock_scopes(&mut self, scopes: &BTreeSet<ScopeKey>) -> Result<(), Error> {
+        for key in scopes {
+            self.execute(sql::SCOPE_LOCK, args![key.kind.number(), &*key.name]).await?;
+        }
+        failpoint!(failpoints::LEDGER_LOCKED);
+        Ok(())
+    }
+
+    /// Reads scopes.
+    pub(crate) async fn scopes(&mut self, keys: &BTreeSet<ScopeKey>) -> Result<Vec<ScopeRow>, Error> {
+        let keys = keys.iter().map(|key| args![key.kind.number(), &*key.name]).collect();
+        self.rows_in_tuples(sql::SCOPES_OF, keys).await?.iter().map(ledger_rows::scope).collect()
+    }
+
+    /// Reads the reservations of all keys: `head` ends with the column and `IN`.
+    pub(crate) async fn reservations_in(
+        &mut self,
+        head: &'static str,
+        keys: Vec<Arg>,
+    ) -> Result<Vec<Reservation>, Error> {
+        self.rows_in(head, keys).await?.iter().map(ledger_rows::reservation).collect()
+    }
+
+    /// Reads what the changes depend on, after its locks: the scopes, the reservations, and the charged ones of their lineages.
+    async fn load_changes(&mut self, scopes: &BTreeSet<ScopeKey>, changes: &[LedgerChange]) -> Result<Loaded, Error> {
+        let (mut ids, mut request_keys, mut lineages) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for LedgerChange { change, .. } in changes {
+            ids.insert(Arc::clone(change.id()));
+            if let Some(request) = change.request() {
+                if request.holder.is_external() {
+                    request_keys.insert(Arc::clone(request.key()));
+                }
+                lineages.insert(Arc::clone(&request.lineage));
+            }
+            if let Change::Transfer { from, .. } = change {
+                ids.insert(Arc::clone(from));
+            }
+        }
+        let rows = self.scopes(scopes).await?;
+        let of_keys = |keys_of: BTreeSet<Arc<str>>| keys(keys_of.iter().map(|key| &**key));
+        let mut reservations = self.reservations_in(sql::RESERVATIONS_OF_IDS, of_keys(ids)).await?;
+        reservations.extend(self.reservations_in(sql::RESERVATIONS_OF_KEYS, of_keys(request_keys)).await?);
+        // The only reservation of an external lineage has been read.
+        let of_engines = reservations.iter().filter(|reservation| !reservation.request.holder.is_external());
+        lineages.extend(of_engines.map(|reservation| Arc::clone(&reservation.request.lineage)));
+        reservations.extend(self.reservations_in(sql::RESERVATIONS_OF_LINEAGES, of_keys(lineages)).await?);
+        Ok(Loaded::new(rows, reservations))
+    }
+
+    /// Writes the difference between what was read and `after`; returns whether there is any. Scopes that are new are inserted.
+    pub(crate) async fn write_ledger(&mut self, before: &Loaded, after: &Ledger) -> Result<bool, Error> {
+        let (mut inserted, mut is_changed) = (Vec::new(), false);
+        for (key, scope) in after.scopes() {
+            match before.versions.get(key) {
+                None => inserted.push(ledger_rows::scope_args(key, scope, 0)),
+                Some(_) if before.ledger.scope(key) == Some(scope) => {}
+                Some(version) => {
+                    is_changed = true;
+                    self.write_scope(key, scope, *version).await?;
+                }
+            }
+        }
+        is_changed |= !inserted.is_empty();
+        self.insert_all(sql::SCOPES_INSERT, inserted).await?;
+        let (mut new, mut changed) = (Vec::new(), Vec::new());
+        for reservation in after.reservations() {
+            match before.ledger.reservation(reservation.id()) {
+                None => new.push(ledger_rows::reservation_args(reservation)?),
+                Some(old) if Arc::ptr_eq(old, reservation) => {}
+                Some(_) => {
+                    let mut row = args![&**reservation.id()];
+                    row.extend(ledger_rows::changing_args(reservation)?);
+                    changed.push(row);
+                }
+            }
+        }
+        is_changed |= !new.is_empty() || !changed.is_empty();
+        if !self.insert_all_new(sql::RESERVATIONS_INSERT, new).await? {
+            return Err(Error::Conflict("a concurrent transaction inserted the same reservation".to_owned()));
+        }
+        self.update_each(&sql::RESERVATIONS_WRITE, &[], changed).await?;
+        Ok(is_changed)
+    }
+
+    async fn write_scope(&mut self, key: &ScopeKey, scope: &Scope, version: i64) -> Result<(), Error> {
+        if self.execute(sql::SCOPE_WRITE, ledger_rows::scope_args(key, scope, version)).await? == 1 {
+            Ok(())
+        } else {
+            Err(Error::Conflict(format!("{key} changed although it was locked")))
+        }
+    }
+}
+
+impl Loaded {
+    pub(crate) fn new(rows: Vec<ScopeRow>, reservations: Vec<Reservation>) -> Self {
+        let versions = rows.iter().map(|row| (row.key.clone(), row.version)).collect();
+        // A reservation that was read twice is counted once: the second replaces the first.
+        let ledger = Ledger::new(rows.into_iter().map(|row| (row.key, row.scope)), reservations);
+        Self { ledger, versions }
+    }
+}

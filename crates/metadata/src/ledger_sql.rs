@@ -1,0 +1,112 @@
+//! The SQL of the ledger.
+//!
+//! | table | one row is |
+//! | --- | --- |
+//! | `quota_scope` | a user, creator, tenant on a pool, or pool: its limits and what it holds. `version` changes whenever a transaction locks it |
+//! | `reservation` | a charge with its holder, or a request that waits for one; ended ones are kept for a while |
+//!
+//! A limit of 2^62 is unlimited, so no condition compares with NULL. A guarantee of −1 is none. `usr` and `creator` are empty if
+//! neither is charged.
+
+use crate::batch::UpdateEach;
+
+/// The scopes and reservations.
+pub(crate) const LEDGER: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS quota_scope (kind SMALLINT NOT NULL, name VARCHAR(255) NOT NULL, \
+     open SMALLINT NOT NULL, version BIGINT NOT NULL, open_until_ms BIGINT NOT NULL, counted_epoch BIGINT NOT NULL, \
+     queued BIGINT NOT NULL, \
+     limit_cpu BIGINT NOT NULL, limit_memory BIGINT NOT NULL, limit_engines BIGINT NOT NULL, \
+     held_cpu BIGINT NOT NULL CHECK (held_cpu >= 0), held_memory BIGINT NOT NULL CHECK (held_memory >= 0), \
+     held_engines BIGINT NOT NULL CHECK (held_engines >= 0), \
+     guarantee_cpu BIGINT NOT NULL, guarantee_memory BIGINT NOT NULL, guarantee_engines BIGINT NOT NULL, \
+     exclusive_cpu BIGINT NOT NULL, exclusive_memory BIGINT NOT NULL, exclusive_engines BIGINT NOT NULL, \
+     shared_limit_cpu BIGINT NOT NULL, shared_limit_memory BIGINT NOT NULL, shared_limit_engines BIGINT NOT NULL, \
+     shared_held_cpu BIGINT NOT NULL CHECK (shared_held_cpu >= 0), \
+     shared_held_memory BIGINT NOT NULL CHECK (shared_held_memory >= 0), \
+     shared_held_engines BIGINT NOT NULL CHECK (shared_held_engines >= 0), \
+     unguaranteed_limit_cpu BIGINT NOT NULL, unguaranteed_limit_memory BIGINT NOT NULL, \
+     unguaranteed_limit_engines BIGINT NOT NULL, \
+     unguaranteed_held_cpu BIGINT NOT NULL CHECK (unguaranteed_held_cpu >= 0), \
+     unguaranteed_held_memory BIGINT NOT NULL CHECK (unguaranteed_held_memory >= 0), \
+     unguaranteed_held_engines BIGINT NOT NULL CHECK (unguaranteed_held_engines >= 0), \
+     PRIMARY KEY (kind, name))",
+    "CREATE TABLE IF NOT EXISTS reservation (id VARCHAR(64) NOT NULL PRIMARY KEY, \
+     request_key VARCHAR(512) NOT NULL UNIQUE, holder VARCHAR(16) NOT NULL, lineage VARCHAR(255) NOT NULL, \
+     tenant VARCHAR(63) NOT NULL, pool VARCHAR(63) NOT NULL, unit VARCHAR(63), incarnation BIGINT, \
+     instance VARCHAR(255), usr VARCHAR(255) NOT NULL, creator VARCHAR(255) NOT NULL, state VARCHAR(16) NOT NULL, \
+     asked TEXT, asked_cpu BIGINT NOT NULL, asked_memory BIGINT NOT NULL, asked_engines BIGINT NOT NULL, \
+     asked_request_cpu BIGINT NOT NULL, asked_request_memory BIGINT NOT NULL, ttl_ms BIGINT, actual TEXT, \
+     cpu BIGINT NOT NULL, memory BIGINT NOT NULL, engines BIGINT NOT NULL, \
+     request_cpu BIGINT NOT NULL, request_memory BIGINT NOT NULL, uid VARCHAR(255), epoch BIGINT NOT NULL, \
+     asked_at_ms BIGINT NOT NULL, locked_at_ms BIGINT, used_at_ms BIGINT, ended_at_ms BIGINT, deadline_ms BIGINT, \
+     reason TEXT)",
+    "CREATE INDEX IF NOT EXISTS reservation_by_deadline ON reservation (state, deadline_ms)",
+    "CREATE INDEX IF NOT EXISTS reservation_by_pool ON reservation (pool, state)",
+    "CREATE INDEX IF NOT EXISTS reservation_by_lineage ON reservation (lineage)",
+    "CREATE INDEX IF NOT EXISTS reservation_by_user ON reservation (usr, state)",
+    "CREATE INDEX IF NOT EXISTS reservation_by_creator ON reservation (creator, state)",
+];
+
+/// Locks a scope. It changes a column: after an update that changes none, a SELECT of `MariaDB` reads an older snapshot.
+pub(crate) const SCOPE_LOCK: &str = "UPDATE quota_scope SET version = version + 1 WHERE kind = ? AND name = ?";
+pub(crate) const SCOPES_OF: &str = "SELECT * FROM quota_scope WHERE (kind, name) IN";
+pub(crate) const SCOPES: &str = "SELECT * FROM quota_scope ORDER BY kind, name";
+/// The tenants of a pool: `name` is between `tenant/pool` for all tenants.
+pub(crate) const SCOPES_OF_POOL: &str = "SELECT * FROM quota_scope WHERE kind = 3 AND name LIKE ?";
+/// Writes a scope that this transaction has locked and read.
+pub(crate) const SCOPE_WRITE: &str = "UPDATE quota_scope SET open = ?, open_until_ms = ?, counted_epoch = ?, \
+     queued = ?, limit_cpu = ?, limit_memory = ?, limit_engines = ?, held_cpu = ?, held_memory = ?, \
+     held_engines = ?, guarantee_cpu = ?, guarantee_memory = ?, guarantee_engines = ?, exclusive_cpu = ?, \
+     exclusive_memory = ?, exclusive_engines = ?, shared_limit_cpu = ?, shared_limit_memory = ?, \
+     shared_limit_engines = ?, shared_held_cpu = ?, shared_held_memory = ?, shared_held_engines = ?, \
+     unguaranteed_limit_cpu = ?, unguaranteed_limit_memory = ?, unguaranteed_limit_engines = ?, \
+     unguaranteed_held_cpu = ?, unguaranteed_held_memory = ?, unguaranteed_held_engines = ? \
+     WHERE kind = ? AND name = ? AND version = ?";
+pub(crate) const SCOPES_INSERT: &str = "INSERT INTO quota_scope (open, open_until_ms, counted_epoch, queued, \
+     limit_cpu, limit_memory, limit_engines, held_cpu, held_memory, held_engines, guarantee_cpu, guarantee_memory, \
+     guarantee_engines, exclusive_cpu, exclusive_memory, exclusive_engines, shared_limit_cpu, shared_limit_memory, \
+     shared_limit_engines, shared_held_cpu, shared_held_memory, shared_held_engines, unguaranteed_limit_cpu, \
+     unguaranteed_limit_memory, unguaranteed_limit_engines, unguaranteed_held_cpu, unguaranteed_held_memory, \
+     unguaranteed_held_engines, kind, name, version)";
+
+pub(crate) const RESERVATIONS: &str = "SELECT * FROM reservation ORDER BY id";
+pub(crate) const RESERVATIONS_OF_IDS: &str = "SELECT * FROM reservation WHERE id IN";
+pub(crate) const RESERVATIONS_OF_KEYS: &str = "SELECT * FROM reservation WHERE request_key IN";
+pub(crate) const RESERVATIONS_OF_LINEAGES: &str =
+    "SELECT * FROM reservation WHERE state IN ('locked', 'used') AND lineage IN";
+pub(crate) const RESERVATIONS_OF_POOL: &str =
+    "SELECT * FROM reservation WHERE pool = ? AND state IN ('locked', 'used')";
+pub(crate) const RESERVATIONS_OF_USERS: &str = "SELECT * FROM reservation WHERE state IN ('locked', 'used') AND usr IN";
+pub(crate) const RESERVATIONS_OF_CREATORS: &str =
+    "SELECT * FROM reservation WHERE state IN ('locked', 'used') AND creator IN";
+pub(crate) const RESERVATIONS_OF_TENANTS: &str =
+    "SELECT * FROM reservation WHERE state IN ('locked', 'used') AND (tenant, pool) IN";
+pub(crate) const RESERVATIONS_OVERDUE: &str = "SELECT * FROM reservation WHERE holder = 'external' \
+     AND state IN ('waiting', 'locked', 'used') AND deadline_ms <= ? ORDER BY deadline_ms, id LIMIT ?";
+pub(crate) const RESERVATIONS_INSERT: &str = "INSERT INTO reservation (id, request_key, holder, lineage, tenant, \
+     pool, unit, incarnation, instance, usr, creator, asked, asked_cpu, asked_memory, asked_engines, \
+     asked_request_cpu, asked_request_memory, ttl_ms, state, actual, cpu, memory, engines, request_cpu, \
+     request_memory, uid, epoch, asked_at_ms, locked_at_ms, used_at_ms, ended_at_ms, deadline_ms, reason)";
+/// Writes reservations that were read under the locks of their scopes. The first assignment changes nothing.
+pub(crate) const RESERVATIONS_WRITE: UpdateEach = UpdateEach {
+    head: "UPDATE reservation SET id = id",
+    key: "id",
+    columns: &[
+        "state",
+        "actual",
+        "cpu",
+        "memory",
+        "engines",
+        "request_cpu",
+        "request_memory",
+        "uid",
+        "epoch",
+        "asked_at_ms",
+        "locked_at_ms",
+        "used_at_ms",
+        "ended_at_ms",
+        "deadline_ms",
+        "reason",
+    ],
+    condition: "",
+};
