@@ -11,6 +11,7 @@ pub mod bench;
 mod concurrency;
 mod diagnosing;
 pub mod engines;
+pub mod ledgers;
 mod masters;
 mod pools;
 mod quotas;
@@ -25,7 +26,7 @@ pub use bench::Bench;
 use metadata::StoreSettings;
 
 /// The number of cases.
-pub const COUNT: usize = 91;
+pub const COUNT: usize = 100;
 /// The deadline of a case.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -151,6 +152,17 @@ cases! {
         a_quota_changes_no_slot_and_reaches_no_proxy,
         the_subject_of_a_quota_is_not_dropped,
         a_database_of_schema_7_receives_the_table_of_quotas,
+    }
+    ledgers::{
+        the_store_and_the_model_agree_on_random_operations,
+        concurrent_requests_never_hold_more_than_the_pool_has,
+        concurrent_repeats_of_a_request_reserve_once,
+        one_key_for_two_requests_is_refused,
+        a_deposed_master_changes_no_reservation,
+        a_batch_has_one_result_for_each_change,
+        overdue_external_reservations_end_and_return_their_charge,
+        an_audit_corrects_every_counter,
+        a_counter_below_zero_is_refused_by_the_database,
     }
     concurrency::{
         commit_and_abort_race_for_one_row,

@@ -74,14 +74,19 @@ impl Ledger {
         self.one_lineage(request)?;
         let effect = self.effect(&request.lineage, None, Some(&request.amounts))?;
         self.charge(&request.scopes, &effect)?;
-        let asked_at_ms = existing.as_ref().map_or(at.now_ms, |existing| existing.asked_at_ms);
+        // What was requested stays; what is charged is what runs.
+        let row = match &existing {
+            Some(existing) => locked(&existing.request, at, existing.asked_at_ms),
+            None => locked(request, at, at.now_ms),
+        };
         Ok(self.put(Reservation {
             state: State::Used,
+            amounts: request.amounts,
             uid: Some(uid.into()),
             locked_at_ms: existing.and_then(|existing| existing.locked_at_ms),
             used_at_ms: Some(at.now_ms),
             deadline_ms: None,
-            ..locked(request, at, asked_at_ms)
+            ..row
         }))
     }
 

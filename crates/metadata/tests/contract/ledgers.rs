@@ -1,0 +1,484 @@
+//! Cases of the ledger: the store agrees with the in-memory ledger, and concurrent callers never hold more than exists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use metadata::{Decided, Error, LedgerChange, MAX_CHANGES};
+use model::ledger::{
+    Actual, Amounts, Change, Claim, Confirmation, End, Holder, Ledger, Moment, PoolCapacity, Refusal, Request,
+    Reservation, Scope, ScopeKey, ScopeKind, Scopes, State,
+};
+use model::name::{PoolName, TenantName, UnitName};
+use model::number::{Epoch, Incarnation};
+use model::quota::{Guarantee, Limit};
+use model::resource::{Amount, Resource, Triple};
+
+use super::bench::Bench;
+
+const EPOCH: Epoch = Epoch(0);
+/// Longer than any case.
+const LONG_MS: i64 = 1_000_000;
+const UNLIMITED: Triple<Limit> = Triple::all(Limit::Unlimited);
+/// The steps of a differential run.
+const STEPS: usize = 120;
+
+/// A xorshift generator: a run is repeated by its seed.
+struct Random(u64);
+
+impl Random {
+    /// A number below `bound`.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % bound
+    }
+
+    fn amount(&mut self, most: u64) -> i64 {
+        self.below(most + 1) as i64
+    }
+
+    fn limit(&mut self) -> Limit {
+        if self.below(4) == 0 { Limit::Unlimited } else { Limit::Of(self.amount(40)) }
+    }
+
+    fn limits(&mut self) -> Triple<Limit> {
+        Triple { cpu_m: self.limit(), memory: self.limit(), engines: self.limit() }
+    }
+
+    fn guarantee(&mut self) -> Option<Guarantee> {
+        let guarantee = Guarantee { amount: self.amount(15), borrow: self.limit(), lend: self.limit() };
+        (self.below(2) == 0).then_some(guarantee)
+    }
+
+    fn guarantees(&mut self) -> Triple<Option<Guarantee>> {
+        Triple { cpu_m: self.guarantee(), memory: self.guarantee(), engines: self.guarantee() }
+    }
+
+    fn amounts(&mut self) -> Amounts {
+        let nominal = Amount { cpu_m: self.amount(6), memory: self.amount(6), engines: self.amount(2) };
+        Amounts::new(nominal, self.amount(6).min(nominal.cpu_m), nominal.memory).unwrap()
+    }
+}
+
+const TENANTS: [&str; 3] = ["t_a", "t_b", "t_c"];
+
+fn pool_name() -> PoolName {
+    PoolName::new("rp_1").unwrap()
+}
+
+fn pool() -> ScopeKey {
+    ScopeKey::pool(&pool_name())
+}
+
+fn tenant(name: &str) -> ScopeKey {
+    ScopeKey::tenant(&TenantName::new(name).unwrap(), &pool_name())
+}
+
+fn scopes(tenant: &str, user: Option<&str>) -> Scopes {
+    Scopes::new(&TenantName::new(tenant).unwrap(), &pool_name(), user, user.map(|_| "IDE"))
+}
+
+fn engine(lineage: &str, incarnation: i64, scopes: Scopes, amounts: Amounts) -> Arc<Request> {
+    Arc::new(Request {
+        id: format!("{lineage}-{incarnation}").into(),
+        holder: Holder::Engine { unit: UnitName::new("uc_1").unwrap(), incarnation: Incarnation(incarnation) },
+        lineage: lineage.into(),
+        scopes,
+        amounts,
+        asked: None,
+        ttl_ms: Some(LONG_MS),
+    })
+}
+
+fn external(id: &str, key: &str, scopes: Scopes, amounts: Amounts) -> Arc<Request> {
+    Arc::new(Request {
+        id: id.into(),
+        holder: Holder::External { key: key.into(), instance: "program".into() },
+        lineage: id.into(),
+        scopes,
+        amounts,
+        asked: Some(Resource::Cpu { cpu_m: amounts.nominal().cpu_m }),
+        ttl_ms: Some(LONG_MS),
+    })
+}
+
+fn one_engine() -> Amounts {
+    Amounts::same(Amount { cpu_m: 0, memory: 0, engines: 1 }).unwrap()
+}
+
+fn claim(request: &Request, uid: &str) -> Claim {
+    Claim {
+        id: Arc::clone(&request.id),
+        user: request.scopes.user_name().unwrap_or_default().to_owned(),
+        pool: "rp_1".to_owned(),
+        uid: uid.to_owned(),
+    }
+}
+
+fn engines(limit: i64) -> PoolCapacity {
+    let capacity = Triple { engines: Limit::Of(limit), ..UNLIMITED };
+    PoolCapacity { capacity, protected: Amount::ZERO, overcommit_percent: 100 }
+}
+
+fn unlimited(_: &model::catalog::Catalog, _: &ScopeKey) -> Triple<Limit> {
+    UNLIMITED
+}
+
+/// Pool `rp_1` of that many engines with the tenants, none of which has a quota.
+async fn founded(bench: &Bench, limit: i64) {
+    let none = [Triple::all(None); 3];
+    let mut limits = vec![(pool(), engines(limit).scope(&none).unwrap())];
+    limits.extend(TENANTS.map(|name| (tenant(name), Scope::tenant(&none[0]))));
+    bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
+}
+
+async fn held(bench: &Bench) -> BTreeMap<ScopeKey, i64> {
+    let ledger = bench.store.whole_ledger().await.unwrap();
+    ledger.scopes().map(|(key, scope)| (key.clone(), scope.counter.held.engines)).collect()
+}
+
+/// A reservation without its times, which are the database's: whether each is set.
+fn timeless(reservation: &Reservation) -> (Reservation, [bool; 4]) {
+    let Reservation { locked_at_ms, used_at_ms, ended_at_ms, deadline_ms, .. } = reservation;
+    let set = [locked_at_ms, used_at_ms, ended_at_ms, deadline_ms].map(Option::is_some);
+    let none = Reservation {
+        asked_at_ms: 0,
+        locked_at_ms: None,
+        used_at_ms: None,
+        ended_at_ms: None,
+        deadline_ms: None,
+        ..reservation.clone()
+    };
+    (none, set)
+}
+
+fn same(decided: &Decided) -> Result<(Reservation, [bool; 4]), Refusal> {
+    decided.as_ref().map(|reservation| timeless(reservation)).map_err(Clone::clone)
+}
+
+/// A request of one of four lineages or six programs. Some programs belong to a user without a row.
+fn request(random: &mut Random) -> Arc<Request> {
+    let amounts = random.amounts();
+    let at = random.below(10);
+    let users = [None, Some("alice"), Some("bob"), Some("carol")];
+    match at {
+        0..4 => {
+            let of_lineage = scopes(TENANTS[at as usize % 3], users[at as usize % 3]);
+            engine(&format!("l{at}"), random.amount(3) + 1, of_lineage, amounts)
+        }
+        _ => external(&format!("x{at}"), &format!("key {at}"), scopes("t_a", users[at as usize % 4]), amounts),
+    }
+}
+
+/// A change, in which a deadline has either passed at once or is far away.
+fn change(random: &mut Random) -> LedgerChange {
+    let request = request(random);
+    let scopes = request.scopes.clone();
+    let id = Arc::clone(&request.id);
+    let claim = claim(&request, ["u0", "u1"][random.below(2) as usize]);
+    let soon_or_late = [0, LONG_MS][random.below(2) as usize];
+    let change = match random.below(14) {
+        0..4 => Change::Reserve(request),
+        4 => Change::Enqueue { request, wait_ms: soon_or_late },
+        5 => Change::Admit { id },
+        6 => Change::Adopt { request, uid: "u0".into() },
+        7 => {
+            let from = format!("{}-{}", request.lineage, random.amount(3) + 1);
+            Change::Transfer { from: from.into(), request }
+        }
+        8..10 => {
+            let actual = Actual { resource: Resource::Cpu { cpu_m: 1 }, amounts: random.amounts() };
+            let actual = (random.below(2) == 0).then_some(actual);
+            Change::Confirm(Confirmation { claim, actual, lease_ms: Some(soon_or_late) })
+        }
+        10 => Change::Release(claim),
+        11 => Change::Renew { claim, lease_ms: LONG_MS },
+        12 => Change::Expire { id },
+        _ => {
+            let state = [State::Released, State::Lost, State::Expired, State::Cancelled][random.below(4) as usize];
+            Change::End(End { id, state, reason: "random".into() })
+        }
+    };
+    LedgerChange { scopes, change }
+}
+
+/// Runs the change as its holder would.
+async fn run_alone(bench: &Bench, change: &Change) -> Option<Decided> {
+    let store = &bench.store;
+    Some(match change {
+        Change::Reserve(request) => store.reserve(request, unlimited).await.unwrap(),
+        Change::Enqueue { request, wait_ms } => store.enqueue(request, *wait_ms, unlimited).await.unwrap(),
+        Change::Confirm(confirmation) => store.confirm(confirmation).await.unwrap(),
+        Change::Renew { claim, lease_ms } => store.renew(claim, *lease_ms).await.unwrap(),
+        Change::Release(claim) => store.release(claim).await.unwrap(),
+        Change::Cancel { id } => store.cancel(id).await.unwrap(),
+        _ => return None,
+    })
+}
+
+/// What the store makes of a change whose user has no row yet.
+fn apply(model: &mut Ledger, change: &LedgerChange, inserts: bool) -> Decided {
+    let at = Moment { now_ms: 1_000, epoch: EPOCH };
+    let mut decided = model.apply(&change.change, at);
+    while let (Err(Refusal::NoScope(key)), true) = (&decided, inserts) {
+        if !matches!(key.kind, ScopeKind::User | ScopeKind::Creator) {
+            break;
+        }
+        for key in change.scopes.policy().filter(|key| key.kind != ScopeKind::Tenant) {
+            if model.scope(key).is_none() {
+                model.put_scope(key.clone(), Scope::principal(UNLIMITED));
+            }
+        }
+        decided = model.apply(&change.change, at);
+    }
+    decided
+}
+
+async fn is_equal(bench: &Bench, model: &Ledger, step: &str) {
+    let stored = bench.store.whole_ledger().await.unwrap();
+    let scopes = |ledger: &Ledger| ledger.scopes().map(|(key, scope)| (key.clone(), *scope)).collect::<Vec<_>>();
+    assert_eq!(scopes(&stored), scopes(model), "{step}");
+    let reservations = |ledger: &Ledger| ledger.reservations().map(|one| timeless(one)).collect::<Vec<_>>();
+    assert_eq!(reservations(&stored), reservations(model), "{step}");
+}
+
+pub async fn the_store_and_the_model_agree_on_random_operations(bench: Bench) {
+    let seed = std::env::var("EH_TEST_SEED").ok().map_or_else(rand_seed, |seed| seed.parse().unwrap());
+    println!("contract: EH_TEST_SEED={seed}");
+    let mut random = Random(seed | 1);
+    let mut model = Ledger::default();
+    let (mut granted, mut refused) = (0, 0);
+    for step in 0..STEPS {
+        if step % 10 == 0 {
+            let guarantees = [random.guarantees(), random.guarantees(), random.guarantees()];
+            let capacity = PoolCapacity { capacity: random.limits(), protected: Amount::ZERO, overcommit_percent: 100 };
+            let mut limits = vec![(pool(), capacity.scope(&guarantees).unwrap())];
+            limits.extend(TENANTS.iter().zip(&guarantees).map(|(name, of)| (tenant(name), Scope::tenant(of))));
+            limits.extend(["alice", "bob"].map(|name| (ScopeKey::user(name), Scope::principal(random.limits()))));
+            for (key, scope) in &limits {
+                model.set_limits(key, scope).unwrap();
+            }
+            bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
+        }
+        let changes: Vec<LedgerChange> = (0..random.below(4) + 1).map(|_| change(&mut random)).collect();
+        let context = format!("seed {seed}, step {step}: {changes:?}");
+        let alone = if changes.len() == 1 { run_alone(&bench, &changes[0].change).await } else { None };
+        let stored = match alone {
+            Some(decided) => {
+                assert_eq!(same(&decided), same(&apply(&mut model, &changes[0], true)), "{context}");
+                vec![decided]
+            }
+            None => {
+                let stored = bench.store.ledger(EPOCH, &changes).await.unwrap();
+                for (change, decided) in changes.iter().zip(&stored) {
+                    assert_eq!(same(decided), same(&apply(&mut model, change, false)), "{context}");
+                }
+                stored
+            }
+        };
+        granted += stored.iter().filter(|decided| decided.is_ok()).count();
+        refused += stored.iter().filter(|decided| decided.is_err()).count();
+        is_equal(&bench, &model, &context).await;
+    }
+    println!("contract: operations that succeeded={granted} refused={refused}");
+    assert!(granted > STEPS / 4 && refused > STEPS / 8, "both outcomes occur");
+    assert_eq!(bench.store.audit_ledger(EPOCH).await.unwrap(), Vec::new());
+}
+
+fn rand_seed() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
+}
+
+/// Eight callers of three tenants and users that ask for more engines than the pool has.
+pub async fn concurrent_requests_never_hold_more_than_the_pool_has(bench: Bench) {
+    const CAPACITY: i64 = 40;
+    founded(&bench, CAPACITY).await;
+    let tasks: Vec<_> = (0..8usize)
+        .map(|worker| {
+            let bench = bench.clone();
+            tokio::spawn(async move {
+                let mut granted = 0;
+                for at in 0..8 {
+                    let user = ["alice", "bob"][(worker + at) % 2];
+                    let of = scopes(TENANTS[worker % 3], Some(user));
+                    let id = format!("x{worker}-{at}");
+                    let decided = if worker % 2 == 0 {
+                        bench.store.reserve(&external(&id, &id, of, one_engine()), unlimited).await.unwrap()
+                    } else {
+                        let keys: BTreeSet<ScopeKey> = of.policy().cloned().collect();
+                        bench.store.insert_principals(&keys, unlimited).await.unwrap();
+                        let change = Change::Reserve(engine(&id, 1, of.clone(), one_engine()));
+                        bench.store.ledger(EPOCH, &[LedgerChange { scopes: of, change }]).await.unwrap().remove(0)
+                    };
+                    match decided {
+                        Ok(reservation) => granted += i64::from(reservation.state == State::Locked),
+                        Err(Refusal::Short(shortage)) => assert_eq!(shortage.word(), "POOL_ENGINES"),
+                        Err(refusal) => panic!("{refusal:?}"),
+                    }
+                }
+                granted
+            })
+        })
+        .collect();
+    let mut granted = 0;
+    for task in tasks {
+        granted += task.await.unwrap();
+    }
+    assert_eq!((granted, held(&bench).await[&pool()]), (CAPACITY, CAPACITY));
+    assert_eq!(bench.store.audit_ledger(EPOCH).await.unwrap(), Vec::new());
+}
+
+pub async fn concurrent_repeats_of_a_request_reserve_once(bench: Bench) {
+    founded(&bench, 10).await;
+    let tasks: Vec<_> = (0..6)
+        .map(|at| {
+            let store = bench.store.clone();
+            let request = external(&format!("id-{at}"), "one key", scopes("t_a", Some("alice")), one_engine());
+            tokio::spawn(async move { store.reserve(&request, unlimited).await.unwrap().unwrap().id().to_string() })
+        })
+        .collect();
+    let mut ids = BTreeSet::new();
+    for task in tasks {
+        ids.insert(task.await.unwrap());
+    }
+    assert_eq!(ids.len(), 1, "all callers receive the same reservation");
+    assert_eq!(held(&bench).await[&pool()], 1);
+}
+
+/// The same key for two pools: neither waits for the other's scopes, so the database finds the duplicate.
+pub async fn one_key_for_two_requests_is_refused(bench: Bench) {
+    founded(&bench, 10).await;
+    let other = ScopeKey { kind: ScopeKind::Pool, name: "rp_2".into() };
+    let of_tenant = ScopeKey { kind: ScopeKind::Tenant, name: "t_a/rp_2".into() };
+    let limits =
+        vec![(other, engines(10).scope(&[Triple::all(None)]).unwrap()), (of_tenant, Scope::tenant(&Triple::all(None)))];
+    bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
+    let second = Scopes::new(&TenantName::new("t_a").unwrap(), &PoolName::new("rp_2").unwrap(), None, None);
+    for round in 0..6 {
+        let tasks: Vec<_> = [scopes("t_a", None), second.clone()]
+            .into_iter()
+            .enumerate()
+            .map(|(at, scopes)| {
+                let store = bench.store.clone();
+                let request = external(&format!("id-{round}-{at}"), &format!("key {round}"), scopes, one_engine());
+                tokio::spawn(async move { store.reserve(&request, unlimited).await.unwrap() })
+            })
+            .collect();
+        let mut won = 0;
+        for task in tasks {
+            match task.await.unwrap() {
+                Ok(_) => won += 1,
+                Err(refusal) => assert!(matches!(refusal, Refusal::OtherRequest(_)), "{refusal:?}"),
+            }
+        }
+        assert_eq!(won, 1);
+    }
+    let held = held(&bench).await;
+    assert_eq!(held.iter().filter(|(key, _)| key.kind == ScopeKind::Pool).map(|(_, held)| held).sum::<i64>(), 6);
+}
+
+pub async fn a_deposed_master_changes_no_reservation(bench: Bench) {
+    founded(&bench, 10).await;
+    let request = engine("l", 1, scopes("t_a", None), one_engine());
+    let reserve = [LedgerChange { scopes: request.scopes.clone(), change: Change::Reserve(Arc::clone(&request)) }];
+    bench.store.ledger(EPOCH, &reserve).await.unwrap().remove(0).unwrap();
+    bench.store.raise_epoch(EPOCH, "the next master").await.unwrap();
+    let end = End { id: Arc::clone(&request.id), state: State::Released, reason: "gone".into() };
+    let end = [LedgerChange { scopes: request.scopes.clone(), change: Change::End(end) }];
+    assert!(matches!(bench.store.ledger(EPOCH, &end).await, Err(Error::Deposed(_))));
+    assert!(matches!(bench.store.audit_ledger(EPOCH).await, Err(Error::Deposed(_))));
+    assert!(matches!(bench.store.write_limits(EPOCH, |_| Ok(Vec::new())).await, Err(Error::Deposed(_))));
+    assert_eq!(held(&bench).await[&pool()], 1);
+    bench.store.ledger(Epoch(1), &end).await.unwrap().remove(0).unwrap();
+    assert_eq!(held(&bench).await[&pool()], 0);
+}
+
+/// A batch of many engines is one transaction of few statements, and a refused change affects no other.
+pub async fn a_batch_has_one_result_for_each_change(bench: Bench) {
+    founded(&bench, 200).await;
+    let of = scopes("t_b", None);
+    let reserve = |at: usize| LedgerChange {
+        scopes: of.clone(),
+        change: Change::Reserve(engine(&format!("l{at}"), 1, of.clone(), one_engine())),
+    };
+    let batch: Vec<LedgerChange> = (0..MAX_CHANGES).map(reserve).collect();
+    for _ in 0..2 {
+        let decided = bench.store.ledger(EPOCH, &batch).await.unwrap();
+        let granted = decided.iter().take_while(|decided| decided.is_ok()).count();
+        assert_eq!((granted, decided.iter().filter(|decided| decided.is_ok()).count()), (200, 200));
+        assert_eq!(held(&bench).await[&pool()], 200);
+    }
+    let confirm: Vec<LedgerChange> = (0..200)
+        .map(|at| {
+            let request = engine(&format!("l{at}"), 1, of.clone(), one_engine());
+            let confirmation = Confirmation { claim: claim(&request, "uid"), actual: None, lease_ms: None };
+            LedgerChange { scopes: of.clone(), change: Change::Confirm(confirmation) }
+        })
+        .collect();
+    let used = bench.store.ledger(EPOCH, &confirm).await.unwrap();
+    assert!(used.iter().all(|decided| decided.as_ref().unwrap().state == State::Used));
+    let one_more: Vec<LedgerChange> = (0..=MAX_CHANGES).map(reserve).collect();
+    assert!(matches!(bench.store.ledger(EPOCH, &one_more).await, Err(Error::Broken(_))));
+    // Scopes that are not those of the reservation.
+    let wrong = LedgerChange { scopes: scopes("t_c", None), ..confirm[0].clone() };
+    let refused = bench.store.ledger(EPOCH, &[wrong]).await.unwrap().remove(0);
+    assert_eq!(refused, Err(Refusal::OtherRequest("l0-1".into())));
+}
+
+pub async fn overdue_external_reservations_end_and_return_their_charge(bench: Bench) {
+    founded(&bench, 10).await;
+    let of = || scopes("t_a", Some("alice"));
+    let due = Arc::new(Request { ttl_ms: Some(0), ..(*external("due", "a", of(), one_engine())).clone() });
+    let later = external("later", "b", of(), one_engine());
+    let waiting = external("waiting", "c", of(), one_engine());
+    for request in [&due, &later] {
+        bench.store.reserve(request, unlimited).await.unwrap().unwrap();
+    }
+    bench.store.enqueue(&waiting, 0, unlimited).await.unwrap().unwrap();
+    let first = engine("l", 1, scopes("t_a", None), one_engine());
+    let unregistered = Arc::new(Request { ttl_ms: Some(0), ..(*first).clone() });
+    let reserve = LedgerChange { scopes: unregistered.scopes.clone(), change: Change::Reserve(unregistered) };
+    bench.store.ledger(EPOCH, &[reserve]).await.unwrap().remove(0).unwrap();
+    assert_eq!(held(&bench).await[&pool()], 3);
+    let ended = bench.store.expire(EPOCH).await.unwrap();
+    let ended: BTreeSet<_> = ended.iter().map(|one| (one.id().to_string(), one.state)).collect();
+    let expected = [("due", State::Expired), ("waiting", State::Expired)].map(|(id, state)| (id.to_owned(), state));
+    assert_eq!(ended, BTreeSet::from(expected), "an engine is ended by its master's plan");
+    assert_eq!(held(&bench).await[&pool()], 2);
+    assert_eq!(bench.store.expire(EPOCH).await.unwrap(), Vec::new());
+    let confirmation = Confirmation { claim: claim(&due, "u"), actual: None, lease_ms: Some(LONG_MS) };
+    assert_eq!(bench.store.confirm(&confirmation).await.unwrap(), Err(Refusal::Unknown("due".into())));
+}
+
+pub async fn an_audit_corrects_every_counter(bench: Bench) {
+    founded(&bench, 10).await;
+    for (at, name) in TENANTS.iter().enumerate() {
+        let id = format!("x{at}");
+        bench
+            .store
+            .reserve(&external(&id, &id, scopes(name, Some("alice")), one_engine()), unlimited)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+    let before = held(&bench).await;
+    bench.raw("UPDATE quota_scope SET held_engines = held_engines + 5, shared_held_cpu = shared_held_cpu + 7").await;
+    let drifts = bench.store.audit_ledger(EPOCH).await.unwrap();
+    // One user, one creator, three tenants and the pool; and the pool's part.
+    assert_eq!(drifts.len(), 7, "{drifts:?}");
+    assert!(drifts.iter().any(|drift| drift.to_string() == "user \"alice\": 8 engines instead of 3"), "{drifts:?}");
+    assert_eq!(held(&bench).await, before);
+    assert_eq!(bench.store.audit_ledger(EPOCH).await.unwrap(), Vec::new());
+}
+
+pub async fn a_counter_below_zero_is_refused_by_the_database(bench: Bench) {
+    founded(&bench, 10).await;
+    let request = external("x", "x", scopes("t_a", None), one_engine());
+    bench.store.reserve(&request, unlimited).await.unwrap().unwrap();
+    bench.raw("UPDATE quota_scope SET held_engines = 0 WHERE kind = 4").await;
+    assert_eq!(bench.store.release(&claim(&request, "u")).await.unwrap(), Err(Refusal::OutOfRange));
+    bench.store.audit_ledger(EPOCH).await.unwrap();
+    bench.store.release(&claim(&request, "u")).await.unwrap().unwrap();
+    assert!(held(&bench).await.values().all(|held| *held == 0));
+}
