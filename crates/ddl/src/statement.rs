@@ -9,6 +9,7 @@ mod change;
 mod describe;
 mod engines;
 mod explain;
+mod like;
 mod limit;
 mod options;
 mod pools;

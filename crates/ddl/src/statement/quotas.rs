@@ -9,6 +9,7 @@ use model::quota::{Principal, TransferLimit};
 
 use super::Statement;
 use super::amounts::{printed_amount, printed_amount_setting, read_amount};
+use super::like::{read_like, write_like};
 use super::options::{Options, printed_text, read_setting, read_text};
 use crate::cursor::Cursor;
 use crate::error::ParseError;
@@ -115,7 +116,7 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     } else {
         None
     };
-    let like = super::show::read_like(cursor)?;
+    let like = read_like(cursor)?;
     Ok(match of {
         None => Statement::ShowObjects { kind: ObjectKind::ResourceQuota, like },
         Some(of) => Statement::ShowQuotas { of, like },
@@ -130,5 +131,5 @@ pub(super) fn write_show(f: &mut fmt::Formatter<'_>, of: &QuotaFilter, like: Opt
         QuotaFilter::User(user) => write!(f, "USER {}", quoted_string(user))?,
         QuotaFilter::Creator(creator) => write!(f, "CREATOR {}", quoted_string(creator))?,
     }
-    super::show::write_like(f, like)
+    write_like(f, like)
 }

@@ -5,21 +5,17 @@ use std::fmt;
 use model::alteration::ObjectKind;
 use model::name::{PoolName, UnitName};
 
-use super::Statement;
+use super::like::{read_like, write_like};
+use super::{Statement, quotas};
 use crate::cursor::Cursor;
 use crate::error::ParseError;
-use crate::quote::{quoted_name, quoted_string};
+use crate::quote::quoted_name;
 
 pub(super) fn objects(cursor: &mut Cursor<'_>, kind: ObjectKind) -> Result<Statement, ParseError> {
     if kind == ObjectKind::ResourceQuota {
-        return super::quotas::show(cursor);
+        return quotas::show(cursor);
     }
     Ok(Statement::ShowObjects { kind, like: read_like(cursor)? })
-}
-
-/// Parses `[LIKE 'pattern']`.
-pub(super) fn read_like(cursor: &mut Cursor<'_>) -> Result<Option<String>, ParseError> {
-    if cursor.eat("LIKE") { cursor.string("a pattern such as 't%'").map(Some) } else { Ok(None) }
 }
 
 /// `SHOW RESOURCE UNIT uc_1 FOR POOL` and `SHOW RESOURCE POOL rp_1 FOR TENANT`.
@@ -50,13 +46,6 @@ pub(super) fn write_objects(f: &mut fmt::Formatter<'_>, kind: ObjectKind, like: 
         ObjectKind::ResourceQuota => f.write_str("SHOW QUOTAS")?,
     }
     write_like(f, like)
-}
-
-pub(super) fn write_like(f: &mut fmt::Formatter<'_>, like: Option<&str>) -> fmt::Result {
-    match like {
-        Some(pattern) => write!(f, " LIKE {}", quoted_string(pattern)),
-        None => Ok(()),
-    }
 }
 
 pub(super) fn write_pools_of_unit(f: &mut fmt::Formatter<'_>, unit: &UnitName) -> fmt::Result {

@@ -84,13 +84,18 @@ async fn rows_have_the_columns_and_types_of_the_document() {
     let mut session = cluster.objects().await;
     let mut engine = agents::column(&run(&mut session, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
     cluster.master.seen(agents::ready(&engine, "127.0.0.1:1")).await;
+    {
+        let _settling = cluster.master.keep_settling();
+        run(&mut session, "CREATE RESOURCE QUOTA q_1 TENANT t_1, POOL rp_1").await;
+    }
     let admin = Rest::new(&cluster, "admin");
     let document = admin.get("/api/v1/openapi.json").await.expect(200);
     assert_eq!(document.header("content-type"), Some("application/json"));
     assert_eq!(document.body["openapi"], "3.1.0");
     let mut compared = 0;
     for (method, path, operation) in operations(&document.body) {
-        let names = [("{tenant}", "t_1"), ("{pool}", "rp_1"), ("{unit}", "uc_1"), ("{engine}", &engine)];
+        let names =
+            [("{tenant}", "t_1"), ("{pool}", "rp_1"), ("{unit}", "uc_1"), ("{quota}", "q_1"), ("{engine}", &engine)];
         let mut called = names.iter().fold(path.clone(), |path, (name, value)| path.replace(name, value));
         let reply = match (method.as_str(), path.as_str()) {
             (_, "/api/v1/openapi.json" | "/api/v1/statements") => continue,
@@ -132,4 +137,44 @@ async fn rows_have_the_columns_and_types_of_the_document() {
         compared += 1;
     }
     assert!(compared > 15, "{compared}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quotas_are_listed_by_one_subject() {
+    let cluster = Cluster::new().await;
+    let mut session = cluster.objects().await;
+    {
+        let _settling = cluster.master.keep_settling();
+        for statement in [
+            "CREATE RESOURCE QUOTA q_1 TENANT t_1, POOL rp_1, GUARANTEE (CPU 18)",
+            "CREATE RESOURCE QUOTA q_2 USER DEFAULT, LIMIT (ENGINES 3)",
+            "CREATE RESOURCE QUOTA q_3 CREATOR 'IDE', LIMIT (MEMORY '1G')",
+        ] {
+            run(&mut session, statement).await;
+        }
+    }
+    let admin = Rest::new(&cluster, "admin");
+    for (query, listed) in [
+        ("", &["q_1", "q_2", "q_3"][..]),
+        ("?like=q%252&limit=1", &["q_2"]),
+        ("?tenant=t_1", &["q_1"]),
+        ("?pool=rp_1", &["q_1"]),
+        ("?user=alice", &["q_2"]),
+        ("?creator=IDE&like=x", &[]),
+    ] {
+        let reply = admin.get(&format!("/api/v1/quotas{query}")).await.expect(200);
+        assert_eq!(reply.column("quota"), listed, "{query}: {}", reply.text);
+    }
+    let first = admin.get("/api/v1/quotas?limit=2").await.expect(200);
+    assert_eq!(
+        (first.column("quota"), &first.rows()[0]["weight"]),
+        (vec!["q_1".to_owned(), "q_2".to_owned()], &json!(1))
+    );
+    let next = first.body["next"].as_str().unwrap();
+    let second = admin.get(&format!("/api/v1/quotas?limit=2&cursor={next}")).await.expect(200);
+    assert_eq!((second.column("quota"), &second.body["next"]), (vec!["q_3".to_owned()], &Value::Null));
+    for (query, sqlstate) in [("?tenant=t_1&user=alice", "22023"), ("?tenant=t_9", "42704"), ("?pool=RP", "42602")] {
+        let reply = admin.get(&format!("/api/v1/quotas{query}")).await;
+        assert_eq!((reply.sqlstate(), reply.status >= 400), (sqlstate, true), "{query}: {}", reply.text);
+    }
 }
