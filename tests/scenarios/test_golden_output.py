@@ -64,9 +64,12 @@ ERRORS = [
 
 # They follow the others, so that no number in those depends on them.
 QUOTAS = [
-    ("create_resource_quota", "CREATE RESOURCE QUOTA q_1 TENANT t_1, POOL rp_1, GUARANTEE (CPU 18, MEMORY '64G', ENGINES 5) WAIT"),
-    ("create_user_quota", "CREATE RESOURCE QUOTA q_2 USER DEFAULT, LIMIT (CPU 0.5, 'nvidia.com/gpu' 2), COMMENT 'all others' WAIT"),
-    ("alter_capacity", "ALTER RESOURCE POOL rp_1 CAPACITY (CPU 42, MEMORY '48G'), PROTECTED (CPU 2), RECLAIM 'none' WAIT"),
+    (
+        "create_resource_quota",
+        "CREATE RESOURCE QUOTA q_1 TENANT t_1, POOL rp_1, GUARANTEE (CPU 18, MEMORY '64G', ENGINES 5) WAIT",
+    ),
+    ("create_user_quota", "CREATE RESOURCE QUOTA q_2 USER DEFAULT, LIMIT (CPU 0.5, 'nvidia.com/gpu' 2) WAIT"),
+    ("alter_capacity", "ALTER RESOURCE POOL rp_1 CAPACITY (CPU 42, MEMORY '48G'), PROTECTED (CPU 2) WAIT"),
     ("show_quotas", "SHOW QUOTAS"),
     ("show_quotas_of_tenant", "SHOW QUOTAS TENANT t_1"),
     ("describe_resource_quota", "DESCRIBE RESOURCE QUOTA q_1"),

@@ -9,9 +9,9 @@ use model::secret::SecretKeys;
 use crate::quote::quoted_name;
 use crate::statement::printed_options;
 
-/// The CREATE statement of the object, one option per line. It includes every number that the
-/// installation's defaults could change, and no option without a value. Secret values are masked, and CREATE refuses the mask, so
-/// they must be filled in before the text is run.
+/// The CREATE statement of the object, one option per line. It includes every number that the installation's defaults
+/// could change, and no option without a value. Secret values are masked, and CREATE refuses the mask, so they must be
+/// filled in before the text is run.
 pub fn print_create(object: &Object, keys: &SecretKeys) -> String {
     let object = object.masked(keys);
     let ObjectRef { kind, name } = object.reference();

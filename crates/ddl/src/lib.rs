@@ -18,8 +18,8 @@
 //! - The name of an engine is always a string.
 //! - Numbers, sizes and durations may be quoted: `1G`, `'1G'`, `WAIT 5m`.
 //! - DEFAULT, or NULL, resets `NAMESPACE`, `NODE_LIST`, `NODE_SELECTOR`, `CPU_OVERCOMMIT`, `QUEUE_PREFIX`, `IMAGE`,
-//!   `CAPACITY`, `PROTECTED`, `RESOURCE_KIND`, `RECLAIM`, `DEFAULT_UNIT`, the limits of a quota and `COMMENT`. `NODE_LIST ()`
-//!   means no node; `NODE_SELECTOR` needs a label, and an amount in parentheses a component.
+//!   `CAPACITY`, `PROTECTED`, `RESOURCE_KIND`, `RECLAIM`, `DEFAULT_UNIT`, the limits of a quota and `COMMENT`.
+//!   `NODE_LIST ()` means no node; `NODE_SELECTOR` needs a label, and an amount in parentheses a component.
 //! - `USER DEFAULT` and `CREATOR DEFAULT` of a quota name those without a quota of their own; NULL is refused there.
 //! - `PROPERTIES RESET` removes all properties; `PROPERTIES RESET ('k'='v')` removes all and then sets.
 //! - WAIT without a duration waits for [`DEFAULT_WAIT`].

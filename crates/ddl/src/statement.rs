@@ -124,9 +124,9 @@ pub enum Statement {
 
 /// Parses a control statement. One `;` may end it.
 ///
-/// Errors: 42601 with what was expected, 42602 for names, 22023 for values, 0A000 for values of later versions, 54000 for limits;
-/// each with its position.
-/// Text that is not a control statement is a syntax error: check it with [`crate::sniff()`] first.
+/// Errors: 42601 with what was expected, 42602 for names, 22023 for values, 0A000 for values of later versions, 54000
+/// for limits; each with its position. Text that is not a control statement is a syntax error: check it with
+/// [`crate::sniff()`] first.
 pub fn parse(text: &str) -> Result<Statement, ParseError> {
     let Some((head, end)) = sniff_at(text) else { return Err(not_ours(text)) };
     let mut cursor = Cursor::new(text, end)?;

@@ -1,9 +1,9 @@
 //! The charge of an engine: its pods, with the nominal size and the requests of each container, and their sums.
 //!
-//! A pure function of the engine's configuration and of what it runs in. The renderer of pods takes its numbers from here, so
-//! the charge is what the pods request; with `CHARGE 'min'`, what they request while only `MIN_EXECUTORS` run. The nominal size is what the engine may use. A request is what the scheduler reserves:
-//! the same memory, and the CPU divided by the overcommit of the pool. Memory is never divided, because a shortage of memory
-//! kills the container.
+//! A pure function of the engine's configuration and of what it runs in. The renderer of pods takes its numbers from
+//! here, so the charge is what the pods request; with `CHARGE 'min'`, what they request while only `MIN_EXECUTORS` run.
+//! The nominal size is what the engine may use. A request is what the scheduler reserves: the same memory, and the CPU
+//! divided by the overcommit of the pool. Memory is never divided, because a shortage of memory kills the container.
 //!
 //! Every size is a whole number of MiB. A configured size is rounded up, so that no engine receives less than is configured,
 //! and Spark's overhead down, as Spark computes it. Within the limits of the catalog no sum overflows; beyond them sums
@@ -95,8 +95,8 @@ impl Charge {
         .charge(kind)
     }
 
-    /// The same pods with the number of executors that the unit charges. It is no part of the configuration, because it changes
-    /// neither the pods nor their number.
+    /// The same pods with the number of executors that the unit charges. It is no part of the configuration, because it
+    /// changes neither the pods nor their number.
     #[must_use]
     pub fn charged_by(self, unit: &UnitSpec) -> Self {
         let executors = self.executors.map(|pods| ExecutorPods { count: unit.charged_executors(), ..pods });

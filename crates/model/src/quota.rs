@@ -1,5 +1,5 @@
-//! Quotas: the limits of tenants, users and creators as objects of the catalog, and the formulas of what a tenant may still be
-//! granted on a resource pool, one component (CPU, memory, engines) at a time.
+//! Quotas: the limits of tenants, users and creators as objects of the catalog, and the formulas of what a tenant may
+//! still be granted on a resource pool, one component (CPU, memory, engines) at a time.
 //!
 //! Amounts are from 0 to [`MAX_AMOUNT`](crate::resource::MAX_AMOUNT), in nominal units: the sizes of engines before
 //! `CPU_OVERCOMMIT` divides their CPU. The pool itself is charged requests and has a limit in requests

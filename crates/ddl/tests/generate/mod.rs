@@ -264,7 +264,9 @@ pub fn gap() -> impl Strategy<Value = String> {
 pub fn word_salad() -> impl Strategy<Value = String> {
     let words = "show engines tenants resource pool pools unit units tenant create alter drop explain describe desc start \
                  restart stop engine if not exists set wait within force like limit alterations master for properties \
-                 reset null default comment min_engines driver_memory driver_cpu unit_list node_list node_selector queue_prefix cpu_overcommit user_list quota quotas user creator guarantee borrow_limit weight capacity nodes none unlimited cpu memory priority charge t_1 1G 500m \
+                 reset null default comment min_engines driver_memory driver_cpu unit_list node_list \
+                 node_selector queue_prefix cpu_overcommit user_list quota quotas user creator guarantee borrow_limit weight capacity nodes none unlimited cpu memory priority \
+                 charge t_1 1G 500m \
                  'x' 'it''s' \"q\" `b` ( ) , ; = - . -- /* */ 5 0.5 '5m' use \u{e9} \n";
     let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
     let heads = vec![

@@ -26,7 +26,8 @@ async fn with_quotas(bench: &Bench) -> hs2::Session {
     let _settling = bench.master.keep_settling();
     for statement in [
         "CREATE TENANT t_2 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('bob')",
-        "CREATE RESOURCE QUOTA q_1 TENANT t_1, POOL rp_1, GUARANTEE (CPU 18, MEMORY '64G', ENGINES 5), BORROW_LIMIT (CPU 2.5)",
+        "CREATE RESOURCE QUOTA q_1 TENANT t_1, POOL rp_1, GUARANTEE (CPU 18, MEMORY '64G', ENGINES 5), \
+         BORROW_LIMIT (CPU 2.5)",
         "CREATE RESOURCE QUOTA q_2 TENANT t_2, POOL rp_1, WEIGHT 3",
         "CREATE RESOURCE QUOTA q_3 USER 'ann', LIMIT (CPU 8, ENGINES 1, 'nvidia.com/gpu' 2)",
         "CREATE RESOURCE QUOTA q_4 USER DEFAULT, LIMIT (MEMORY '32G')",
@@ -138,6 +139,8 @@ async fn a_statement_that_is_not_enforced_says_so_in_its_log() {
     assert_eq!(warnings(&mut admin, "ALTER TENANT t_1 RESOURCE_POOL_LIST ()").await, [unused]);
     assert_eq!(warnings(&mut admin, "ALTER RESOURCE UNIT uc_1 MAX_ENGINES 3").await, Vec::<String>::new());
     assert_eq!(warnings(&mut admin, "DROP RESOURCE QUOTA q_2").await, Vec::<String>::new());
+    assert_eq!(warnings(&mut admin, "SHOW QUOTAS").await, [NOT_ENFORCED]);
+    assert_eq!(warnings(&mut admin, "SHOW QUOTAS LIKE 'x'").await, Vec::<String>::new());
     let described = run(&mut admin, "DESCRIBE RESOURCE QUOTA q_1").await;
     let rows = column(&described, "property").into_iter().zip(column(&described, "value"));
     let warned: Vec<String> = rows.filter(|(name, _)| name == "warning").map(|(_, value)| value).collect();

@@ -1,6 +1,7 @@
 //! Resource quotas: options, defaults, validation.
 //!
-//! A quota has exactly one subject, which is set by CREATE and never changes: what the scope holds belongs to the subject.
+//! A quota has exactly one subject, which is set by CREATE and never changes: what the scope holds belongs to the
+//! subject.
 
 use serde::{Deserialize, Serialize};
 

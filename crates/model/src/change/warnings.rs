@@ -10,8 +10,8 @@ use crate::quota::{Capacity, Limit, QuotaSpec, TenantQuota, TransferLimit, nomin
 use crate::resource::Component;
 
 /// The warning of everything that will be enforced by the ledger of reservations.
-pub const NOT_ENFORCED: &str = "quotas, capacities, priorities and charges are not enforced yet: they are stored and shown, but \
-                                no engine is refused, queued or ended because of them";
+pub const NOT_ENFORCED: &str = "quotas, capacities, priorities and charges are not enforced yet: they are stored and \
+                                shown, but no engine is refused, queued or ended because of them";
 
 impl Change {
     /// Whether there can be warnings: a plain change of engines has none, and needs no catalog to find out.
@@ -100,15 +100,14 @@ fn without_guarantee(name: &QuotaName, quota: &TenantQuota, option: &str, limit:
         .into_iter()
         .filter(|component| amount.get(*component).is_some() && quota.guarantee.get(*component).is_none());
     let words: Vec<&str> = named.map(Component::keyword).collect();
-    let first = words.first()?;
-    Some(format!(
-        "{} in {option} of resource quota \"{name}\" has no effect, because its GUARANTEE names no {first}",
-        words.join(" and ")
-    ))
+    (!words.is_empty()).then(|| {
+        let words = words.join(" and ");
+        format!("{option} of resource quota \"{name}\" has no effect on {words}, which its GUARANTEE does not name")
+    })
 }
 
-/// The warning of a pool whose guarantees exceed its capacity without the protected part. `nodes` is the allocatable amount of
-/// its nodes where that is known.
+/// The warning of a pool whose guarantees exceed its capacity without the protected part. `nodes` is the allocatable
+/// amount of its nodes where that is known.
 pub fn excess_guarantees(catalog: &Catalog, name: &PoolName, spec: &PoolSpec, nodes: Option<Amount>) -> Option<String> {
     let quotas = catalog.quotas.values().filter_map(|quota| quota.spec.of_tenant());
     let of_pool: Vec<&TenantQuota> = quotas.filter(|quota| quota.pool == *name).collect();

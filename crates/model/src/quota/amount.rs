@@ -1,8 +1,8 @@
 //! Declared amounts: the CPU, memory, engines and custom amounts that a statement writes in parentheses.
 //!
-//! A component that a declared amount does not name is unlimited; what that means for a guarantee and for the protected part
-//! of a pool is documented there. Every component is from 0 to [`MAX_AMOUNT`]. The text form is that of the control language,
-//! and [`DeclaredAmount`] prints for readers: `18 CPU, 64 GiB, 5 engines`.
+//! A component that a declared amount does not name is unlimited; what that means for a guarantee and for the protected
+//! part of a pool is documented there. Every component is from 0 to [`MAX_AMOUNT`]. The text form is that of the
+//! control language, and [`DeclaredAmount`] prints for readers: `18 CPU, 64 GiB, 5 engines`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -260,7 +260,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn printing_and_parsing_give_the_same_amount(millis in 0..=MAX_AMOUNT, bytes in 0..=MAX_AMOUNT, gib in 0_i64..8_000_000) {
+        fn printing_and_parsing_give_the_same_amount(
+            millis in 0..=MAX_AMOUNT, bytes in 0..=MAX_AMOUNT, gib in 0_i64..8_000_000,
+        ) {
             let cpu = CpuAmount::from_millis(millis).unwrap();
             prop_assert_eq!(cpu.to_string().parse::<CpuAmount>().unwrap(), cpu);
             for bytes in [bytes, gib << 30] {

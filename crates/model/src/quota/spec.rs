@@ -1,7 +1,7 @@
 //! Quotas: the limits of one scope, as an object of the catalog.
 //!
-//! The scope of a quota is a tenant on a resource pool, a user, or a creator, and each scope has at most one quota. The rules
-//! of CREATE, ALTER and DROP are in [`crate::change`], the formulas in [`super`].
+//! The scope of a quota is a tenant on a resource pool, a user, or a creator, and each scope has at most one quota. The
+//! rules of CREATE, ALTER and DROP are in [`crate::change`], the formulas in [`super`].
 
 use std::fmt;
 
@@ -44,8 +44,8 @@ pub enum QuotaScope {
 pub struct TenantQuota {
     pub tenant: TenantName,
     pub pool: PoolName,
-    /// What the tenant receives even if others must end engines for it. For a component that is not named, the tenant is
-    /// treated as one without a quota.
+    /// What the tenant receives even if others must end engines for it. For a component that is not named, the tenant
+    /// is treated as one without a quota.
     pub guarantee: DeclaredAmount,
     /// What the tenant may hold above its guarantee.
     pub borrow_limit: TransferLimit,
@@ -177,7 +177,10 @@ mod tests {
     #[test]
     fn each_scope_has_one_form_in_rows() {
         for row in [
-            r#"{"scope":{"tenant":{"tenant":"t_1","pool":"rp_1","guarantee":{"cpu":"18"},"borrow_limit":"none","lend_limit":{"amount":{"cpu":"5"}},"weight":1}},"comment":null}"#,
+            concat!(
+                r#"{"scope":{"tenant":{"tenant":"t_1","pool":"rp_1","guarantee":{"cpu":"18"},"#,
+                r#""borrow_limit":"none","lend_limit":{"amount":{"cpu":"5"}},"weight":1}},"comment":null}"#
+            ),
             r#"{"scope":{"user":{"name":{"named":"alice"},"limit":{"engines":3}}},"comment":"x"}"#,
             r#"{"scope":{"creator":{"name":"default","limit":{}}},"comment":null}"#,
         ] {

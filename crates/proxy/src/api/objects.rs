@@ -1,5 +1,5 @@
-//! Tenants, resource pools, units and quotas: lists, descriptions, definitions, and which objects use them. The list of quotas has
-//! parameters of its own.
+//! Tenants, resource pools, units and quotas: lists, descriptions, definitions, and which objects use them. The list of
+//! quotas has parameters of its own.
 
 use axum::response::Response;
 use ddl::Statement;

@@ -6,7 +6,7 @@ use hs2::SqlType;
 use model::alteration::ObjectRef;
 use model::capacity::{Amount, MAX_DIFFERENCE_PERCENT, PoolCapacity};
 use model::catalog::{Catalog, DEFAULT_RESOURCE_KIND, PoolSpec, TenantSpec, UnitSpec};
-use model::change::{Object, excess_guarantees};
+use model::change::{NOT_ENFORCED, Object, excess_guarantees};
 use model::charge::Charge;
 use model::configuration::DEFAULT_NAMESPACE;
 use model::error::UserError;
@@ -53,6 +53,9 @@ pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef)
             let mut rows = pool(catalog, name, spec);
             let known = (!place.nodes.is_empty()).then(|| PoolCapacity::new(catalog, name, spec, &place.nodes).total());
             rows.extend(excess_guarantees(catalog, name, spec, known).map(|warning| ("warning", warning)));
+            if spec.capacity.is_some() || !spec.protected.is_empty() {
+                rows.push(("warning", NOT_ENFORCED.to_owned()));
+            }
             if !place.nodes.is_empty() {
                 let freshness = Freshness::new(&place.master, place.now_ms, context.agent.settings.tick_interval);
                 log_freshness(context, &freshness, &place.master).await;

@@ -1,5 +1,5 @@
-//! SHOW QUOTAS and DESCRIBE RESOURCE QUOTA. A user sees the quotas of the own tenants, and the one that applies to the own
-//! name; admins, operators and auditors see all.
+//! SHOW QUOTAS and DESCRIBE RESOURCE QUOTA. A user sees the quotas of the own tenants, and the one that applies to the
+//! own name; admins, operators and auditors see all.
 
 use ddl::QuotaFilter;
 use hs2::SqlType;
@@ -52,7 +52,11 @@ pub(super) fn show_in(
         ("comment", SqlType::String),
     ]);
     let matches = |name: &QuotaName| like.is_none_or(|pattern| ddl::like_matches(pattern, name.as_str()));
-    for (name, spec) in listed.into_iter().filter(|(name, _)| matches(name)) {
+    listed.retain(|(name, _)| matches(name));
+    if !listed.is_empty() {
+        context.log.line(format!("warning: {NOT_ENFORCED}"));
+    }
+    for (name, spec) in listed {
         let mut row = vec![text(scope(spec)), text(name.as_str())];
         row.extend(match &spec.scope {
             QuotaScope::Tenant(quota) => [

@@ -1,4 +1,5 @@
-//! Which objects of the catalog the caller may see: a user those of the own tenants; admins, operators and auditors all.
+//! Which objects of the catalog the caller may see: a user those of the own tenants; admins, operators and auditors
+//! all.
 
 use std::collections::BTreeSet;
 

@@ -338,8 +338,8 @@ fn a_change_warns_of_what_has_no_effect() {
         borrow_limit: Setting::Set(TransferLimit::Amount(amount(r#"{"memory":"1G","engines":2}"#))),
         ..of_tenant("t_1", "rp_1", r#"{"cpu":"18"}"#)
     };
-    let without = "MEMORY and ENGINES in BORROW_LIMIT of resource quota \"q_1\" has no effect, because its GUARANTEE names no \
-                   MEMORY";
+    let without = "BORROW_LIMIT of resource quota \"q_1\" has no effect on MEMORY and ENGINES, which its GUARANTEE does \
+                   not name";
     assert_eq!(warned(&before, &create(quota("q_1", borrow))), [NOT_ENFORCED, without]);
     let plain = alter(unit("uc_1", minimum(1, 5)));
     assert!(warned(&before, &plain).is_empty() && !plain.concerns_quotas());
