@@ -8,7 +8,8 @@
 //! | `book` | the in-memory ledger: its invariants, and the conditions of a grant |
 //! | `grant`, `hold` | the operations that charge; those on a reservation that exists |
 //! | `change` | those operations as values |
-//! | `limits` | limits that a catalog or observed nodes determine |
+//! | `limits` | the limits of a scope's row, and how they change |
+//! | `derive` | the scopes and limits that follow from a catalog |
 //! | `audit` | recomputes what scopes hold |
 //! | `refusal` | why an operation changed nothing |
 //!
@@ -22,6 +23,7 @@
 mod audit;
 mod book;
 mod change;
+mod derive;
 mod grant;
 mod hold;
 mod limits;
@@ -32,6 +34,7 @@ mod scope;
 pub use audit::Drift;
 pub use book::{Ledger, Moment};
 pub use change::Change;
+pub use derive::{Measured, changed, derive, principal};
 pub use hold::{Actual, Claim, Confirmation, End, overdue_end};
 pub use limits::PoolCapacity;
 pub use refusal::{Of, Refusal, Shortage, unknown};

@@ -11,8 +11,8 @@ use crate::catalog::Catalog;
 use crate::error::{ErrorKind, UserError};
 use crate::name::{PoolName, QuotaName, TenantName};
 use crate::quota::{
-    DEFAULT_WEIGHT, DeclaredAmount, MAX_QUOTAS, MAX_WEIGHT, Principal, PrincipalQuota, QuotaScope,
-    QuotaSpec, QuotaSubject, TenantQuota, TransferLimit,
+    DEFAULT_WEIGHT, DeclaredAmount, MAX_QUOTAS, MAX_WEIGHT, Principal, PrincipalQuota, QuotaScope, QuotaSpec,
+    QuotaSubject, TenantQuota, TransferLimit,
 };
 use crate::resource::{Component, MAX_AMOUNT};
 use crate::user_name::{MAX_USER_NAME_BYTES, is_user_name};
@@ -206,13 +206,13 @@ pub(super) fn validate(name: &QuotaName, spec: &QuotaSpec, catalog: &Catalog) ->
 
 fn check_tenant_quota(object: &str, name: &QuotaName, quota: &TenantQuota, catalog: &Catalog) -> Result<(), UserError> {
     if !catalog.tenants.contains_key(&quota.tenant) {
-        return Err(undefined(format!("tenant \"{}\"", quota.tenant), object, format!("TENANT {}", quota.tenant)));
+        return Err(undefined(&format!("tenant \"{}\"", quota.tenant), object, &format!("TENANT {}", quota.tenant)));
     }
     if !catalog.pools.contains_key(&quota.pool) {
         return Err(undefined(
-            format!("resource pool \"{}\"", quota.pool),
+            &format!("resource pool \"{}\"", quota.pool),
             object,
-            format!("RESOURCE POOL {}", quota.pool),
+            &format!("RESOURCE POOL {}", quota.pool),
         ));
     }
     refuse_custom(&format!("GUARANTEE of {object}"), &quota.guarantee)?;
@@ -228,7 +228,7 @@ fn check_tenant_quota(object: &str, name: &QuotaName, quota: &TenantQuota, catal
     check_sum(name, quota, catalog)
 }
 
-fn undefined(missing: String, object: &str, create: String) -> UserError {
+fn undefined(missing: &str, object: &str, create: &str) -> UserError {
     UserError::new(ErrorKind::UndefinedObject, format!("{missing} does not exist"))
         .detail(format!("It is the subject of {object}."))
         .hint(format!("Use CREATE {create} first."))

@@ -2,6 +2,7 @@
 //! or rule without which capacity is granted twice or charged for ever.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod derivation;
 mod fixtures;
 mod properties;
 mod rules;
