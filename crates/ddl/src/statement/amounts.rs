@@ -2,6 +2,7 @@
 
 use model::change::Setting;
 use model::quota::{Count, DeclaredAmount};
+use model::resource::Component;
 
 use crate::cursor::Cursor;
 use crate::error::ParseError;
@@ -20,10 +21,14 @@ pub(super) fn read_amount(cursor: &mut Cursor<'_>, option: &'static str) -> Resu
     let mut amount = DeclaredAmount::default();
     loop {
         read_component(cursor, &mut amount, option)?;
-        if !cursor.eat_symbol(&TokenKind::Comma) {
-            cursor.symbol(&TokenKind::Close)?;
-            return Ok(amount);
+        if cursor.eat_symbol(&TokenKind::Comma) {
+            continue;
         }
+        let begins_component = cursor.at_string() || Component::ALL.iter().any(|known| cursor.is(known.keyword()));
+        return match cursor.symbol(&TokenKind::Close) {
+            Err(error) if begins_component => Err(error.or_hint("Separate the components by commas.")),
+            closed => closed.map(|()| amount),
+        };
     }
 }
 

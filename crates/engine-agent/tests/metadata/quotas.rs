@@ -46,10 +46,7 @@ async fn quotas_are_shown_with_readable_amounts() {
     let shown = run(&mut admin, "SHOW QUOTAS").await;
     for (name, expected) in [
         ("quota", ["q_1", "q_2", "q_3", "q_4", "q_5"]),
-        (
-            "scope",
-            ["tenant t_1 on pool rp_1", "tenant t_2 on pool rp_1", "user ann", "users without a quota", "creator IDE"],
-        ),
+        ("scope", ["tenant t_1 on pool rp_1", "tenant t_2 on pool rp_1", "user ann", "all other users", "creator IDE"]),
         ("guarantee", ["18 CPU, 64 GiB, 5 engines", "none", "NULL", "NULL", "NULL"]),
         ("borrow_limit", ["2.5 CPU", "none", "NULL", "NULL", "NULL"]),
         ("lend_limit", ["unlimited", "unlimited", "NULL", "NULL", "NULL"]),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::amounts::{check_custom, refuse_custom};
 use super::{Setting, check_comment, shown};
+use crate::alteration::{ObjectKind, ObjectRef};
 use crate::catalog::Catalog;
 use crate::error::{ErrorKind, UserError};
 use crate::name::{PoolName, QuotaName, TenantName};
@@ -206,14 +207,10 @@ pub(super) fn validate(name: &QuotaName, spec: &QuotaSpec, catalog: &Catalog) ->
 
 fn check_tenant_quota(object: &str, name: &QuotaName, quota: &TenantQuota, catalog: &Catalog) -> Result<(), UserError> {
     if !catalog.tenants.contains_key(&quota.tenant) {
-        return Err(undefined(&format!("tenant \"{}\"", quota.tenant), object, &format!("TENANT {}", quota.tenant)));
+        return Err(undefined(ObjectKind::Tenant, quota.tenant.as_str(), object));
     }
     if !catalog.pools.contains_key(&quota.pool) {
-        return Err(undefined(
-            &format!("resource pool \"{}\"", quota.pool),
-            object,
-            &format!("RESOURCE POOL {}", quota.pool),
-        ));
+        return Err(undefined(ObjectKind::ResourcePool, quota.pool.as_str(), object));
     }
     refuse_custom(&format!("GUARANTEE of {object}"), &quota.guarantee)?;
     for (option, limit) in [("BORROW_LIMIT", &quota.borrow_limit), ("LEND_LIMIT", &quota.lend_limit)] {
@@ -228,10 +225,11 @@ fn check_tenant_quota(object: &str, name: &QuotaName, quota: &TenantQuota, catal
     check_sum(name, quota, catalog)
 }
 
-fn undefined(missing: &str, object: &str, create: &str) -> UserError {
-    UserError::new(ErrorKind::UndefinedObject, format!("{missing} does not exist"))
+fn undefined(kind: ObjectKind, name: &str, object: &str) -> UserError {
+    ObjectRef { kind, name: name.to_owned() }
+        .undefined()
         .detail(format!("It is the subject of {object}."))
-        .hint(format!("Use CREATE {create} first."))
+        .hint(format!("Use CREATE {} {name} first.", kind.keywords()))
 }
 
 /// The guarantees of a pool have a sum that an amount can hold.

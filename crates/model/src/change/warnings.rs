@@ -10,8 +10,8 @@ use crate::quota::{Capacity, Limit, QuotaSpec, TenantQuota, TransferLimit, nomin
 use crate::resource::Component;
 
 /// The warning of everything that will be enforced by the ledger of reservations.
-pub const NOT_ENFORCED: &str = "quotas, capacities, priorities and charges are not enforced yet: they are stored and \
-                                shown, but no engine is refused, queued or ended because of them";
+pub const NOT_ENFORCED: &str =
+    "quotas, capacities, priorities and charges are not enforced yet: no engine is refused or ended because of them";
 
 impl Change {
     /// Whether there can be warnings: a plain change of engines has none, and needs no catalog to find out.

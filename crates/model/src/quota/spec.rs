@@ -138,14 +138,14 @@ impl QuotaSpec {
 }
 
 impl fmt::Display for QuotaSubject {
-    /// `tenant "t_1" on resource pool "rp_1"`, `user "alice"`, `users without a quota`
+    /// `tenant "t_1" on resource pool "rp_1"`, `user "alice"`, `all other users`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tenant(tenant, pool) => write!(f, "tenant \"{tenant}\" on resource pool \"{pool}\""),
             Self::User(Principal::Named(name)) => write!(f, "user \"{name}\""),
-            Self::User(Principal::Default) => f.write_str("users without a quota"),
+            Self::User(Principal::Default) => f.write_str("all other users"),
             Self::Creator(Principal::Named(name)) => write!(f, "creator \"{name}\""),
-            Self::Creator(Principal::Default) => f.write_str("creators without a quota"),
+            Self::Creator(Principal::Default) => f.write_str("all other creators"),
         }
     }
 }

@@ -149,7 +149,7 @@ pub(super) fn described(catalog: &Catalog, name: &QuotaName, spec: &QuotaSpec) -
     rows
 }
 
-/// `tenant t_1 on pool rp_1`, `user alice`, `creators without a quota`
+/// `tenant t_1 on pool rp_1`, `user alice`, `all other creators`
 fn scope(spec: &QuotaSpec) -> String {
     match spec.subject() {
         QuotaSubject::Tenant(tenant, pool) => format!("tenant {tenant} on pool {pool}"),
