@@ -3,7 +3,8 @@
 //!
 //! Each statement is a head from `sql.rs` and a list that is appended here. A list is split into parts within
 //! [`MAX_PLACEHOLDERS`] and [`MAX_PART_BYTES`], each a statement of the caller's transaction. Parts are prepared for one use,
-//! because their text depends on their length and would evict other statements from the connection's cache.
+//! because their text depends on their length and would evict other statements from the connection's cache. Only the texts of
+//! short lists are kept, of which there are few: a list of keys that are read is filled up to a power of two by its last one.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use sqlx::any::AnyRow;
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::transaction::{Arg, Transaction};
+use crate::transaction::{Arg, Keep, Transaction};
 
 /// The maximum number of placeholders of a part. `SQLite` allows 32,766, the others 65,535.
 pub(crate) const MAX_PLACEHOLDERS: usize = 8_192;
@@ -19,6 +20,9 @@ pub(crate) const MAX_PLACEHOLDERS: usize = 8_192;
 pub(crate) const MAX_PART_BYTES: usize = 1 << 20;
 /// The maximum number of rows of an UPDATE with individual values: the database searches the whole list for each row.
 const MAX_EACH_ROWS: usize = 256;
+
+/// The longest list of keys whose statement a connection keeps.
+const MAX_SHORT: usize = 8;
 
 /// An UPDATE of many rows with individual values.
 pub(crate) struct UpdateEach {
@@ -38,7 +42,7 @@ impl Transaction {
         for part in parts(rows, usize::MAX) {
             let mut text = format!("{head} VALUES ");
             tuples(&mut text, &part);
-            self.execute_once(text, part.into_iter().flatten().collect()).await?;
+            self.execute_composed(text, part.into_iter().flatten().collect(), Keep::Nothing).await?;
         }
         Ok(())
     }
@@ -49,7 +53,8 @@ impl Transaction {
         for part in parts(rows, usize::MAX) {
             let mut text = format!("{head} VALUES ");
             tuples(&mut text, &part);
-            if !self.insert_once(text, part.into_iter().flatten().collect()).await? {
+            let keep = if part.len() == 1 { Keep::Prepared } else { Keep::Nothing };
+            if !self.insert_composed(text, part.into_iter().flatten().collect(), keep).await? {
                 return Ok(false);
             }
         }
@@ -67,7 +72,7 @@ impl Transaction {
         let mut matched = 0;
         for part in parts(single(keys), usize::MAX) {
             let args = values.iter().cloned().chain(part.iter().flatten().cloned()).collect();
-            matched += self.execute_once(format!("{head} {}", list(part.len())), args).await?;
+            matched += self.execute_composed(format!("{head} {}", list(part.len())), args, Keep::Nothing).await?;
         }
         Ok(matched)
     }
@@ -77,7 +82,7 @@ impl Transaction {
         let mut matched = 0;
         for part in parts(keys, usize::MAX) {
             let text = self.in_tuples(head, &part);
-            matched += self.execute_once(text, part.into_iter().flatten().collect()).await?;
+            matched += self.execute_composed(text, part.into_iter().flatten().collect(), Keep::Nothing).await?;
         }
         Ok(matched)
     }
@@ -90,8 +95,9 @@ impl Transaction {
     ) -> Result<Vec<AnyRow>, Error> {
         let mut rows = Vec::new();
         for part in parts(keys, usize::MAX) {
+            let (part, keep) = filled_up(part);
             let text = self.in_tuples(head, &part);
-            rows.extend(self.rows_once(text, part.into_iter().flatten().collect()).await?);
+            rows.extend(self.rows_composed(text, part.into_iter().flatten().collect(), keep).await?);
         }
         Ok(rows)
     }
@@ -108,8 +114,9 @@ impl Transaction {
     pub(crate) async fn rows_in(&mut self, head: &'static str, keys: Vec<Arg>) -> Result<Vec<AnyRow>, Error> {
         let mut rows = Vec::new();
         for part in parts(single(keys), usize::MAX) {
+            let (part, keep) = filled_up(part);
             let text = format!("{head} {}", list(part.len()));
-            rows.extend(self.rows_once(text, part.into_iter().flatten().collect()).await?);
+            rows.extend(self.rows_composed(text, part.into_iter().flatten().collect(), keep).await?);
         }
         Ok(rows)
     }
@@ -133,7 +140,8 @@ impl Transaction {
             }
             let _ = write!(text, " WHERE {key} IN {}{condition}", list(part.len()));
             args.extend(part.iter().filter_map(|row| row.first()).cloned());
-            matched += self.execute_once(text, args).await?;
+            let keep = if part.len() == 1 { Keep::Prepared } else { Keep::Nothing };
+            matched += self.execute_composed(text, args, keep).await?;
         }
         Ok(matched)
     }
@@ -145,6 +153,17 @@ pub(crate) fn keys<K: Into<Arg>>(keys: impl IntoIterator<Item = K>) -> Vec<Arg> 
 
 fn single(keys: Vec<Arg>) -> Vec<Vec<Arg>> {
     keys.into_iter().map(|key| vec![key]).collect()
+}
+
+/// Repeats the last key of a short list up to a power of two.
+fn filled_up(mut part: Vec<Vec<Arg>>) -> (Vec<Vec<Arg>>, Keep) {
+    match part.last().cloned() {
+        Some(last) if part.len() <= MAX_SHORT => {
+            part.resize(part.len().next_power_of_two(), last);
+            (part, Keep::Prepared)
+        }
+        _ => (part, Keep::Nothing),
+    }
 }
 
 /// `(?, ?, ?)`
@@ -188,6 +207,15 @@ fn parts(rows: Vec<Vec<Arg>>, max_rows: usize) -> Vec<Vec<Vec<Arg>>> {
 mod tests {
     use super::*;
     use crate::transaction::args;
+
+    #[test]
+    fn only_short_lists_are_filled_up_and_kept() {
+        let lengths = [1, 2, 3, 5, 8, 9].map(|length| {
+            let (part, keep) = filled_up((0..length).map(|at: i64| args![at]).collect());
+            (part.len(), keep == Keep::Prepared)
+        });
+        assert_eq!(lengths, [(1, true), (2, true), (4, true), (8, true), (8, true), (9, false)]);
+    }
 
     #[test]
     fn parts_are_bounded_and_lose_no_row() {

@@ -65,6 +65,15 @@ macro_rules! args {
 }
 pub(crate) use args;
 
+/// What a connection keeps of a statement that was composed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It is prepared once: for texts of which there are few. `MariaDB` delays the statement after one that was closed.
+    Prepared,
+    /// It is closed, so that it evicts no other statement.
+    Nothing,
+}
+
 /// How a transaction ends after its body succeeded.
 #[derive(Debug)]
 pub(crate) enum Done<T> {
@@ -166,29 +175,44 @@ impl Transaction {
         Ok(self.rows(sql, args).await?.into_iter().next())
     }
 
-    /// Runs a statement that was composed for one use; returns the number of matched rows.
-    pub(crate) async fn execute_once(&mut self, text: String, args: Vec<Arg>) -> Result<u64, Error> {
-        self.run_once(text, args).await?.map_err(failed)
+    /// Runs a statement that was composed; returns the number of matched rows.
+    pub(crate) async fn execute_composed(&mut self, text: String, args: Vec<Arg>, keep: Keep) -> Result<u64, Error> {
+        self.run_composed(text, args, keep).await?.map_err(failed)
     }
 
-    /// Inserts rows with a statement that was composed for one use; returns false if a key exists.
-    pub(crate) async fn insert_once(&mut self, text: String, args: Vec<Arg>) -> Result<bool, Error> {
-        match self.run_once(text, args).await? {
+    /// Inserts rows with a statement that was composed; returns false if a key exists.
+    pub(crate) async fn insert_composed(&mut self, text: String, args: Vec<Arg>, keep: Keep) -> Result<bool, Error> {
+        match self.run_composed(text, args, keep).await? {
             Ok(_) => Ok(true),
             Err(error) => Error::of_statement(error).map_or(Ok(false), Err),
         }
     }
 
-    async fn run_once(&mut self, text: String, args: Vec<Arg>) -> Result<Result<u64, sqlx::Error>, Error> {
+    async fn run_composed(
+        &mut self,
+        text: String,
+        args: Vec<Arg>,
+        keep: Keep,
+    ) -> Result<Result<u64, sqlx::Error>, Error> {
         let text = self.backend.rewrite(&text).into_owned();
-        let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?).persistent(false);
+        let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?).persistent(keep == Keep::Prepared);
         Ok(timed(self.deadline, query.execute(self.connection()?)).await?.map(|result| result.rows_affected()))
     }
 
     /// Reads rows with a statement that was composed for one use.
     pub(crate) async fn rows_once(&mut self, text: String, args: Vec<Arg>) -> Result<Vec<AnyRow>, Error> {
+        self.rows_composed(text, args, Keep::Nothing).await
+    }
+
+    /// Reads rows with a statement that was composed.
+    pub(crate) async fn rows_composed(
+        &mut self,
+        text: String,
+        args: Vec<Arg>,
+        keep: Keep,
+    ) -> Result<Vec<AnyRow>, Error> {
         let text = self.backend.rewrite(&text).into_owned();
-        let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?).persistent(false);
+        let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?).persistent(keep == Keep::Prepared);
         timed(self.deadline, query.fetch_all(self.connection()?)).await?.map_err(failed)
     }
 

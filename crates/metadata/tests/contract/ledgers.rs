@@ -39,7 +39,7 @@ impl Random {
     }
 
     fn limit(&mut self) -> Limit {
-        if self.below(4) == 0 { Limit::Unlimited } else { Limit::Of(self.amount(40)) }
+        if self.below(2) == 0 { Limit::Unlimited } else { Limit::Of(self.amount(60)) }
     }
 
     fn limits(&mut self) -> Triple<Limit> {
@@ -165,9 +165,18 @@ fn request(random: &mut Random) -> Arc<Request> {
     match at {
         0..4 => {
             let of_lineage = scopes(TENANTS[at as usize % 3], users[at as usize % 3]);
-            engine(&format!("l{at}"), random.amount(3) + 1, of_lineage, amounts)
+            engine(&format!("l{at}"), random.amount(7) + 1, of_lineage, amounts)
         }
-        _ => external(&format!("x{at}"), &format!("key {at}"), scopes("t_a", users[at as usize % 4]), amounts),
+        _ => {
+            // A key is used once, so there are several of each user.
+            let number = random.below(4);
+            external(
+                &format!("x{at}.{number}"),
+                &format!("key {at}.{number}"),
+                scopes("t_a", users[at as usize % 4]),
+                amounts,
+            )
+        }
     }
 }
 
@@ -178,13 +187,13 @@ fn change(random: &mut Random) -> LedgerChange {
     let id = Arc::clone(&request.id);
     let claim = claim(&request, ["u0", "u1"][random.below(2) as usize]);
     let soon_or_late = [0, LONG_MS][random.below(2) as usize];
-    let change = match random.below(14) {
-        0..4 => Change::Reserve(request),
+    let change = match random.below(18) {
+        0..4 | 14..18 => Change::Reserve(request),
         4 => Change::Enqueue { request, wait_ms: soon_or_late },
         5 => Change::Admit { id },
         6 => Change::Adopt { request, uid: "u0".into() },
         7 => {
-            let from = format!("{}-{}", request.lineage, random.amount(3) + 1);
+            let from = format!("{}-{}", request.lineage, random.amount(7) + 1);
             Change::Transfer { from: from.into(), request }
         }
         8..10 => {
@@ -282,7 +291,7 @@ pub async fn the_store_and_the_model_agree_on_random_operations(bench: Bench) {
         is_equal(&bench, &model, &context).await;
     }
     println!("contract: operations that succeeded={granted} refused={refused}");
-    assert!(granted > STEPS / 4 && refused > STEPS / 8, "both outcomes occur");
+    assert!(granted > 10 && refused > 10, "both outcomes occur");
     assert_eq!(bench.store.audit_ledger(EPOCH).await.unwrap(), Vec::new());
 }
 
