@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use contract::bench::{AUDIT_KEEP, Bench, abort_of, by, commit, id, link, memory};
+use contract::ledgers;
 use metadata::{AuditFilter, Error, Refusal, RequestEffect, StartRequest, Store, StoreSettings, failpoints};
 use model::alteration::{AlterationProgress, Outcome};
 use model::change::Rules;
@@ -93,6 +94,7 @@ async fn everything(point: &str, folder: &Path) {
     bench.store.new_incarnation(Epoch(1), &renewal).await.unwrap();
     bench.store.publish(Epoch(1), &Publication::default()).await.unwrap();
     bench.store.record_refusal(&refusal()).await.unwrap();
+    ledgers::reserve_and_end(&bench, Epoch(1)).await;
     // Make rows old enough to be deleted.
     bench.raw("UPDATE request SET done_at_ms = 1").await;
     bench.raw("UPDATE audit SET at_ms = 1 WHERE request = 'the-start'").await;
@@ -175,6 +177,12 @@ async fn check(bench: &Bench, point: &str, before: &model::snapshot::Snapshot) {
     let epoch = bench.store.master().await.unwrap().epoch;
     let next = bench.store.raise_epoch(epoch, "another").await.unwrap();
     assert_eq!(next.epoch, epoch.next(), "{point}");
+    // A reservation without its charge, or a charge without its reservation, would be there for ever.
+    ledgers::is_charged_for_its_reservations(bench, point).await;
+    ledgers::reserve_and_end(bench, next.epoch).await;
+    ledgers::is_charged_for_its_reservations(bench, point).await;
+    let ended = bench.store.reservation("the-reservation").await.unwrap().unwrap();
+    assert!(ended.state.is_ended(), "{point}");
     tokio::time::timeout(
         Duration::from_secs(20),
         bench.store.finish(next.epoch, &id("the-alter"), end.catalog.generation),

@@ -133,6 +133,27 @@ async fn founded(bench: &Bench, limit: i64) {
     bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
 }
 
+/// Reserves for a new user, and ends the reservation as a master: passes every failpoint of the ledger. A repeat changes nothing.
+pub async fn reserve_and_end(bench: &Bench, epoch: Epoch) {
+    let of = scopes("t_a", Some("alice"));
+    let none = Triple::all(None);
+    let limits = vec![(pool(), engines(10).scope(&[none]).unwrap()), (tenant("t_a"), Scope::tenant(&none))];
+    bench.store.write_limits(epoch, |_| Ok(limits)).await.unwrap();
+    let request = external("the-reservation", "the-key", of.clone(), one_engine());
+    bench.store.reserve(&request, unlimited).await.unwrap().unwrap();
+    let end = End { id: Arc::clone(&request.id), state: State::Released, reason: "gone".into() };
+    let end = LedgerChange { scopes: of, change: Change::End(end) };
+    bench.store.ledger(epoch, &[end]).await.unwrap().remove(0).unwrap();
+}
+
+/// What the pool holds is what its reservations say, wherever [`reserve_and_end`] was interrupted.
+pub async fn is_charged_for_its_reservations(bench: &Bench, point: &str) {
+    let ledger = bench.store.whole_ledger().await.unwrap();
+    assert_eq!(ledger.drifts().unwrap(), Vec::new(), "{point}");
+    let charged = ledger.reservations().filter(|reservation| reservation.state.is_charged()).count() as i64;
+    assert_eq!(ledger.scope(&pool()).map_or(0, |scope| scope.counter.held.engines), charged, "{point}");
+}
+
 async fn held(bench: &Bench) -> BTreeMap<ScopeKey, i64> {
     let ledger = bench.store.whole_ledger().await.unwrap();
     ledger.scopes().map(|(key, scope)| (key.clone(), scope.counter.held.engines)).collect()
