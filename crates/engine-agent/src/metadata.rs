@@ -156,8 +156,8 @@ async fn delete_old_rows(store: Store, audit_keep: Duration, stop: CancellationT
     loop {
         match store.housekeep(audit_keep).await {
             Ok(deleted) => {
-                let DeletedRows { requests, alterations, engines, audit } = deleted;
-                tracing::debug!(requests, alterations, engines, audit, "old rows deleted");
+                let DeletedRows { requests, alterations, engines, reservations, scopes, audit } = deleted;
+                tracing::debug!(requests, alterations, engines, reservations, scopes, audit, "old rows deleted");
             }
             Err(error) => tracing::debug!(%error, "could not delete old rows"),
         }

@@ -1,4 +1,5 @@
-//! Housekeeping: deletes old requests, finished alterations, engines that ended long ago and old rows of the audit.
+//! Housekeeping: deletes old requests, finished alterations, engines and reservations that ended long ago, scopes that are closed
+//! and hold nothing, and old rows of the audit.
 //!
 //! Ids are kept longer than any deadline, so a late repeat always finds its row. The name of a deleted engine is never issued
 //! again, because the counter that it is derived from never goes back.
@@ -10,12 +11,13 @@ use model::millis;
 use crate::backend::Mode;
 use crate::error::Error;
 use crate::failpoints;
+use crate::ledger_sql;
 use crate::rows;
 use crate::sql;
 use crate::store::Store;
 use crate::transaction::{CommitPoints, Done, Transaction, args};
 
-/// The retention of requests and alterations: 8 days.
+/// The retention of requests, alterations and ended reservations: 8 days.
 pub const REQUEST_KEEP: Duration = Duration::from_hours(8 * 24);
 /// The retention of ended engines: 30 days.
 pub const ENGINE_KEEP: Duration = Duration::from_hours(30 * 24);
@@ -33,6 +35,8 @@ pub struct DeletedRows {
     pub requests: usize,
     pub alterations: usize,
     pub engines: usize,
+    pub reservations: usize,
+    pub scopes: usize,
     pub audit: usize,
 }
 
@@ -45,12 +49,16 @@ impl Store {
         for _ in 0..MAX_ROUNDS {
             let mut tx = self.begin(Mode::Write).await?;
             let result = delete(&mut tx, audit_keep).await;
-            let DeletedRows { requests, alterations, engines, audit } = tx.end(POINTS, result).await?;
+            let DeletedRows { requests, alterations, engines, reservations, scopes, audit } =
+                tx.end(POINTS, result).await?;
             all.requests += requests;
             all.alterations += alterations;
             all.engines += engines;
+            all.reservations += reservations;
+            all.scopes += scopes;
             all.audit += audit;
-            if requests.max(alterations).max(engines).max(audit) < MAX_DELETED {
+            let most = [requests, alterations, engines, reservations, scopes, audit].into_iter().max();
+            if most < Some(MAX_DELETED) {
                 break;
             }
         }
@@ -68,7 +76,11 @@ async fn delete(tx: &mut Transaction, audit_keep: Duration) -> Result<Done<Delet
         delete_old(tx, sql::ALTERATIONS_OLD, sql::ALTERATIONS_DELETE, "id", before_ms(REQUEST_KEEP)).await?;
     let engines = delete_old(tx, sql::ENGINES_OLD, sql::ENGINES_DELETE, "name", before_ms(ENGINE_KEEP)).await?;
     let audit = if audit_keep.is_zero() { 0 } else { delete_old_audit(tx, before_ms(audit_keep)).await? };
-    let deleted = DeletedRows { requests, alterations, engines, audit };
+    let scopes = delete_scopes(tx).await?;
+    let reservations =
+        delete_old(tx, ledger_sql::RESERVATIONS_OLD, ledger_sql::RESERVATIONS_DELETE, "id", before_ms(REQUEST_KEEP))
+            .await?;
+    let deleted = DeletedRows { requests, alterations, engines, reservations, scopes, audit };
     Ok(if deleted == DeletedRows::default() { Done::Same(deleted) } else { Done::Write(deleted) })
 }
 
@@ -85,6 +97,15 @@ async fn delete_old(
         keys.push(rows::text(row, key)?.into());
     }
     tx.execute_in(delete, &[], keys).await?;
+    Ok(rows.len())
+}
+
+/// Deletes scopes in lock order. Under the catalog lock none of them is opened again.
+async fn delete_scopes(tx: &mut Transaction) -> Result<usize, Error> {
+    let rows = tx.rows(ledger_sql::SCOPES_GONE, args![MAX_DELETED as i64]).await?;
+    for row in &rows {
+        tx.execute(ledger_sql::SCOPE_DELETE, args![rows::int(row, "kind")?, rows::text(row, "name")?]).await?;
+    }
     Ok(rows.len())
 }
 

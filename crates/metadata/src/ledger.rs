@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::failpoint;
-use model::ledger::{Change, Ledger, Moment, Refusal, Reservation, Scope, ScopeKey, Scopes};
+use model::ledger::{Change, Ledger, Moment, Refusal, Reservation, Role, Scope, ScopeKey, Scopes};
+use model::name::PoolName;
 use model::number::Epoch;
 
 use crate::backend::Mode;
@@ -25,6 +26,7 @@ use crate::failpoints;
 use crate::ledger_rows::{self, ScopeRow};
 use crate::ledger_sql as sql;
 use crate::master;
+use crate::read;
 use crate::store::Store;
 use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
 
@@ -82,6 +84,13 @@ impl Store {
         }
     }
 
+    /// Records the requests that an admission round left in the queue of each pool, whose engines it has counted.
+    pub async fn admitted(&self, epoch: Epoch, queued: &BTreeMap<PoolName, i64>) -> Result<(), Error> {
+        let mut tx = self.begin(Mode::Write).await?;
+        let result = record_admission(&mut tx, epoch, queued).await;
+        tx.end(MASTER_POINTS, result).await
+    }
+
     /// Everything: for tests and diagnoses of small ledgers.
     pub async fn whole_ledger(&self) -> Result<Ledger, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
@@ -104,6 +113,19 @@ async fn read_all(tx: &mut Transaction) -> Result<Ledger, Error> {
     Ok(Ledger::new(scopes.into_iter().map(|row| (row.key, row.scope)), reservations))
 }
 
+async fn record_admission(
+    tx: &mut Transaction,
+    epoch: Epoch,
+    queued: &BTreeMap<PoolName, i64>,
+) -> Result<Done<()>, Error> {
+    master::lock(tx, epoch).await?;
+    let mut changed = 0;
+    for (pool, queued) in queued {
+        changed += tx.execute(sql::POOL_ADMISSION, args![*queued, epoch, pool.as_str(), *queued, epoch]).await?;
+    }
+    Ok(if changed > 0 { Done::Write(()) } else { Done::Same(()) })
+}
+
 async fn decide(
     tx: &mut Transaction,
     epoch: Option<Epoch>,
@@ -117,8 +139,29 @@ async fn decide(
     let at = Moment { now_ms: tx.now_ms().await?, epoch: epoch.unwrap_or_default() };
     let loaded = tx.load_changes(scopes, changes).await?;
     let mut ledger = loaded.ledger.clone();
-    let decided: Vec<Decided> = changes.iter().map(|change| apply(&mut ledger, change, at)).collect();
+    let master = match epoch {
+        Some(epoch) => epoch,
+        None => read::master(tx).await?.epoch,
+    };
+    let mut decided = Vec::with_capacity(changes.len());
+    for change in changes {
+        let queued = if epoch.is_none() { must_queue(&ledger, change, master) } else { None };
+        decided.push(match queued {
+            Some(refusal) => Err(refusal),
+            None => apply(&mut ledger, change, at),
+        });
+    }
     Ok(if tx.write_ledger(&loaded, &ledger).await? { Done::Write(decided) } else { Done::Same(decided) })
+}
+
+/// The refusal of a holder's new request while others wait for its pool, or while the engines of the pool have not been counted
+/// by the current master: what they use could be granted again.
+fn must_queue(ledger: &Ledger, change: &LedgerChange, master: Epoch) -> Option<Refusal> {
+    let Change::Reserve(request) = &change.change else { return None };
+    let key = request.scopes.pool();
+    let Role::Pool(pool) = ledger.scope(key)?.role else { return None };
+    let is_new = ledger.of_key(request).is_none();
+    (is_new && (pool.queued > 0 || pool.counted_epoch != master)).then(|| Refusal::MustQueue(key.clone()))
 }
 
 /// Applies a change whose scopes are locked; refuses one whose reservation has others.
@@ -214,7 +257,10 @@ impl Transaction {
         if !self.insert_all_new(sql::RESERVATIONS_INSERT, new).await? {
             return Err(Error::Conflict("a concurrent transaction inserted the same reservation".to_owned()));
         }
-        self.update_each(&sql::RESERVATIONS_WRITE, &[], changed).await?;
+        let expected = changed.len() as u64;
+        if self.update_each(&sql::RESERVATIONS_WRITE, &[], changed).await? != expected {
+            return Err(Error::Conflict("a reservation was deleted concurrently".to_owned()));
+        }
         Ok(is_changed)
     }
 

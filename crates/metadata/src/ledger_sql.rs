@@ -43,6 +43,7 @@ pub(crate) const LEDGER: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS reservation_by_deadline ON reservation (state, deadline_ms)",
     "CREATE INDEX IF NOT EXISTS reservation_by_pool ON reservation (pool, state)",
     "CREATE INDEX IF NOT EXISTS reservation_by_lineage ON reservation (lineage)",
+    "CREATE INDEX IF NOT EXISTS reservation_by_end ON reservation (ended_at_ms)",
     "CREATE INDEX IF NOT EXISTS reservation_by_user ON reservation (usr, state)",
     "CREATE INDEX IF NOT EXISTS reservation_by_creator ON reservation (creator, state)",
 ];
@@ -69,6 +70,15 @@ pub(crate) const SCOPES_INSERT: &str = "INSERT INTO quota_scope (open, open_unti
      unguaranteed_limit_memory, unguaranteed_limit_engines, unguaranteed_held_cpu, unguaranteed_held_memory, \
      unguaranteed_held_engines, kind, name, version)";
 
+/// Writes what an admission round left, if it has changed.
+pub(crate) const POOL_ADMISSION: &str = "UPDATE quota_scope SET queued = ?, counted_epoch = ? \
+     WHERE kind = 4 AND name = ? AND (queued <> ? OR counted_epoch <> ?)";
+/// Tenants on pools, and pools, that are gone and hold nothing.
+pub(crate) const SCOPES_GONE: &str = "SELECT * FROM quota_scope WHERE kind IN (3, 4) AND open = 0 AND held_cpu = 0 \
+     AND held_memory = 0 AND held_engines = 0 ORDER BY kind, name LIMIT ?";
+pub(crate) const SCOPE_DELETE: &str = "DELETE FROM quota_scope WHERE kind = ? AND name = ? AND open = 0 \
+     AND held_cpu = 0 AND held_memory = 0 AND held_engines = 0";
+
 pub(crate) const RESERVATIONS: &str = "SELECT * FROM reservation ORDER BY id";
 pub(crate) const RESERVATIONS_OF_IDS: &str = "SELECT * FROM reservation WHERE id IN";
 pub(crate) const RESERVATIONS_OF_KEYS: &str = "SELECT * FROM reservation WHERE request_key IN";
@@ -83,6 +93,10 @@ pub(crate) const RESERVATIONS_OF_TENANTS: &str =
     "SELECT * FROM reservation WHERE state IN ('locked', 'used') AND (tenant, pool) IN";
 pub(crate) const RESERVATIONS_OVERDUE: &str = "SELECT * FROM reservation WHERE holder = 'external' \
      AND state IN ('waiting', 'locked', 'used') AND deadline_ms <= ? ORDER BY deadline_ms, id LIMIT ?";
+pub(crate) const RESERVATIONS_OLD: &str =
+    "SELECT id FROM reservation WHERE ended_at_ms < ? ORDER BY ended_at_ms LIMIT ?";
+/// Not one that has been adopted since.
+pub(crate) const RESERVATIONS_DELETE: &str = "DELETE FROM reservation WHERE ended_at_ms IS NOT NULL AND id IN";
 pub(crate) const RESERVATIONS_INSERT: &str = "INSERT INTO reservation (id, request_key, holder, lineage, tenant, \
      pool, unit, incarnation, instance, usr, creator, asked, asked_cpu, asked_memory, asked_engines, \
      asked_request_cpu, asked_request_memory, ttl_ms, state, actual, cpu, memory, engines, request_cpu, \

@@ -139,6 +139,7 @@ pub async fn reserve_and_end(bench: &Bench, epoch: Epoch) {
     let none = Triple::all(None);
     let limits = vec![(pool(), engines(10).scope(&[none]).unwrap()), (tenant("t_a"), Scope::tenant(&none))];
     bench.store.write_limits(epoch, |_| Ok(limits)).await.unwrap();
+    bench.store.admitted(epoch, &[(pool_name(), 0)].into()).await.unwrap();
     let request = external("the-reservation", "the-key", of.clone(), one_engine());
     bench.store.reserve(&request, unlimited).await.unwrap().unwrap();
     let end = End { id: Arc::clone(&request.id), state: State::Released, reason: "gone".into() };
@@ -183,22 +184,13 @@ fn request(random: &mut Random) -> Arc<Request> {
     let amounts = random.amounts();
     let at = random.below(10);
     let users = [None, Some("alice"), Some("bob"), Some("carol")];
-    match at {
-        0..4 => {
-            let of_lineage = scopes(TENANTS[at as usize % 3], users[at as usize % 3]);
-            engine(&format!("l{at}"), random.amount(7) + 1, of_lineage, amounts)
-        }
-        _ => {
-            // A key is used once, so there are several of each user.
-            let number = random.below(4);
-            external(
-                &format!("x{at}.{number}"),
-                &format!("key {at}.{number}"),
-                scopes("t_a", users[at as usize % 4]),
-                amounts,
-            )
-        }
+    if at < 4 {
+        let of_lineage = scopes(TENANTS[at as usize % 3], users[at as usize % 3]);
+        return engine(&format!("l{at}"), random.amount(7) + 1, of_lineage, amounts);
     }
+    // A key is used once, so there are several of each user.
+    let name = format!("x{at}.{}", random.below(4));
+    external(&name, &format!("key of {name}"), scopes("t_a", users[at as usize % 4]), amounts)
 }
 
 /// A change, in which a deadline has either passed at once or is far away.
@@ -291,22 +283,17 @@ pub async fn the_store_and_the_model_agree_on_random_operations(bench: Bench) {
             }
             bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
         }
-        let changes: Vec<LedgerChange> = (0..random.below(4) + 1).map(|_| change(&mut random)).collect();
+        let changes: Vec<LedgerChange> = (0..=random.below(4)).map(|_| change(&mut random)).collect();
         let context = format!("seed {seed}, step {step}: {changes:?}");
         let alone = if changes.len() == 1 { run_alone(&bench, &changes[0].change).await } else { None };
+        let is_alone = alone.is_some();
         let stored = match alone {
-            Some(decided) => {
-                assert_eq!(same(&decided), same(&apply(&mut model, &changes[0], true)), "{context}");
-                vec![decided]
-            }
-            None => {
-                let stored = bench.store.ledger(EPOCH, &changes).await.unwrap();
-                for (change, decided) in changes.iter().zip(&stored) {
-                    assert_eq!(same(decided), same(&apply(&mut model, change, false)), "{context}");
-                }
-                stored
-            }
+            Some(decided) => vec![decided],
+            None => bench.store.ledger(EPOCH, &changes).await.unwrap(),
         };
+        for (change, decided) in changes.iter().zip(&stored) {
+            assert_eq!(same(decided), same(&apply(&mut model, change, is_alone)), "{context}");
+        }
         granted += stored.iter().filter(|decided| decided.is_ok()).count();
         refused += stored.iter().filter(|decided| decided.is_err()).count();
         is_equal(&bench, &model, &context).await;
@@ -511,4 +498,48 @@ pub async fn a_counter_below_zero_is_refused_by_the_database(bench: Bench) {
     bench.store.audit_ledger(EPOCH).await.unwrap();
     bench.store.release(&claim(&request, "u")).await.unwrap().unwrap();
     assert!(held(&bench).await.values().all(|held| *held == 0));
+}
+
+/// A new master grants what running engines hold, unless it has counted them first.
+pub async fn a_holder_reserves_only_while_the_pool_is_counted_and_has_no_queue(bench: Bench) {
+    founded(&bench, 10).await;
+    let request = |id: &str| external(id, id, scopes("t_a", None), one_engine());
+    let (pool_of, queued) = (pool_name(), |queued| [(pool_name(), queued)].into());
+    let must_queue = Err(Refusal::MustQueue(ScopeKey::pool(&pool_of)));
+    bench.store.reserve(&request("x0"), unlimited).await.unwrap().unwrap();
+    bench.store.admitted(EPOCH, &queued(3)).await.unwrap();
+    assert_eq!(bench.store.reserve(&request("x1"), unlimited).await.unwrap(), must_queue);
+    let waiting = bench.store.enqueue(&request("x1"), LONG_MS, unlimited).await.unwrap().unwrap();
+    assert_eq!(waiting.state, State::Waiting);
+    let admit = Change::Admit { id: Arc::clone(waiting.id()) };
+    let admit = [LedgerChange { scopes: waiting.request.scopes.clone(), change: admit }];
+    assert_eq!(bench.store.ledger(EPOCH, &admit).await.unwrap().remove(0).unwrap().state, State::Locked);
+    bench.store.admitted(EPOCH, &queued(0)).await.unwrap();
+    bench.store.reserve(&request("x2"), unlimited).await.unwrap().unwrap();
+
+    bench.store.raise_epoch(EPOCH, "the next master").await.unwrap();
+    assert_eq!(bench.store.reserve(&request("x3"), unlimited).await.unwrap(), must_queue);
+    assert_eq!(bench.store.reserve(&request("x2"), unlimited).await.unwrap().unwrap().state, State::Locked, "a repeat");
+    assert!(matches!(bench.store.admitted(EPOCH, &queued(0)).await, Err(Error::Deposed(_))));
+    bench.store.admitted(Epoch(1), &queued(0)).await.unwrap();
+    bench.store.reserve(&request("x3"), unlimited).await.unwrap().unwrap();
+}
+
+pub async fn ended_reservations_and_closed_scopes_are_deleted(bench: Bench) {
+    founded(&bench, 10).await;
+    let (old, kept) = (external("old", "old", scopes("t_a", None), one_engine()), scopes("t_b", None));
+    let kept = external("kept", "kept", kept, one_engine());
+    for request in [&old, &kept] {
+        bench.store.reserve(request, unlimited).await.unwrap().unwrap();
+    }
+    bench.store.release(&claim(&old, "u")).await.unwrap().unwrap();
+    bench.raw("UPDATE reservation SET ended_at_ms = 1 WHERE id = 'old'").await;
+    let closed = Scope { is_open: false, ..Scope::tenant(&Triple::all(None)) };
+    let limits = [tenant("t_a"), tenant("t_b")].map(|key| (key, closed)).to_vec();
+    bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
+    let deleted = bench.store.housekeep(super::bench::AUDIT_KEEP).await.unwrap();
+    assert_eq!((deleted.reservations, deleted.scopes), (1, 1), "t_b holds an engine");
+    assert!(bench.store.reservation("kept").await.unwrap().is_some());
+    let left = held(&bench).await;
+    assert!(!left.contains_key(&tenant("t_a")) && left[&tenant("t_b")] == 1, "{left:?}");
 }

@@ -26,7 +26,7 @@ pub use bench::Bench;
 use metadata::StoreSettings;
 
 /// The number of cases.
-pub const COUNT: usize = 100;
+pub const COUNT: usize = 102;
 /// The deadline of a case.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -163,6 +163,8 @@ cases! {
         overdue_external_reservations_end_and_return_their_charge,
         an_audit_corrects_every_counter,
         a_counter_below_zero_is_refused_by_the_database,
+        a_holder_reserves_only_while_the_pool_is_counted_and_has_no_queue,
+        ended_reservations_and_closed_scopes_are_deleted,
     }
     concurrency::{
         commit_and_abort_race_for_one_row,

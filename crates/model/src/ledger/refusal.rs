@@ -44,6 +44,8 @@ pub enum Refusal {
     NoScope(ScopeKey),
     /// Grants of the scope are disabled.
     Closed(ScopeKey),
+    /// Requests of the pool are queued, or its engines are not all counted yet: only a master grants.
+    MustQueue(ScopeKey),
     /// The key, or the lineage, is that of a request with another content.
     OtherRequest(Arc<str>),
     /// No reservation of this id, user, pool and instance that the operation applies to. The holder must stop.
@@ -169,6 +171,11 @@ impl Refusal {
             Self::Short(shortage) => shortage.error(request, quota, None),
             Self::NoScope(key) if key.kind == ScopeKind::Pool => no_pool(key),
             Self::NoScope(key) | Self::Closed(key) => not_open(key),
+            Self::MustQueue(key) => {
+                UserError::new(ErrorKind::InsufficientResources, format!("{key} grants only queued requests now"))
+                    .detail("Other requests wait for it, or a new master has not yet counted its engines.")
+                    .hint("Retry, or request with a wait.")
+            }
             Self::OtherRequest(id) => {
                 UserError::new(ErrorKind::InvalidValue, format!("reservation \"{id}\" was requested with other values"))
                     .detail("A request key is valid for one request.")
