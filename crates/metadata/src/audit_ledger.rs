@@ -56,8 +56,8 @@ async fn audit(
     scopes: &BTreeSet<ScopeKey>,
 ) -> Result<Done<Vec<Drift>>, Error> {
     master::lock(tx, epoch).await?;
-    tx.lock_scopes(scopes).await?;
-    let locked = tx.scopes(scopes).await?;
+    let locked = tx.lock_scopes(scopes).await?;
+    let locked = tx.scopes(&locked).await?;
     let names = || keys(scopes.iter().map(|key| &*key.name));
     let reservations = match kind {
         ScopeKind::User => tx.reservations_in(sql::RESERVATIONS_OF_USERS, names()).await?,

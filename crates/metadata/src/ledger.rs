@@ -135,9 +135,9 @@ async fn decide(
     if let Some(epoch) = epoch {
         master::lock(tx, epoch).await?;
     }
-    tx.lock_scopes(scopes).await?;
+    let locked = tx.lock_scopes(scopes).await?;
     let at = Moment { now_ms: tx.now_ms().await?, epoch: epoch.unwrap_or_default() };
-    let loaded = tx.load_changes(scopes, changes).await?;
+    let loaded = tx.load_changes(&locked, changes).await?;
     let mut ledger = loaded.ledger.clone();
     let master = match epoch {
         Some(epoch) => epoch,
@@ -176,13 +176,17 @@ fn apply(ledger: &mut Ledger, LedgerChange { scopes, change }: &LedgerChange, at
 }
 
 impl Transaction {
-    /// Locks the rows of scopes in order. A scope without a row is not locked.
-    pub(crate) async fn lock_scopes(&mut self, scopes: &BTreeSet<ScopeKey>) -> Result<(), Error> {
+    /// Locks the rows of scopes in order, and returns those that have one. A row that is inserted afterwards must not be used: it is
+    /// not locked, and to lock it now would be out of order.
+    pub(crate) async fn lock_scopes(&mut self, scopes: &BTreeSet<ScopeKey>) -> Result<BTreeSet<ScopeKey>, Error> {
+        let mut locked = BTreeSet::new();
         for key in scopes {
-            self.execute(sql::SCOPE_LOCK, args![key.kind.number(), &*key.name]).await?;
+            if self.execute(sql::SCOPE_LOCK, args![key.kind.number(), &*key.name]).await? == 1 {
+                locked.insert(key.clone());
+            }
         }
         failpoint!(failpoints::LEDGER_LOCKED);
-        Ok(())
+        Ok(locked)
     }
 
     /// Reads scopes.

@@ -52,8 +52,8 @@ impl Transaction {
         let pools: Vec<ScopeKey> =
             of_tenants.map(|(_, pool)| ScopeKey { kind: ScopeKind::Pool, name: pool.into() }).collect();
         keys.extend(pools);
-        self.lock_scopes(&keys).await?;
-        let loaded = Loaded::new(self.scopes(&keys).await?, Vec::new());
+        let locked = self.lock_scopes(&keys).await?;
+        let loaded = Loaded::new(self.scopes(&locked).await?, Vec::new());
         let mut ledger = loaded.ledger.clone();
         // Pools first: a tenant is added to the row of its pool.
         let in_order = limits.iter().filter(|(key, _)| key.kind == ScopeKind::Pool);
