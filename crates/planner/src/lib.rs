@@ -29,6 +29,7 @@ mod degraded;
 mod desired;
 mod diff;
 mod explain;
+mod fit;
 mod incremental;
 mod inventory;
 mod limits;
@@ -48,6 +49,7 @@ pub use decision::{Action, Chain, Decision, DesiredEngine, Row, Stage, Transitio
 pub use degraded::plan_without_engines;
 pub use desired::DesiredState;
 pub use explain::{MAX_LOOKS, MAX_ROUNDS, MAX_ROWS, explain, explain_change};
+pub use fit::{NodeAmount, NodeCapacity, Nodes, NodesFull, Oversized, Pods};
 pub use incremental::{Delta, IncrementalPlanner};
 pub use limits::{BACK_OFF_FIRST, BACK_OFF_MOST, DELETE_AFTER_GRACE, DELETE_GRACE, Limits, STEADY_LIFE};
 pub use observed::{

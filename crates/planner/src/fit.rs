@@ -1,0 +1,218 @@
+//! Node fit: whether the pods of an engine find nodes, so that an engine is created only if all of it can run.
+//!
+//! Pods are put on nodes by best-fit decreasing: in descending order of their dominant share of the pool's nodes, each on the
+//! fullest node that it fits on. Equal executors are put on nodes by count, so the work depends on the number of nodes and not of
+//! executors. The order and every tie are fixed, so equal inputs give equal results.
+//!
+//! Invariants:
+//!
+//! - All pods of an engine are put on nodes, or none is.
+//! - No node has more pods than fit on it, counting the earlier engines of the plan, also those of other pools.
+//! - Nodes that are not known refuse nothing.
+//!
+//! The scheduler decides where pods run and may choose other nodes: an engine of which a pod stays pending ends by the deadline
+//! of its reservation. Nodes that were observed too long ago have the same effect.
+
+mod amount;
+mod node_set;
+mod pods;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::catalog::{Catalog, PoolSpec};
+use model::observation::ObservedNode;
+
+pub use amount::NodeAmount;
+use node_set::NodeSet;
+pub use pods::Pods;
+
+/// A node with its amounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeCapacity {
+    pub name: String,
+    /// What pods can request on the node while it is empty.
+    pub allocatable: NodeAmount,
+    /// What its pods request. More than is allocatable after the node has shrunk.
+    pub used: NodeAmount,
+    /// Whether it accepts further pods.
+    pub open: bool,
+}
+
+impl NodeCapacity {
+    /// What further pods can request.
+    fn free(&self) -> NodeAmount {
+        if self.open { self.allocatable.minus(self.used) } else { NodeAmount::ZERO }
+    }
+}
+
+impl From<&ObservedNode> for NodeCapacity {
+    fn from(node: &ObservedNode) -> Self {
+        Self {
+            name: node.name.clone(),
+            allocatable: NodeAmount { cpu_millis: node.cpu_millis, memory_bytes: node.memory_bytes },
+            used: NodeAmount { cpu_millis: node.cpu_used_millis, memory_bytes: node.memory_used_bytes },
+            open: node.open,
+        }
+    }
+}
+
+/// The known nodes with what they have free, and which of them each pool has.
+///
+/// A pool that it does not know has unknown nodes only.
+#[derive(Debug, Clone, Default)]
+pub struct Nodes {
+    /// By name. Everywhere else a node is its index.
+    nodes: Vec<NodeCapacity>,
+    /// What each node has free.
+    free: Vec<NodeAmount>,
+    sets: Vec<NodeSet>,
+    /// The indexes of the sets that each node is in.
+    sets_of: Vec<Vec<usize>>,
+    /// By name.
+    pools: BTreeMap<String, PoolNodes>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PoolNodes {
+    /// The index of the set of its known nodes.
+    set: usize,
+    /// Whether it has other nodes, which are assumed to take every pod.
+    has_unknown: bool,
+}
+
+/// A pod that fits on no node of its pool, not even on an empty one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Oversized {
+    pub pod: NodeAmount,
+}
+
+/// What the pods of an engine were given: the index of each node, with the sum of their requests.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Taken(Vec<(usize, NodeAmount)>);
+
+/// Pods that do not all find a node now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodesFull {
+    /// The number of pods.
+    pub asked: u64,
+    /// How many of them, the largest first, find a node.
+    pub left: u64,
+}
+
+impl Nodes {
+    /// From the known nodes and the names of each pool's nodes. A name without a node is an unknown node.
+    pub fn new(
+        nodes: impl IntoIterator<Item = NodeCapacity>,
+        pools: impl IntoIterator<Item = (String, Vec<String>)>,
+    ) -> Self {
+        let mut nodes: Vec<NodeCapacity> = nodes.into_iter().collect();
+        nodes.sort_by(|one, other| one.name.cmp(&other.name));
+        nodes.dedup_by(|one, other| one.name == other.name);
+        let free: Vec<NodeAmount> = nodes.iter().map(NodeCapacity::free).collect();
+        let mut all = Self { sets_of: vec![Vec::new(); nodes.len()], nodes, free, ..Self::default() };
+        let mut sets: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+        for (pool, names) in pools {
+            let known: BTreeSet<usize> = names.iter().filter_map(|name| all.index(name)).collect();
+            let has_unknown = names.iter().any(|name| all.index(name).is_none());
+            let members: Vec<usize> = known.into_iter().collect();
+            let set = *sets.entry(members).or_insert_with_key(|members| all.add_set(members));
+            all.pools.insert(pool, PoolNodes { set, has_unknown });
+        }
+        all
+    }
+
+    fn add_set(&mut self, members: &[usize]) -> usize {
+        let set = self.sets.len();
+        members.iter().for_each(|node| self.sets_of[*node].push(set));
+        let of_node = |node: &usize| (*node, self.nodes[*node].allocatable, self.free[*node]);
+        self.sets.push(NodeSet::new(members.iter().map(of_node)));
+        set
+    }
+
+    /// From what the orchestrator observed. Without any node it has none or was not read, so all nodes are unknown.
+    pub fn observed(nodes: &[ObservedNode], catalog: &Catalog) -> Self {
+        if nodes.is_empty() {
+            return Self::default();
+        }
+        let by_name: BTreeMap<&str, &ObservedNode> = nodes.iter().map(|node| (node.name.as_str(), node)).collect();
+        let pools = catalog.pools.iter().map(|(name, pool)| (name.to_string(), names_of(&pool.spec, &by_name)));
+        Self::new(nodes.iter().map(NodeCapacity::from), pools)
+    }
+
+    /// A pod that fits on no node of the pool, if there is one: the engine can never run there. A pool without nodes is full,
+    /// and none of its pods is too large.
+    pub fn oversized(&self, pool: &str, pods: &Pods) -> Option<Oversized> {
+        let nodes = self.pools.get(pool).filter(|nodes| !nodes.has_unknown)?;
+        let set = self.sets.get(nodes.set).filter(|set| !set.is_empty())?;
+        pods.sizes().find(|size| !set.has_node_for(*size)).map(|pod| Oversized { pod })
+    }
+
+    /// Puts the pods on nodes of the pool: all, or none.
+    pub fn take(&mut self, pool: &str, pods: &Pods) -> Result<Taken, NodesFull> {
+        let mut taken = Taken::default();
+        let Some(&PoolNodes { set, has_unknown }) = self.pools.get(pool) else { return Ok(taken) };
+        let mut put = 0;
+        for (size, count) in pods.descending(self.sets[set].whole()) {
+            let (nodes, missing) = self.sets[set].choose(&self.free, size, count);
+            put += count - missing;
+            if missing > 0 && !has_unknown {
+                self.put_back(&taken);
+                return Err(NodesFull { asked: pods.count(), left: put });
+            }
+            for (node, here) in nodes {
+                let amount = size.times(here);
+                self.set_used(node, self.nodes[node].used.plus(amount));
+                taken.0.push((node, amount));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Undoes a [`Self::take`].
+    pub fn put_back(&mut self, taken: &Taken) {
+        for &(node, amount) in &taken.0 {
+            self.set_used(node, self.nodes[node].used.minus(amount));
+        }
+    }
+
+    /// Counts the pods of an engine that will be gone no longer. An unknown node is ignored.
+    pub fn give_back(&mut self, node: &str, amount: NodeAmount) {
+        if let Some(node) = self.index(node) {
+            self.set_used(node, self.nodes[node].used.minus(amount));
+        }
+    }
+
+    /// Counts the pods of an engine again, whether or not they fit.
+    pub fn occupy(&mut self, node: &str, amount: NodeAmount) {
+        if let Some(node) = self.index(node) {
+            self.set_used(node, self.nodes[node].used.plus(amount));
+        }
+    }
+
+    /// What a known node has free.
+    pub fn free(&self, node: &str) -> Option<NodeAmount> {
+        self.index(node).map(|node| self.free[node])
+    }
+
+    fn index(&self, node: &str) -> Option<usize> {
+        self.nodes.binary_search_by(|known| known.name.as_str().cmp(node)).ok()
+    }
+
+    fn set_used(&mut self, node: usize, used: NodeAmount) {
+        self.nodes[node].used = used;
+        let after = self.nodes[node].free();
+        let before = std::mem::replace(&mut self.free[node], after);
+        for set in &self.sets_of[node] {
+            self.sets[*set].update(node, before, after);
+        }
+    }
+}
+
+/// The nodes of a pool: the observed ones that it admits, and those of its list that were not observed.
+fn names_of(pool: &PoolSpec, observed: &BTreeMap<&str, &ObservedNode>) -> Vec<String> {
+    let admits = |name: &str| observed.get(name).is_none_or(|node| pool.selects(&node.labels));
+    match &pool.nodes {
+        Some(listed) => listed.iter().filter(|name| admits(name)).cloned().collect(),
+        None => observed.keys().filter(|name| admits(name)).map(|name| (*name).to_owned()).collect(),
+    }
+}
