@@ -10,6 +10,7 @@
 //! | `change` | those operations as values |
 //! | `limits` | the limits of a scope's row, and how they change |
 //! | `derive` | the scopes and limits that follow from a catalog |
+//! | `trial` | what a change that is only tried would add |
 //! | `audit` | recomputes what scopes hold |
 //! | `refusal` | why an operation changed nothing |
 //!
@@ -30,6 +31,7 @@ mod limits;
 mod refusal;
 mod reservation;
 mod scope;
+mod trial;
 
 pub use audit::Drift;
 pub use book::{Ledger, Moment};

@@ -44,7 +44,7 @@ struct Lineage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Effect {
     /// For users, creators and tenants: the change of the lineage's maximum.
-    policy: Amount,
+    pub policy: Amount,
     /// For the pool.
     requests: Amount,
 }
@@ -165,11 +165,16 @@ impl Ledger {
     /// engines. Empty if it can be granted.
     pub fn shortages(&self, request: &Request, now_ms: i64) -> Result<Vec<Shortage>, Refusal> {
         let effect = self.effect(&request.lineage, None, Some(&request.amounts))?;
-        self.open_scopes(&request.scopes, &effect, now_ms)?;
-        let added = self.parts_added(&request.scopes, &effect)?;
+        self.shortages_of(&request.scopes, &effect, now_ms)
+    }
+
+    /// All that the scopes are short of for the effect.
+    pub(super) fn shortages_of(&self, scopes: &Scopes, effect: &Effect, now_ms: i64) -> Result<Vec<Shortage>, Refusal> {
+        self.open_scopes(scopes, effect, now_ms)?;
+        let added = self.parts_added(scopes, effect)?;
         let mut all = Vec::new();
-        for key in reported(&request.scopes) {
-            self.each_shortage(key, &effect, &added, &mut |shortage| {
+        for key in reported(scopes) {
+            self.each_shortage(key, effect, &added, &mut |shortage| {
                 all.push(shortage);
                 true
             });
