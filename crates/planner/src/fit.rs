@@ -84,6 +84,8 @@ struct PoolNodes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Oversized {
     pub pod: NodeAmount,
+    /// What the largest node has.
+    pub largest: NodeAmount,
 }
 
 /// What the pods of an engine were given: the index of each node, with the sum of their requests.
@@ -144,7 +146,8 @@ impl Nodes {
     pub fn oversized(&self, pool: &str, pods: &Pods) -> Option<Oversized> {
         let nodes = self.pools.get(pool).filter(|nodes| !nodes.has_unknown)?;
         let set = self.sets.get(nodes.set).filter(|set| !set.is_empty())?;
-        pods.sizes().find(|size| !set.has_node_for(*size)).map(|pod| Oversized { pod })
+        let pod = pods.sizes().find(|size| !set.has_node_for(*size))?;
+        Some(Oversized { pod, largest: set.largest() })
     }
 
     /// Puts the pods on nodes of the pool: all, or none.

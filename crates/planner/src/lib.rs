@@ -20,6 +20,7 @@
 //! Drains and deletes need no second check as long as the observation is older than the snapshot: what a newer snapshot
 //! does not want is never wanted again.
 
+mod admit;
 mod alteration;
 mod backoff;
 mod builder;
@@ -37,6 +38,7 @@ mod link_cache;
 mod name_set;
 mod observed;
 mod plan;
+mod reclaim;
 mod report;
 mod role;
 mod scope;
@@ -44,16 +46,20 @@ mod simulation;
 mod teardown;
 mod unregistered;
 
+pub use admit::{
+    Admission, AdmissionRules, Cause, Headroom, Impossible, PATIENCE, Queued, Rejected, Request, Shortages, admit,
+};
 pub use backoff::back_off;
 pub use decision::{Action, Chain, Decision, DesiredEngine, Row, Stage, Transition, Wait};
 pub use degraded::plan_without_engines;
 pub use desired::DesiredState;
 pub use explain::{MAX_LOOKS, MAX_ROUNDS, MAX_ROWS, explain, explain_change};
-pub use fit::{NodeAmount, NodeCapacity, Nodes, NodesFull, Oversized, Pods};
+pub use fit::{NodeAmount, NodeCapacity, Nodes, NodesFull, Oversized, Pods, Taken};
 pub use incremental::{Delta, IncrementalPlanner};
 pub use limits::{BACK_OFF_FIRST, BACK_OFF_MOST, DELETE_AFTER_GRACE, DELETE_GRACE, Limits, STEADY_LIFE};
 pub use observed::{
     CreateFailure, DrainOrder, EngineLoad, Instance, ObservedState, Permit, Registration, Unregistered,
 };
 pub use plan::{Plan, Probe, plan, probes};
+pub use reclaim::{Reclaimed, RunningEngine, awaiting, reclaim};
 pub use simulation::Simulation;

@@ -46,6 +46,12 @@ impl NodeSet {
         self.by_free.is_empty()
     }
 
+    /// What the node with the largest dominant share has.
+    pub fn largest(&self) -> NodeAmount {
+        let largest = self.largest.iter().max_by_key(|node| node.dominant_share(self.whole));
+        largest.copied().unwrap_or_default()
+    }
+
     /// Whether a pod of this size fits on a node without other pods.
     pub fn has_node_for(&self, size: NodeAmount) -> bool {
         // Of the nodes with enough CPU the first has the most memory.

@@ -48,8 +48,8 @@ fn the_fullest_node_that_fits_is_filled_first() {
 fn a_pod_larger_than_every_node_never_fits() {
     let nodes = nodes(4, &[4, 4, 4]);
     let large = engine(1, 2, 5);
-    assert_eq!(nodes.oversized("rp_1", &large), Some(Oversized { pod: cores(5) }));
-    assert_eq!(nodes.oversized("rp_1", &engine(5, 0, 9)), Some(Oversized { pod: cores(5) }));
+    assert_eq!(nodes.oversized("rp_1", &large), Some(Oversized { pod: cores(5), largest: cores(4) }));
+    assert_eq!(nodes.oversized("rp_1", &engine(5, 0, 9)), Some(Oversized { pod: cores(5), largest: cores(4) }));
     assert_eq!(nodes.oversized("rp_1", &engine(4, 0, 9)), None, "no executor needs a node");
 }
 

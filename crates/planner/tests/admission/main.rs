@@ -3,3 +3,8 @@
 
 mod fit_fixtures;
 mod fit_properties;
+mod queue_fixtures;
+mod queue_properties;
+mod reclaim_fixtures;
+mod rounds;
+mod sample;

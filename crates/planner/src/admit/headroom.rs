@@ -1,0 +1,143 @@
+//! What can still be granted: a copy of the ledger and of the nodes in which a plan makes its grants.
+//!
+//! A grant changes both or none. The copy decides only what is tried: the database decides each grant again by the rows that it
+//! changes, and a grant that it refuses is planned again.
+
+use std::collections::BTreeMap;
+
+use model::ledger::{Ledger, Moment, Of, Refusal, ScopeKey, Scopes, Shortage, State};
+use model::quota::Share;
+use model::resource::Amount;
+
+use super::request::Request;
+use crate::fit::{Nodes, NodesFull, Taken};
+
+/// The weight of a tenant whose quota sets none.
+const DEFAULT_WEIGHT: u32 = 1;
+
+/// A copy of what is charged and of what is free.
+#[derive(Debug, Clone, Default)]
+pub struct Headroom {
+    pub ledger: Ledger,
+    pub nodes: Nodes,
+    /// The weights of tenants on pools; 1 for an absent one.
+    pub weights: BTreeMap<ScopeKey, u32>,
+}
+
+/// What a request is to its tenant's guarantee.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entitlement {
+    /// Whether the tenant has a guarantee, and holds no more than it including the request.
+    pub is_guaranteed: bool,
+    /// Whether the tenant would hold more than its guarantee of a component.
+    pub borrows: bool,
+    /// The tenant's share including the request.
+    pub share: Share,
+    /// What the request adds to its user, creator and tenant.
+    pub raise: Amount,
+}
+
+/// Why a request is not granted now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    Short(Shortages),
+    /// By a closed scope, or because the reservation is in another state.
+    Refused(Refusal),
+}
+
+/// All that a request is short of; never nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Shortages {
+    /// In the order in which they are reported.
+    pub amounts: Vec<Shortage>,
+    pub nodes: Option<NodesFull>,
+}
+
+impl Shortages {
+    /// Whether it is short of nothing but shared amounts, pool amounts or nodes, so that only other tenants can release it. The
+    /// unguaranteed part of a pool is the limit of tenants without a guarantee: those that borrow do not hold it.
+    pub fn are_of_pool(&self) -> bool {
+        self.amounts.iter().all(|shortage| shortage.is_of_pool() && shortage.of != Of::Unguaranteed)
+    }
+}
+
+impl Headroom {
+    /// What the tenant is entitled to if the request is granted.
+    pub(crate) fn entitlement(&self, request: &Request) -> Entitlement {
+        let scopes = &request.reservation.scopes;
+        let raise = match self.replaced(request) {
+            Some(old) => self.ledger.raise_by_transfer(old, &request.reservation),
+            None => self.ledger.raise(&request.reservation),
+        };
+        let borrows = self.ledger.borrows(scopes, &raise);
+        let guarantees = self.ledger.scope(scopes.tenant()).map(|tenant| tenant.guarantees().amount);
+        let has_guarantee = guarantees.is_some_and(|amount| {
+            [amount.cpu_m, amount.memory, amount.engines].into_iter().any(|guarantee| guarantee.is_some())
+        });
+        let share = self.share(scopes, &raise);
+        Entitlement { is_guaranteed: has_guarantee && !borrows, borrows, share, raise }
+    }
+
+    /// The share of the tenant if it holds `ask` more, or less.
+    pub(crate) fn share(&self, scopes: &Scopes, ask: &Amount) -> Share {
+        let weight = self.weights.get(scopes.tenant()).copied().unwrap_or(DEFAULT_WEIGHT);
+        self.ledger.share(scopes, ask, weight)
+    }
+
+    /// Whether the request adds anything to what the pool is charged; a transfer to a successor of the same size does not.
+    pub(crate) fn adds_to_pool(&self, request: &Request) -> bool {
+        let before = self.replaced(request).map_or(Amount::ZERO, |old| *old.amounts.requests());
+        request.reservation.amounts.requests().any_more(&before)
+    }
+
+    /// Grants the request, if the ledger and the nodes allow it.
+    pub(crate) fn grant(&mut self, request: &Request, at: Moment) -> Result<(), Obstacle> {
+        let nodes = match &request.pods {
+            Some(pods) => self.nodes.take(request.reservation.scopes.pool_name(), pods),
+            None => Ok(Taken::default()),
+        };
+        match nodes {
+            Err(full) => Err(self.obstacle(request, at, Some(full))),
+            Ok(taken) => self.reserve(request, at).map_err(|refusal| {
+                self.nodes.put_back(&taken);
+                match refusal {
+                    Refusal::Short(_) => self.obstacle(request, at, None),
+                    refusal => Obstacle::Refused(refusal),
+                }
+            }),
+        }
+    }
+
+    fn reserve(&mut self, request: &Request, at: Moment) -> Result<(), Refusal> {
+        let existing = self.ledger.reservation(request.id()).map(|reservation| reservation.state);
+        let reserved = match (&request.replaces, existing) {
+            (Some(from), _) => self.ledger.transfer(from, &request.reservation, at)?,
+            (None, Some(State::Waiting)) => self.ledger.admit(request.id(), at)?,
+            (None, _) => self.ledger.reserve(&request.reservation, at)?,
+        };
+        // An id is reserved once: one whose reservation has ended is not granted again.
+        if reserved.state.is_charged() {
+            Ok(())
+        } else {
+            let id = reserved.id().clone();
+            Err(Refusal::WrongState { id, from: Some(reserved.state), to: State::Locked })
+        }
+    }
+
+    fn obstacle(&self, request: &Request, at: Moment, nodes: Option<NodesFull>) -> Obstacle {
+        let amounts = match self.replaced(request) {
+            Some(old) => self.ledger.shortages_of_transfer(old, &request.reservation, at.now_ms),
+            None => self.ledger.shortages(&request.reservation, at.now_ms),
+        };
+        match amounts {
+            Ok(amounts) => Obstacle::Short(Shortages { amounts, nodes }),
+            Err(refusal) => Obstacle::Refused(refusal),
+        }
+    }
+
+    /// The reservation that the request replaces.
+    fn replaced(&self, request: &Request) -> Option<&model::ledger::Reservation> {
+        let from = request.replaces.as_deref()?;
+        self.ledger.reservation(from).map(AsRef::as_ref)
+    }
+}

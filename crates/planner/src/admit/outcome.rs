@@ -1,0 +1,151 @@
+//! Why a request is queued or rejected, and the error that its user reads.
+
+use std::fmt::Write as _;
+
+use model::error::{ErrorKind, UserError};
+use model::ledger::{Holder, Refusal, Shortage};
+
+use super::headroom::Shortages;
+use super::request::Request;
+use crate::fit::{NodeAmount, NodesFull, Oversized};
+
+/// The `errorCode` of pods that do not all find a node now.
+const POOL_NODES: i32 = 46_015;
+/// The `errorCode` of a pod that fits on no node of its pool.
+const POD_LARGER_THAN_ANY_NODE: i32 = 46_081;
+
+/// A request that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queued<'a> {
+    pub request: &'a Request,
+    pub cause: Cause<'a>,
+    /// Its rank among the requests that are queued for its pool, from 1.
+    pub position: usize,
+}
+
+/// Why a request is queued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause<'a> {
+    Short(Shortages),
+    /// Behind an earlier request of its tenant that is short of a scope which this one is charged to.
+    Behind {
+        request: &'a Request,
+        shortage: Shortage,
+    },
+    /// It would borrow what this request waits for.
+    Yields {
+        request: &'a Request,
+    },
+    /// By a closed scope, or because its reservation is in another state.
+    Refused(Refusal),
+}
+
+/// A request that can never fit with the current limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected<'a> {
+    pub request: &'a Request,
+    pub why: Impossible,
+}
+
+/// Why a request can never fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Impossible {
+    /// Above a limit. Not retryable.
+    Short(Shortage),
+    Oversized(Oversized),
+}
+
+impl Queued<'_> {
+    /// The shortage that is reported; `None` if only nodes are short, or none is.
+    pub fn shortage(&self) -> Option<&Shortage> {
+        match &self.cause {
+            Cause::Short(shortages) => shortages.amounts.first(),
+            Cause::Behind { shortage, .. } => Some(shortage),
+            Cause::Yields { .. } | Cause::Refused(_) => None,
+        }
+    }
+
+    /// The error of a request that does not wait. `quota` is the name of the quota of the scope that is short.
+    pub fn error(&self, quota: Option<&str>) -> UserError {
+        let (reservation, position) = (&self.request.reservation, self.position);
+        let pool = reservation.scopes.pool_name();
+        match &self.cause {
+            Cause::Short(Shortages { amounts, nodes }) => match (amounts.first(), nodes) {
+                (Some(shortage), _) => shortage.error(reservation, quota, Some(position)),
+                (None, Some(full)) => nodes_full(self.request, *full, position),
+                (None, None) => UserError::internal("a request was queued without a shortage"),
+            },
+            Cause::Behind { request, shortage } => {
+                let detail = format!(
+                    "Request \"{}\" of the same tenant has waited longer for {} of {} ({}, retryable, position {position}).",
+                    request.id(),
+                    shortage.component.noun(),
+                    shortage.scope,
+                    shortage.word(),
+                );
+                waiting(self.request).detail(detail).with_error_code(shortage.code())
+            }
+            Cause::Yields { .. } => waiting(self.request).detail(format!(
+                "Resource pool \"{pool}\" is short for a request that comes first, and this one would borrow (retryable, \
+                 position {position}).",
+            )),
+            Cause::Refused(refusal) => refusal.error(reservation, quota),
+        }
+    }
+}
+
+impl Rejected<'_> {
+    /// The error of the request. `quota` is the name of the quota of the scope whose limit is too low.
+    pub fn error(&self, quota: Option<&str>) -> UserError {
+        match &self.why {
+            Impossible::Short(shortage) => shortage.error(&self.request.reservation, quota, None),
+            Impossible::Oversized(oversized) => pod_too_large(self.request, *oversized),
+        }
+    }
+}
+
+/// `an engine of resource unit "uc_1"`
+fn subject(request: &Request) -> String {
+    match &request.reservation.holder {
+        Holder::Engine { unit, .. } => format!("an engine of resource unit \"{unit}\""),
+        Holder::External { .. } => {
+            format!("a reservation on resource pool \"{}\"", request.reservation.scopes.pool_name())
+        }
+    }
+}
+
+fn waiting(request: &Request) -> UserError {
+    UserError::new(ErrorKind::InsufficientResources, format!("other requests come before {}", subject(request)))
+        .hint("Retry later, or wait for the capacity.")
+}
+
+fn nodes_full(request: &Request, NodesFull { asked, left }: NodesFull, position: usize) -> UserError {
+    let pool = request.reservation.scopes.pool_name();
+    UserError::new(ErrorKind::InsufficientResources, format!("not enough nodes for {}", subject(request)))
+        .detail(format!(
+            "Resource pool \"{pool}\": asked nodes for {asked} pods, left for {left} (POOL_NODES, retryable, position \
+             {position})."
+        ))
+        .hint("Stop an engine of the resource pool, or add a node to it.")
+        .with_error_code(POOL_NODES)
+}
+
+fn pod_too_large(request: &Request, Oversized { pod, largest }: Oversized) -> UserError {
+    let pool = request.reservation.scopes.pool_name();
+    let [pod, largest] = [pod, largest].map(amount);
+    UserError::new(ErrorKind::LimitReached, format!("no node is large enough for {}", subject(request)))
+        .detail(format!(
+            "Resource pool \"{pool}\": a pod requests {pod}, and the largest node has {largest} \
+             (POD_LARGER_THAN_ANY_NODE, not retryable)."
+        ))
+        .hint("ALTER RESOURCE UNIT with smaller drivers or executors, or add a larger node to the resource pool.")
+        .with_error_code(POD_LARGER_THAN_ANY_NODE)
+}
+
+/// `0.5 CPU and 1280 MiB`
+fn amount(NodeAmount { cpu_millis, memory_bytes }: NodeAmount) -> String {
+    let mut text = format!("{}.{:03}", cpu_millis / 1_000, cpu_millis % 1_000);
+    text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    let _ = write!(text, " CPU and {} MiB", memory_bytes >> 20);
+    text
+}
