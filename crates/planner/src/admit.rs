@@ -1,9 +1,10 @@
-//! Admission: which requests for reservations are granted now, in which order, and why each other one is queued or rejected.
+//! Admission: which requests for reservations are granted now, in which order, and why each other one is queued or
+//! rejected.
 //!
-//! Each tenant has a queue on each pool. The first requests of all queues take turns: those within the guarantee of their tenant
-//! first, also where one that exceeds it is before them in their queue, then those of the tenant that borrows the smallest share, so
-//! tenants alternate engine by engine. A request that does not
-//! fit is set aside and never blocks one of another tenant, except that borrowers wait for a request within its guarantee.
+//! Each tenant has a queue on each pool. The first requests of all queues take turns: those within the guarantee of
+//! their tenant first, also where one that exceeds it is before them in their queue, then those of the tenant that
+//! borrows the smallest share, so tenants alternate engine by engine. A request that does not fit is set aside and
+//! never blocks one of another tenant, except that borrowers wait for a request within its guarantee.
 //!
 //! Invariants:
 //!
@@ -11,7 +12,8 @@
 //! - Every request is granted, queued or rejected, and the result does not depend on the order of the input.
 //! - A request is rejected only if it can never fit with the current limits.
 //!
-//! A pure function of copies. What it grants from a stale ledger is refused by the database, and planned again by the next tick.
+//! A pure function of copies. What it grants from a stale ledger is refused by the database, and planned again by the
+//! next tick.
 
 mod headroom;
 mod order;

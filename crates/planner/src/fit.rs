@@ -1,8 +1,8 @@
 //! Node fit: whether the pods of an engine find nodes, so that an engine is created only if all of it can run.
 //!
-//! Pods are put on nodes by best-fit decreasing: in descending order of their dominant share of the pool's nodes, each on the
-//! fullest node that it fits on. Equal executors are put on nodes by count, so the work depends on the number of nodes and not of
-//! executors. The order and every tie are fixed, so equal inputs give equal results.
+//! Pods are put on nodes by best-fit decreasing: in descending order of their dominant share of the pool's nodes, each
+//! on the fullest node that it fits on. Equal executors are put on nodes by count, so the work depends on the number of
+//! nodes and not of executors. The order and every tie are fixed, so equal inputs give equal results.
 //!
 //! Invariants:
 //!
@@ -10,8 +10,8 @@
 //! - No node has more pods than fit on it, counting the earlier engines of the plan, also those of other pools.
 //! - Nodes that are not known refuse nothing.
 //!
-//! The scheduler decides where pods run and may choose other nodes: an engine of which a pod stays pending ends by the deadline
-//! of its reservation. Nodes that were observed too long ago have the same effect.
+//! The scheduler decides where pods run and may choose other nodes: an engine of which a pod stays pending ends by the
+//! deadline of its reservation. Nodes that were observed too long ago have the same effect.
 
 mod amount;
 mod node_set;
@@ -62,7 +62,7 @@ impl From<&ObservedNode> for NodeCapacity {
 #[derive(Debug, Clone, Default)]
 pub struct Nodes {
     /// By name. Everywhere else a node is its index.
-    nodes: Vec<NodeCapacity>,
+    known: Vec<NodeCapacity>,
     /// What each node has free.
     free: Vec<NodeAmount>,
     sets: Vec<NodeSet>,
@@ -111,7 +111,7 @@ impl Nodes {
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
         nodes.dedup_by(|one, other| one.name == other.name);
         let free: Vec<NodeAmount> = nodes.iter().map(NodeCapacity::free).collect();
-        let mut all = Self { sets_of: vec![Vec::new(); nodes.len()], nodes, free, ..Self::default() };
+        let mut all = Self { sets_of: vec![Vec::new(); nodes.len()], known: nodes, free, ..Self::default() };
         let mut sets: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
         for (pool, names) in pools {
             let known: BTreeSet<usize> = names.iter().filter_map(|name| all.index(name)).collect();
@@ -125,8 +125,10 @@ impl Nodes {
 
     fn add_set(&mut self, members: &[usize]) -> usize {
         let set = self.sets.len();
-        members.iter().for_each(|node| self.sets_of[*node].push(set));
-        let of_node = |node: &usize| (*node, self.nodes[*node].allocatable, self.free[*node]);
+        for node in members {
+            self.sets_of[*node].push(set);
+        }
+        let of_node = |node: &usize| (*node, self.known[*node].allocatable, self.free[*node]);
         self.sets.push(NodeSet::new(members.iter().map(of_node)));
         set
     }
@@ -141,8 +143,8 @@ impl Nodes {
         Self::new(nodes.iter().map(NodeCapacity::from), pools)
     }
 
-    /// A pod that fits on no node of the pool, if there is one: the engine can never run there. A pool without nodes is full,
-    /// and none of its pods is too large.
+    /// A pod that fits on no node of the pool, if there is one: the engine can never run there. A pool without nodes is
+    /// full, and none of its pods is too large.
     pub fn oversized(&self, pool: &str, pods: &Pods) -> Option<Oversized> {
         let nodes = self.pools.get(pool).filter(|nodes| !nodes.has_unknown)?;
         let set = self.sets.get(nodes.set).filter(|set| !set.is_empty())?;
@@ -164,7 +166,7 @@ impl Nodes {
             }
             for (node, here) in nodes {
                 let amount = size.times(here);
-                self.set_used(node, self.nodes[node].used.plus(amount));
+                self.set_used(node, self.known[node].used.plus(amount));
                 taken.0.push((node, amount));
             }
         }
@@ -174,21 +176,21 @@ impl Nodes {
     /// Undoes a [`Self::take`].
     pub fn put_back(&mut self, taken: &Taken) {
         for &(node, amount) in &taken.0 {
-            self.set_used(node, self.nodes[node].used.minus(amount));
+            self.set_used(node, self.known[node].used.minus(amount));
         }
     }
 
     /// Counts the pods of an engine that will be gone no longer. An unknown node is ignored.
     pub fn give_back(&mut self, node: &str, amount: NodeAmount) {
         if let Some(node) = self.index(node) {
-            self.set_used(node, self.nodes[node].used.minus(amount));
+            self.set_used(node, self.known[node].used.minus(amount));
         }
     }
 
     /// Counts the pods of an engine again, whether or not they fit.
     pub fn occupy(&mut self, node: &str, amount: NodeAmount) {
         if let Some(node) = self.index(node) {
-            self.set_used(node, self.nodes[node].used.plus(amount));
+            self.set_used(node, self.known[node].used.plus(amount));
         }
     }
 
@@ -198,12 +200,12 @@ impl Nodes {
     }
 
     fn index(&self, node: &str) -> Option<usize> {
-        self.nodes.binary_search_by(|known| known.name.as_str().cmp(node)).ok()
+        self.known.binary_search_by(|other| other.name.as_str().cmp(node)).ok()
     }
 
     fn set_used(&mut self, node: usize, used: NodeAmount) {
-        self.nodes[node].used = used;
-        let after = self.nodes[node].free();
+        self.known[node].used = used;
+        let after = self.known[node].free();
         let before = std::mem::replace(&mut self.free[node], after);
         for set in &self.sets_of[node] {
             self.sets[*set].update(node, before, after);

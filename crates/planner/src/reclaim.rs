@@ -1,16 +1,19 @@
-//! Reclaim: which idle engines of tenants that borrow must end for the requests that a round of admission left in the queue.
+//! Reclaim: which idle engines of tenants that borrow must end for the requests that a round of admission left in the
+//! queue.
 //!
-//! A request within its guarantee reclaims from every tenant that borrows what it is short of. Another one reclaims only if its
-//! tenant's share, including it, is at most what the victim's is after the loss, so that two tenants do not reclaim from each other
-//! in turns. A pool without a limit has no shares, so only guarantees are reclaimed there.
+//! A request within its guarantee reclaims from every tenant that borrows what it is short of. Another one reclaims
+//! only if its tenant's share, including it, is at most what the victim's is after the loss, so that two tenants do not
+//! reclaim from each other in turns. A pool without a limit has no shares, so only guarantees are reclaimed there.
 //!
 //! Invariants:
 //!
 //! - What is reclaimed for a request is enough for it, counting engines that drain already; else nothing is.
 //! - Two requests do not count on the same engine.
-//! - Only idle engines of tenants that borrow are reclaimed, in the pool of the request, and never an external reservation.
+//! - Only idle engines of tenants that borrow are reclaimed, in the pool of the request, and never an external
+//!   reservation.
 //!
-//! A pure function of copies. A reclaimed engine ends only if its agent agrees that it is idle, so a stale choice costs nothing.
+//! A pure function of copies. A reclaimed engine ends only if its agent agrees that it is idle, so a stale choice costs
+//! nothing.
 
 mod copy;
 mod engine;
@@ -48,8 +51,8 @@ pub struct Reclaimed<'a> {
     pub request: &'a Request,
 }
 
-/// The engines to retire. `headroom` is what the round of admission left, `queued` its queue. Engines of the pools in `spared`, those
-/// with `RECLAIM 'none'`, are not reclaimed.
+/// The engines to retire. `headroom` is what the round of admission left, `queued` its queue. Engines of the pools in
+/// `spared`, those with `RECLAIM 'none'`, are not reclaimed.
 pub fn reclaim<'a>(
     headroom: Headroom,
     queued: &[Queued<'a>],

@@ -1,7 +1,7 @@
 //! What can still be granted: a copy of the ledger and of the nodes in which a plan makes its grants.
 //!
-//! A grant changes both or none. The copy decides only what is tried: the database decides each grant again by the rows that it
-//! changes, and a grant that it refuses is planned again.
+//! A grant changes both or none. The copy decides only what is tried: the database decides each grant again by the rows
+//! that it changes, and a grant that it refuses is planned again.
 
 use std::collections::BTreeMap;
 
@@ -54,8 +54,9 @@ pub struct Shortages {
 }
 
 impl Shortages {
-    /// Whether it is short of nothing but shared amounts, pool amounts or nodes, so that only other tenants can release it. The
-    /// unguaranteed part of a pool is the limit of tenants without a guarantee: those that borrow do not hold it.
+    /// Whether it is short of nothing but shared amounts, pool amounts or nodes, so that only other tenants can release
+    /// it. The unguaranteed part of a pool is the limit of tenants without a guarantee: those that borrow do not hold
+    /// it.
     pub fn are_of_pool(&self) -> bool {
         self.amounts.iter().all(|shortage| shortage.is_of_pool() && shortage.of != Of::Unguaranteed)
     }
@@ -84,7 +85,8 @@ impl Headroom {
         self.ledger.share(scopes, ask, weight)
     }
 
-    /// Whether the request adds anything to what the pool is charged; a transfer to a successor of the same size does not.
+    /// Whether the request adds anything to what the pool is charged; a transfer to a successor of the same size does
+    /// not.
     pub(crate) fn adds_to_pool(&self, request: &Request) -> bool {
         let before = self.replaced(request).map_or(Amount::ZERO, |old| *old.amounts.requests());
         request.reservation.amounts.requests().any_more(&before)

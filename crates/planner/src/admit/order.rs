@@ -118,11 +118,11 @@ impl<'a> Queue<'a> {
 
 /// The queues of all tenants on all pools.
 ///
-/// A request within the guarantee is not hidden behind one of its tenant that exceeds it. Otherwise another tenant would borrow, in
-/// its turn before both, what was reclaimed for the guarantee, and lose it again, for ever.
+/// A request within the guarantee is not hidden behind one of its tenant that exceeds it. Otherwise another tenant
+/// would borrow, in its turn before both, what was reclaimed for the guarantee, and lose it again, for ever.
 ///
-/// The rank of a head depends on what its tenant holds on its pool, which only grants to that tenant change. So a heap holds the
-/// head of each queue with its rank, and the next one is ranked when the head has been granted or set aside.
+/// The rank of a head depends on what its tenant holds on its pool, which only grants to that tenant change. So a heap
+/// holds the head of each queue with its rank, and the next one is ranked when the head has been granted or set aside.
 #[derive(Debug)]
 pub(super) struct Queues<'a> {
     queues: Vec<Queue<'a>>,
@@ -141,7 +141,9 @@ impl<'a> Queues<'a> {
         };
         let queues: Vec<Queue<'a>> = by_tenant.into_values().map(queue).collect();
         let mut all = Self { heads: BinaryHeap::with_capacity(queues.len()), queues };
-        (0..all.queues.len()).for_each(|queue| all.advance(queue, headroom));
+        for queue in 0..all.queues.len() {
+            all.advance(queue, headroom);
+        }
         all
     }
 

@@ -77,7 +77,8 @@ impl Queued<'_> {
             },
             Cause::Behind { request, shortage } => {
                 let detail = format!(
-                    "Request \"{}\" of the same tenant has waited longer for {} of {} ({}, retryable, position {position}).",
+                    "Request \"{}\" of the same tenant has waited longer for {} of {} ({}, retryable, position \
+                     {position}).",
                     request.id(),
                     shortage.component.noun(),
                     shortage.scope,
@@ -86,8 +87,8 @@ impl Queued<'_> {
                 waiting(self.request).detail(detail).with_error_code(shortage.code())
             }
             Cause::Yields { .. } => waiting(self.request).detail(format!(
-                "Resource pool \"{pool}\" is short for a request that comes first, and this one would borrow (retryable, \
-                 position {position}).",
+                "Resource pool \"{pool}\" is short for a request that comes first, and this one would borrow \
+                 (retryable, position {position}).",
             )),
             Cause::Refused(refusal) => refusal.error(reservation, quota),
         }

@@ -11,11 +11,13 @@ use crate::fit::Pods;
 pub struct Request {
     /// What is reserved if it is granted. Its id is that of no other request.
     pub reservation: Arc<ledger::Request>,
-    /// The id of the reservation that it replaces: an engine that ends before its successor is created transfers its charge.
+    /// The id of the reservation that it replaces: an engine that ends before its successor is created transfers its
+    /// charge.
     pub replaces: Option<Arc<str>>,
     /// Higher ones first.
     pub priority: i32,
-    /// When the slot row was inserted, the demand was recorded, or the external program asked, in milliseconds since 1970.
+    /// When the slot row was inserted, the demand was recorded, or the external program asked, in milliseconds since
+    /// 1970.
     pub asked_at_ms: i64,
     /// `None` for an external program: it runs where no node is reserved for it.
     pub pods: Option<Pods>,

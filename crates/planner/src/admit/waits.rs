@@ -1,10 +1,11 @@
 //! The rules by which a request waits for another one although it might fit.
 //!
-//! - Within a tenant a request may pass one that is short of its user, creator or tenant scope, for as long as patience lasts.
-//!   After that, requests that the scope is charged for wait behind it, so that a large engine is not starved by small ones.
-//! - Within a pool, requests that would borrow wait while one within its guarantee is short of shared amounts, pool amounts or
-//!   nodes and of nothing else. They also wait while engines that were reclaimed for a tenant drain: they end one after the other,
-//!   and a request that took the part that is free would cause the next reclaim, without end.
+//! - Within a tenant a request may pass one that is short of its user, creator or tenant scope, for as long as patience
+//!   lasts. After that, requests that the scope is charged for wait behind it, so that a large engine is not starved by
+//!   small ones.
+//! - Within a pool, requests that would borrow wait while one within its guarantee is short of shared amounts, pool
+//!   amounts or nodes and of nothing else. They also wait while engines that were reclaimed for a tenant drain: they
+//!   end one after the other, and a request that took the part that is free would cause the next reclaim, without end.
 //!
 //! Nothing else makes a request wait for one of another tenant.
 

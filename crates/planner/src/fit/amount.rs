@@ -47,7 +47,8 @@ impl NodeAmount {
         }
     }
 
-    /// The larger one of its shares of the CPU and of the memory of `whole`, multiplied by both of them, so that it is exact.
+    /// The larger one of its shares of the CPU and of the memory of `whole`, multiplied by both of them, so that it is
+    /// exact.
     pub(super) fn dominant_share(self, whole: Self) -> u128 {
         let cpu = u128::from(self.cpu_millis) * u128::from(whole.memory_bytes);
         let memory = u128::from(self.memory_bytes) * u128::from(whole.cpu_millis);

@@ -1,7 +1,7 @@
 //! A set of nodes, indexed by how full they are: those of one pool, or of several pools with the same nodes.
 //!
-//! It has no free amounts of its own, because a node can be in several sets: the owner of the amounts reports every change. Nodes
-//! are numbers in the order of their names.
+//! It has no free amounts of its own, because a node can be in several sets: the owner of the amounts reports every
+//! change. Nodes are numbers in the order of their names.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ pub(super) type Choice = (Vec<(usize, u64)>, u64);
 pub(super) struct NodeSet {
     /// The sum of what the nodes have.
     whole: NodeAmount,
-    /// What the largest nodes have, in ascending order of CPU and descending order of memory: every other node has at most as
-    /// much of both as one of them.
+    /// What the largest nodes have, in ascending order of CPU and descending order of memory: every other node has at
+    /// most as much of both as one of them.
     largest: Vec<NodeAmount>,
     /// The dominant share of what each node has free, with the node. The fullest node is the first.
     by_free: BTreeSet<(u128, usize)>,
@@ -59,8 +59,9 @@ impl NodeSet {
         self.largest.get(at).is_some_and(|node| size.fits(*node))
     }
 
-    /// The nodes of equal pods: one after the other on the fullest node that it fits on, of equally full nodes on the first by
-    /// name. The node that a pod was put on becomes fuller, so it stays the fullest until none fits on it any more.
+    /// The nodes of equal pods: one after the other on the fullest node that it fits on, of equally full nodes on the
+    /// first by name. The node that a pod was put on becomes fuller, so it stays the fullest until none fits on it any
+    /// more.
     pub fn choose(&self, free: &[NodeAmount], size: NodeAmount, count: u64) -> Choice {
         let (mut nodes, mut left) = (Vec::new(), count);
         // On nodes with a smaller dominant share free it does not fit.

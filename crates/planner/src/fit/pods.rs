@@ -24,8 +24,8 @@ impl Pods {
         1 + u64::from(self.executors)
     }
 
-    /// Equal pods with their number, in descending order of their dominant share of `whole`; the driver first if they are
-    /// equal.
+    /// Equal pods with their number, in descending order of their dominant share of `whole`; the driver first if they
+    /// are equal.
     pub(super) fn descending(&self, whole: NodeAmount) -> [(NodeAmount, u64); 2] {
         let (driver, executors) = ((self.driver, 1), (self.executor, u64::from(self.executors)));
         if self.executor.dominant_share(whole) > self.driver.dominant_share(whole) {

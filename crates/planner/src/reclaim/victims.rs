@@ -64,8 +64,8 @@ impl<'a> Candidates<'a> {
         self.pools.is_empty()
     }
 
-    /// Ends engines in the copy until the request is granted there. `None`, and nothing is changed, if all that may end are not
-    /// enough.
+    /// Ends engines in the copy until the request is granted there. `None`, and nothing is changed, if all that may end
+    /// are not enough.
     pub fn choose(&mut self, copy: &mut Copied, request: &Request) -> Option<Vec<&'a RunningEngine>> {
         let tenants = self.pools.get_mut(request.reservation.scopes.pool_name())?;
         let entitlement = copy.entitlement(request);
@@ -82,7 +82,8 @@ impl<'a> Candidates<'a> {
             copy.release(candidate.engine);
             chosen.push(choice);
         };
-        // With the last one the request was granted. Of those before it, on other nodes for example, some may not be needed.
+        // With the last one the request was granted. Of those before it, on other nodes for example, some may not be
+        // needed.
         let kept = |copy: &Copied, candidate: &Candidate<'_>, is_last: bool| {
             !is_granted || (!is_last && copy.has_capacity_for(candidate.engine, &candidate.reservation))
         };
@@ -128,9 +129,9 @@ fn next(
     best.map(|(_, choice)| choice)
 }
 
-/// Whether a request that is not within a guarantee may reclaim from a tenant with this share, which has `after` without the engine.
-/// A share of 0 although something is borrowed is that of a pool without a limit: there tenants would reclaim from each other for
-/// ever.
+/// Whether a request that is not within a guarantee may reclaim from a tenant with this share, which has `after`
+/// without the engine. A share of 0 although something is borrowed is that of a pool without a limit: there tenants
+/// would reclaim from each other for ever.
 fn yields_to(entitlement: &Entitlement, share: Share, after: Share) -> bool {
     entitlement.share.is_finite() && share > Share::ZERO && entitlement.share <= after
 }

@@ -44,7 +44,8 @@ fn dominant(amount: NodeAmount, whole: NodeAmount) -> (u64, u64) {
     if is_larger(memory, cpu) { memory } else { cpu }
 }
 
-/// The free amounts after every pod was put on a node; `None` if one fits on none. The nodes are in the order of their names.
+/// The free amounts after every pod was put on a node; `None` if one fits on none. The nodes are in the order of their
+/// names.
 fn one_by_one(free: &[NodeAmount], whole: NodeAmount, pods: &Pods) -> Option<Vec<NodeAmount>> {
     let mut free = free.to_vec();
     let mut all = vec![pods.driver];
@@ -135,7 +136,8 @@ proptest! {
     fn node_fit_does_not_depend_on_the_order_of_nodes(all in nodes(), engines in engines()) {
         let names: Vec<String> = all.iter().map(|node| node.name.clone()).collect();
         let mut nodes = Nodes::new(all.clone(), [(POOL.to_owned(), names.clone())]);
-        let mut reversed = Nodes::new(all.into_iter().rev(), [(POOL.to_owned(), names.iter().rev().cloned().collect())]);
+        let of_pool = names.iter().rev().cloned().collect();
+        let mut reversed = Nodes::new(all.into_iter().rev(), [(POOL.to_owned(), of_pool)]);
         for pods in &engines {
             prop_assert_eq!(nodes.take(POOL, pods), reversed.take(POOL, pods));
             prop_assert_eq!(free(&nodes, &names), free(&reversed, &names));

@@ -1,4 +1,5 @@
-//! Admission: node fit, the order of grants, and reclaim; by the tables of the design, and by properties of random pools.
+//! Admission: node fit, the order of grants, and reclaim; by the tables of the design, and by properties of random
+//! pools.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod fit_fixtures;

@@ -196,7 +196,8 @@ proptest! {
         let every: Vec<&str> = all.iter().map(Request::id).collect();
         prop_assert_eq!(found, every);
         let mut permuted = all.clone();
-        permuted.sort_by_key(|request| request.id().bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)));
+        let hashed = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        permuted.sort_by_key(|request| request.id().bytes().fold(seed, hashed));
         let other = admit(&permuted, &mut headroom.clone(), &rules());
         prop_assert_eq!(&admission.granted, &other.granted);
         prop_assert_eq!(&admission.queued, &other.queued);
@@ -233,7 +234,9 @@ proptest! {
     }
 
     #[test]
-    fn within_its_exclusive_part_a_tenant_is_short_of_nothing_shared(headroom in headrooms(), all in random_requests()) {
+    fn within_its_exclusive_part_a_tenant_is_short_of_nothing_shared(
+        headroom in headrooms(), all in random_requests(),
+    ) {
         let mut after = headroom;
         let admission = admit(&all, &mut after, &rules());
         for queued in admission.queued.iter().filter(|queued| is_short_of_shared_or_tenant(&queued.cause)) {
@@ -247,7 +250,8 @@ proptest! {
 
     #[test]
     fn equal_tenants_differ_by_at_most_one_engine(
-        guarantee in 0..10i64, weight in 1..3u32, cores in 1..4i64, unguaranteed in 0..40i64, counts in (30..40usize, 30..40usize),
+        guarantee in 0..10i64, weight in 1..3u32, cores in 1..4i64, unguaranteed in 0..40i64,
+        counts in (30..40usize, 30..40usize),
     ) {
         let quota = Some(Quota { guarantee, borrow: Limit::Unlimited, lend: Limit::Unlimited, weight });
         let mut headroom = pool(Limit::Of(2 * guarantee + unguaranteed), &[("t_a", quota), ("t_b", quota)]);

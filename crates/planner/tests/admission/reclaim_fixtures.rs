@@ -202,7 +202,11 @@ fn engines_whose_nodes_are_of_no_use_stay() {
     let (headroom, engines) = on_nodes(UNLIMITED);
     assert_eq!(victims(&[on_a_node(request("b", "t_b", 4))], &headroom, &engines), ["a5", "a2"]);
     let large = Request { pods: Some(Pods::single(node_cores(3))), ..request("b", "t_b", 4) };
-    assert_eq!(victims(&[large.clone()], &headroom, &engines[2..]), [""; 0], "no node would be empty enough");
+    assert_eq!(
+        victims(std::slice::from_ref(&large), &headroom, &engines[2..]),
+        [""; 0],
+        "no node would be empty enough"
+    );
     let anywhere = Request { pods: None, ..large };
     assert_eq!(victims(&[anywhere], &headroom, &engines), [""; 0], "it fits");
 }
@@ -220,7 +224,7 @@ fn engines_on_unknown_nodes_free_none() {
 fn borrowers_of_a_pool_without_a_limit_do_not_reclaim_from_each_other() {
     let (headroom, engines) = on_nodes(UNLIMITED);
     let beyond = on_a_node(request("b", "t_b", 2));
-    assert_eq!(victims(&[beyond.clone()], &headroom, &engines), ["a5"], "within its guarantee");
+    assert_eq!(victims(std::slice::from_ref(&beyond), &headroom, &engines), ["a5"], "within its guarantee");
     let mut headroom = headroom;
     hold(&mut headroom, "b1", "t_b", 8);
     assert_eq!(victims(&[beyond], &headroom, &engines), [""; 0], "no share is larger than another");

@@ -163,7 +163,8 @@ proptest! {
 
     #[test]
     fn rounds_of_admission_and_reclaim_reach_a_fixed_point(
-        guarantees in prop::collection::vec(prop::option::weighted(0.8, (0..8i64, 0..3u32, prop::option::of(0..8i64))), 3),
+        guarantees in
+            prop::collection::vec(prop::option::weighted(0.8, (0..8i64, 0..3u32, prop::option::of(0..8i64))), 3),
         capacity in 5..30i64,
         early in prop::collection::vec((0..3usize, 1..6i64), 0..10),
         late in prop::collection::vec((0..3usize, 1..6i64), 0..10),
@@ -181,7 +182,9 @@ proptest! {
         let mut rounds = Rounds::new(pool(Limit::Of(capacity), &tenants), slots(early), drains.clone());
         prop_assert!(rounds.settle(), "the early slots");
         let mut later = Rounds::new(Headroom::default(), slots(late), drains).slots;
-        later.iter_mut().for_each(|slot| slot.name.insert_str(0, "late-"));
+        for slot in &mut later {
+            slot.name.insert_str(0, "late-");
+        }
         rounds.slots.extend(later);
         prop_assert!(rounds.settle(), "with the late ones, after {} reclaims", rounds.reclaimed);
         prop_assert!(rounds.headroom.ledger.drifts().unwrap().is_empty());

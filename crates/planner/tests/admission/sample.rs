@@ -25,7 +25,8 @@ pub struct Quota {
     pub weight: u32,
 }
 
-/// A guarantee that lends everything, and borrows this much.
+/// A guarantee that lends everything, and borrows this much. An option, because a tenant may have no quota.
+#[allow(clippy::unnecessary_wraps)]
 pub fn quota(guarantee: i64, borrow: Limit) -> Option<Quota> {
     Some(Quota { guarantee, borrow, lend: Limit::Unlimited, weight: 1 })
 }
