@@ -3,8 +3,9 @@
 //!
 //! Each statement is a head from `sql.rs` and a list that is appended here. A list is split into parts within
 //! [`MAX_PLACEHOLDERS`] and [`MAX_PART_BYTES`], each a statement of the caller's transaction. Parts are prepared for one use,
-//! because their text depends on their length and would evict other statements from the connection's cache. Only the texts of
-//! short lists are kept, of which there are few: a list of keys that are read is filled up to a power of two by its last one.
+//! because their text depends on their length and would evict other statements from the connection's cache. Where the lengths
+//! are powers of two, there are few texts, and they are kept: keys that are read are filled up by the last one, and rows that are
+//! written with individual values, or inserted with keys that may exist, are split.
 
 use std::fmt::Write as _;
 
@@ -21,8 +22,8 @@ pub(crate) const MAX_PART_BYTES: usize = 1 << 20;
 /// The maximum number of rows of an UPDATE with individual values: the database searches the whole list for each row.
 const MAX_EACH_ROWS: usize = 256;
 
-/// The longest list of keys whose statement a connection keeps.
-const MAX_SHORT: usize = 8;
+/// The longest list whose statement a connection keeps.
+const MAX_KEPT: usize = 256;
 
 /// An UPDATE of many rows with individual values.
 pub(crate) struct UpdateEach {
@@ -50,11 +51,10 @@ impl Transaction {
     /// Inserts rows like [`Transaction::insert_all`]; returns false if one of their keys exists. On `PostgreSQL` the transaction has
     /// then failed and must end.
     pub(crate) async fn insert_all_new(&mut self, head: &'static str, rows: Vec<Vec<Arg>>) -> Result<bool, Error> {
-        for part in parts(rows, usize::MAX) {
+        for part in parts(rows, MAX_KEPT).into_iter().flat_map(powers_of_two) {
             let mut text = format!("{head} VALUES ");
             tuples(&mut text, &part);
-            let keep = if part.len() == 1 { Keep::Prepared } else { Keep::Nothing };
-            if !self.insert_composed(text, part.into_iter().flatten().collect(), keep).await? {
+            if !self.insert_composed(text, part.into_iter().flatten().collect(), Keep::Prepared).await? {
                 return Ok(false);
             }
         }
@@ -130,7 +130,7 @@ impl Transaction {
     ) -> Result<u64, Error> {
         let UpdateEach { head, key, columns, condition } = update;
         let mut matched = 0;
-        for part in parts(rows, MAX_EACH_ROWS) {
+        for part in parts(rows, MAX_EACH_ROWS).into_iter().flat_map(powers_of_two) {
             let (mut text, mut args) = ((*head).to_owned(), values.to_vec());
             for (at, column) in columns.iter().enumerate() {
                 let _ = write!(text, ", {column} = CASE {key}{} END", " WHEN ? THEN ?".repeat(part.len()));
@@ -140,8 +140,7 @@ impl Transaction {
             }
             let _ = write!(text, " WHERE {key} IN {}{condition}", list(part.len()));
             args.extend(part.iter().filter_map(|row| row.first()).cloned());
-            let keep = if part.len() == 1 { Keep::Prepared } else { Keep::Nothing };
-            matched += self.execute_composed(text, args, keep).await?;
+            matched += self.execute_composed(text, args, Keep::Prepared).await?;
         }
         Ok(matched)
     }
@@ -155,10 +154,20 @@ fn single(keys: Vec<Arg>) -> Vec<Vec<Arg>> {
     keys.into_iter().map(|key| vec![key]).collect()
 }
 
-/// Repeats the last key of a short list up to a power of two.
+/// Splits rows into parts whose lengths are powers of two, the longest first.
+fn powers_of_two(mut rows: Vec<Vec<Arg>>) -> Vec<Vec<Vec<Arg>>> {
+    let mut parts = Vec::new();
+    while let Some(power) = rows.len().checked_ilog2() {
+        let rest = rows.split_off(1 << power);
+        parts.push(std::mem::replace(&mut rows, rest));
+    }
+    parts
+}
+
+/// Repeats the last key of a list up to a power of two.
 fn filled_up(mut part: Vec<Vec<Arg>>) -> (Vec<Vec<Arg>>, Keep) {
     match part.last().cloned() {
-        Some(last) if part.len() <= MAX_SHORT => {
+        Some(last) if part.len() <= MAX_KEPT => {
             part.resize(part.len().next_power_of_two(), last);
             (part, Keep::Prepared)
         }
@@ -209,12 +218,27 @@ mod tests {
     use crate::transaction::args;
 
     #[test]
-    fn only_short_lists_are_filled_up_and_kept() {
-        let lengths = [1, 2, 3, 5, 8, 9].map(|length| {
-            let (part, keep) = filled_up((0..length).map(|at: i64| args![at]).collect());
+    fn statements_that_are_kept_have_lengths_of_powers_of_two() {
+        let rows = |length: usize| (0..length).map(|at| args![at as i64]).collect::<Vec<_>>();
+        let lengths = [1, 2, 3, 5, 8, 256, 257].map(|length| {
+            let (part, keep) = filled_up(rows(length));
             (part.len(), keep == Keep::Prepared)
         });
-        assert_eq!(lengths, [(1, true), (2, true), (4, true), (8, true), (8, true), (9, false)]);
+        let expected = [(1, true), (2, true), (4, true), (8, true), (8, true), (256, true), (257, false)];
+        assert_eq!(lengths, expected);
+        let split = powers_of_two(rows(50));
+        assert_eq!(split.iter().map(Vec::len).collect::<Vec<_>>(), [32, 16, 2]);
+        let values: Vec<Option<i64>> = split
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|arg| match arg {
+                Arg::Int(value) => value,
+                Arg::Text(_) => None,
+            })
+            .collect();
+        assert_eq!(values, (0..50).map(Some).collect::<Vec<_>>(), "in order");
+        assert!(powers_of_two(Vec::new()).is_empty());
     }
 
     #[test]
