@@ -49,15 +49,15 @@ pub(super) async fn alter(
     let span = info_span!("alteration", id = %context.id);
     let committed = commit(context, statement, change).instrument(span).await?;
     let object = change.object();
+    if committed.note.is_none() {
+        log_warnings(context, change).await;
+    }
     let state = match &committed.note {
         Some(note) => {
             context.log.line(note.clone());
             note.clone()
         }
-        None => {
-            log_warnings(context, change).await;
-            progress(&committed.record)
-        }
+        None => progress(&committed.record),
     };
     // A repeated statement that changes nothing still waits for the engines.
     let state = match wait {
@@ -80,7 +80,9 @@ async fn log_warnings(context: &Context, change: &Change) {
     }
     match context.store().catalog().await {
         Ok(catalog) => {
-            change.warnings(&catalog).into_iter().for_each(|warning| context.log.line(format!("warning: {warning}")))
+            for warning in change.warnings(&catalog) {
+                context.log.line(format!("warning: {warning}"));
+            }
         }
         Err(error) => debug!(%error, "could not read the catalog for warnings"),
     }
