@@ -1,8 +1,8 @@
 //! The audit of the ledger: compares what scopes hold with their reservations, and corrects what differs.
 //!
-//! Scopes are audited in parts, each a transaction that locks them. A transaction that changes a reservation locks all scopes of its
-//! holder: under the lock of one of them, its reservations cannot change. What a pool holds of its parts follows from the rows
-//! of its tenants, which change only under the lock of the pool.
+//! Scopes are audited in parts, each a transaction that locks them. A transaction that changes a reservation locks all
+//! scopes of its holder: under the lock of one of them, its reservations cannot change. What a pool holds of its parts
+//! follows from the rows of its tenants, which change only under the lock of the pool.
 
 use std::collections::BTreeSet;
 

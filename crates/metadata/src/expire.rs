@@ -1,4 +1,5 @@
-//! The end of deadlines of external reservations and of waits. Safe to run concurrently: each is checked again under its locks.
+//! The end of deadlines of external reservations and of waits. Safe to run concurrently: each is checked again under
+//! its locks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use crate::transaction::{Transaction, args};
 const MAX_EXPIRED: usize = 100;
 
 impl Store {
-    /// Ends overdue reservations, those with the earliest deadline first, in one transaction. Returns those that have ended; more
-    /// may be due unless there is none.
+    /// Ends overdue reservations, those with the earliest deadline first, in one transaction. Returns those that have
+    /// ended; more may be due unless there is none.
     pub async fn expire(&self, epoch: Epoch) -> Result<Vec<Arc<Reservation>>, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let overdue = overdue(&mut tx).await;

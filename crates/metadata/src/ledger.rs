@@ -1,15 +1,16 @@
-//! The ledger's transactions: they lock scopes, read what they depend on, decide with [`model::ledger`] and write the difference.
+//! The ledger's transactions: they lock scopes, read what they depend on, decide with [`model::ledger`] and write the
+//! difference.
 //!
-//! Rows are locked in a fixed order: the row of the master, if it is a master's transaction, then scopes in the order of
-//! [`ScopeKey`]: users, creators, tenants and pools, each by name. Every transaction that changes a reservation locks all scopes
-//! of its holder, so their rows, the reservation and its lineage cannot change before COMMIT. All locks precede the first
-//! SELECT, because that creates the snapshot of a transaction on `MariaDB`.
+//! Rows are locked in a fixed order: the row of the master, if it is a master's transaction, then scopes in the order
+//! of [`ScopeKey`]: users, creators, tenants and pools, each by name. Every transaction that changes a reservation
+//! locks all scopes of its holder, so their rows, the reservation and its lineage cannot change before COMMIT. All
+//! locks precede the first SELECT, because that creates the snapshot of a transaction on `MariaDB`.
 //!
-//! A scope is written only with the version that its lock made: a value that was read before the lock would be refused, not
-//! written. Nothing is charged without a reservation, nor the reverse, because both are one transaction.
+//! A scope is written only with the version that its lock made: a value that was read before the lock would be refused,
+//! not written. Nothing is charged without a reservation, nor the reverse, because both are one transaction.
 //!
-//! A stale caller: a deposed master changes nothing. A change names the scopes of its reservation; if it has others, the change is
-//! refused. A repeat, however late, returns the reservation as it is.
+//! A stale caller: a deposed master changes nothing. A change names the scopes of its reservation; if it has others,
+//! the change is refused. A repeat, however late, returns the reservation as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,8 +59,8 @@ pub(crate) struct Loaded {
 }
 
 impl Store {
-    /// Runs a batch of a master's changes in one transaction, in order, each with its own result: a refused one does not affect
-    /// the others. At most [`MAX_CHANGES`] on at most [`MAX_BATCH_SCOPES`].
+    /// Runs a batch of a master's changes in one transaction, in order, each with its own result: a refused one does
+    /// not affect the others. At most [`MAX_CHANGES`] on at most [`MAX_BATCH_SCOPES`].
     pub async fn ledger(&self, epoch: Epoch, changes: &[LedgerChange]) -> Result<Vec<Decided>, Error> {
         self.change(Some(epoch), changes).await
     }
@@ -154,8 +155,8 @@ async fn decide(
     Ok(if tx.write_ledger(&loaded, &ledger).await? { Done::Write(decided) } else { Done::Same(decided) })
 }
 
-/// The refusal of a holder's new request while others wait for its pool, or while the engines of the pool have not been counted
-/// by the current master: what they use could be granted again.
+/// The refusal of a holder's new request while others wait for its pool, or while the engines of the pool have not been
+/// counted by the current master: what they use could be granted again.
 fn must_queue(ledger: &Ledger, change: &LedgerChange, master: Epoch) -> Option<Refusal> {
     let Change::Reserve(request) = &change.change else { return None };
     let key = request.scopes.pool();
@@ -176,8 +177,8 @@ fn apply(ledger: &mut Ledger, LedgerChange { scopes, change }: &LedgerChange, at
 }
 
 impl Transaction {
-    /// Locks the rows of scopes in order, and returns those that have one. A row that is inserted afterwards must not be used: it is
-    /// not locked, and to lock it now would be out of order.
+    /// Locks the rows of scopes in order, and returns those that have one. A row that is inserted afterwards must not
+    /// be used: it is not locked, and to lock it now would be out of order.
     pub(crate) async fn lock_scopes(&mut self, scopes: &BTreeSet<ScopeKey>) -> Result<BTreeSet<ScopeKey>, Error> {
         let mut locked = BTreeSet::new();
         for key in scopes {
@@ -204,7 +205,8 @@ impl Transaction {
         self.rows_in(head, keys).await?.iter().map(ledger_rows::reservation).collect()
     }
 
-    /// Reads what the changes depend on, after its locks: the scopes, the reservations, and the charged ones of their lineages.
+    /// Reads what the changes depend on, after its locks: the scopes, the reservations, and the charged ones of their
+    /// lineages.
     async fn load_changes(&mut self, scopes: &BTreeSet<ScopeKey>, changes: &[LedgerChange]) -> Result<Loaded, Error> {
         let (mut ids, mut request_keys, mut lineages) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for LedgerChange { change, .. } in changes {
@@ -230,7 +232,8 @@ impl Transaction {
         Ok(Loaded::new(rows, reservations))
     }
 
-    /// Writes the difference between what was read and `after`; returns whether there is any. Scopes that are new are inserted.
+    /// Writes the difference between what was read and `after`; returns whether there is any. Scopes that are new are
+    /// inserted.
     pub(crate) async fn write_ledger(&mut self, before: &Loaded, after: &Ledger) -> Result<bool, Error> {
         let (mut inserted, mut is_changed) = (Vec::new(), false);
         for (key, scope) in after.scopes() {

@@ -165,7 +165,8 @@ pub(crate) fn reservation_args(reservation: &Reservation) -> Result<Vec<Arg>, Er
     Ok(args)
 }
 
-/// The values of what an operation may change, in the order of [`RESERVATIONS_WRITE`](crate::ledger_sql::RESERVATIONS_WRITE).
+/// The values of what an operation may change, in the order of
+/// [`RESERVATIONS_WRITE`](crate::ledger_sql::RESERVATIONS_WRITE).
 pub(crate) fn changing_args(reservation: &Reservation) -> Result<Vec<Arg>, Error> {
     let (nominal, requests) = (reservation.amounts.nominal(), reservation.amounts.requests());
     let mut args = args![reservation.state.as_str(), json(reservation.actual.as_ref())?];

@@ -5,8 +5,8 @@
 //! | `quota_scope` | a user, creator, tenant on a pool, or pool: its limits and what it holds. `version` changes whenever a transaction locks it |
 //! | `reservation` | a charge with its holder, or a request that waits for one; ended ones are kept for a while |
 //!
-//! A limit of 2^62 is unlimited, so no condition compares with NULL. A guarantee of −1 is none. `usr` and `creator` are empty if
-//! neither is charged.
+//! A limit of 2^62 is unlimited, so no condition compares with NULL. A guarantee of −1 is none. `usr` and `creator` are
+//! empty if neither is charged.
 
 use crate::batch::UpdateEach;
 
@@ -48,7 +48,8 @@ pub(crate) const LEDGER: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS reservation_by_creator ON reservation (creator, state)",
 ];
 
-/// Locks a scope. It changes a column: after an update that changes none, a SELECT of `MariaDB` reads an older snapshot.
+/// Locks a scope. It changes a column: after an update that changes none, a SELECT of `MariaDB` reads an older
+/// snapshot.
 pub(crate) const SCOPE_LOCK: &str = "UPDATE quota_scope SET version = version + 1 WHERE kind = ? AND name = ?";
 pub(crate) const SCOPES_OF: &str = "SELECT * FROM quota_scope WHERE (kind, name) IN";
 pub(crate) const SCOPES: &str = "SELECT * FROM quota_scope ORDER BY kind, name";

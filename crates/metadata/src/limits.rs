@@ -1,7 +1,8 @@
-//! The limits of scopes, written in the transaction of what determines them: an alteration, observed nodes, a registration.
+//! The limits of scopes, written in the transaction of what determines them: an alteration, observed nodes, a
+//! registration.
 //!
-//! They never change what a scope holds. A change of a tenant's guarantee also changes what its pool holds of its parts, so the pool
-//! is locked with its tenants.
+//! They never change what a scope holds. A change of a tenant's guarantee also changes what its pool holds of its
+//! parts, so the pool is locked with its tenants.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +20,8 @@ use crate::store::Store;
 use crate::transaction::{Done, Transaction};
 
 impl Store {
-    /// Writes the limits that a master derives from the catalog and what it has observed, such as the capacity of nodes. The
-    /// catalog is read under its lock, so no limit is derived from a quota that a concurrent ALTER replaces.
+    /// Writes the limits that a master derives from the catalog and what it has observed, such as the capacity of
+    /// nodes. The catalog is read under its lock, so no limit is derived from a quota that a concurrent ALTER replaces.
     pub async fn write_limits(
         &self,
         epoch: Epoch,
@@ -44,8 +45,8 @@ async fn write(
 }
 
 impl Transaction {
-    /// Gives scopes these limits, under the catalog lock, and inserts those that have no row; returns whether anything changed. The
-    /// rows are read after their lock has changed them, so that also `MariaDB` reads the newest.
+    /// Gives scopes these limits, under the catalog lock, and inserts those that have no row; returns whether anything
+    /// changed. The rows are read after their lock has changed them, so that also `MariaDB` reads the newest.
     pub(crate) async fn set_limits(&mut self, limits: &[(ScopeKey, Scope)]) -> Result<bool, Error> {
         let mut keys: BTreeSet<ScopeKey> = limits.iter().map(|(key, _)| key.clone()).collect();
         let of_tenants = limits.iter().filter_map(|(key, _)| key.tenant_and_pool());

@@ -59,8 +59,9 @@ impl Store {
         self.change_existing(Change::Cancel { id: id.into() }).await
     }
 
-    /// Inserts the users and creators among the scopes that have no row, with their limits of the catalog. In a transaction of its
-    /// own under the catalog lock, so that no row is made from a quota that a concurrent ALTER replaces.
+    /// Inserts the users and creators among the scopes that have no row, with their limits of the catalog. In a
+    /// transaction of its own under the catalog lock, so that no row is made from a quota that a concurrent ALTER
+    /// replaces.
     pub async fn insert_principals(&self, keys: &BTreeSet<ScopeKey>, limits: PrincipalLimits) -> Result<(), Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = insert(&mut tx, keys, limits).await;

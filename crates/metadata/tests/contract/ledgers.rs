@@ -1,85 +1,44 @@
-//! Cases of the ledger: the store agrees with the in-memory ledger, and concurrent callers never hold more than exists.
+//! Cases of the ledger: concurrent callers never hold more than exists, and each operation takes effect once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use metadata::{Decided, Error, LedgerChange, MAX_CHANGES};
+use metadata::{Error, LedgerChange, MAX_CHANGES};
 use model::ledger::{
-    Actual, Amounts, Change, Claim, Confirmation, End, Holder, Ledger, Moment, PoolCapacity, Refusal, Request,
-    Reservation, Scope, ScopeKey, ScopeKind, Scopes, State,
+    Amounts, Change, Claim, Confirmation, End, Holder, PoolCapacity, Refusal, Request, Scope, ScopeKey, ScopeKind,
+    Scopes, State,
 };
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Incarnation};
-use model::quota::{Guarantee, Limit};
+use model::quota::Limit;
 use model::resource::{Amount, Resource, Triple};
 
 use super::bench::Bench;
 
-const EPOCH: Epoch = Epoch(0);
+pub(super) const EPOCH: Epoch = Epoch(0);
 /// Longer than any case.
-const LONG_MS: i64 = 1_000_000;
-const UNLIMITED: Triple<Limit> = Triple::all(Limit::Unlimited);
-/// The steps of a differential run.
-const STEPS: usize = 120;
+pub(super) const LONG_MS: i64 = 1_000_000;
+pub(super) const UNLIMITED: Triple<Limit> = Triple::all(Limit::Unlimited);
 
-/// A xorshift generator: a run is repeated by its seed.
-struct Random(u64);
+pub(super) const TENANTS: [&str; 3] = ["t_a", "t_b", "t_c"];
 
-impl Random {
-    /// A number below `bound`.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % bound
-    }
-
-    fn amount(&mut self, most: u64) -> i64 {
-        self.below(most + 1) as i64
-    }
-
-    fn limit(&mut self) -> Limit {
-        if self.below(2) == 0 { Limit::Unlimited } else { Limit::Of(self.amount(60)) }
-    }
-
-    fn limits(&mut self) -> Triple<Limit> {
-        Triple { cpu_m: self.limit(), memory: self.limit(), engines: self.limit() }
-    }
-
-    fn guarantee(&mut self) -> Option<Guarantee> {
-        let guarantee = Guarantee { amount: self.amount(15), borrow: self.limit(), lend: self.limit() };
-        (self.below(2) == 0).then_some(guarantee)
-    }
-
-    fn guarantees(&mut self) -> Triple<Option<Guarantee>> {
-        Triple { cpu_m: self.guarantee(), memory: self.guarantee(), engines: self.guarantee() }
-    }
-
-    fn amounts(&mut self) -> Amounts {
-        let nominal = Amount { cpu_m: self.amount(6), memory: self.amount(6), engines: self.amount(2) };
-        Amounts::new(nominal, self.amount(6).min(nominal.cpu_m), nominal.memory).unwrap()
-    }
-}
-
-const TENANTS: [&str; 3] = ["t_a", "t_b", "t_c"];
-
-fn pool_name() -> PoolName {
+pub(super) fn pool_name() -> PoolName {
     PoolName::new("rp_1").unwrap()
 }
 
-fn pool() -> ScopeKey {
+pub(super) fn pool() -> ScopeKey {
     ScopeKey::pool(&pool_name())
 }
 
-fn tenant(name: &str) -> ScopeKey {
+pub(super) fn tenant(name: &str) -> ScopeKey {
     ScopeKey::tenant(&TenantName::new(name).unwrap(), &pool_name())
 }
 
-fn scopes(tenant: &str, user: Option<&str>) -> Scopes {
+pub(super) fn scopes(tenant: &str, user: Option<&str>) -> Scopes {
     Scopes::new(&TenantName::new(tenant).unwrap(), &pool_name(), user, user.map(|_| "IDE"))
 }
 
-fn engine(lineage: &str, incarnation: i64, scopes: Scopes, amounts: Amounts) -> Arc<Request> {
+pub(super) fn engine(lineage: &str, incarnation: i64, scopes: Scopes, amounts: Amounts) -> Arc<Request> {
     Arc::new(Request {
         id: format!("{lineage}-{incarnation}").into(),
         holder: Holder::Engine { unit: UnitName::new("uc_1").unwrap(), incarnation: Incarnation(incarnation) },
@@ -91,7 +50,7 @@ fn engine(lineage: &str, incarnation: i64, scopes: Scopes, amounts: Amounts) -> 
     })
 }
 
-fn external(id: &str, key: &str, scopes: Scopes, amounts: Amounts) -> Arc<Request> {
+pub(super) fn external(id: &str, key: &str, scopes: Scopes, amounts: Amounts) -> Arc<Request> {
     Arc::new(Request {
         id: id.into(),
         holder: Holder::External { key: key.into(), instance: "program".into() },
@@ -107,7 +66,7 @@ fn one_engine() -> Amounts {
     Amounts::same(Amount { cpu_m: 0, memory: 0, engines: 1 }).unwrap()
 }
 
-fn claim(request: &Request, uid: &str) -> Claim {
+pub(super) fn claim(request: &Request, uid: &str) -> Claim {
     Claim {
         id: Arc::clone(&request.id),
         user: request.scopes.user_name().unwrap_or_default().to_owned(),
@@ -121,7 +80,7 @@ fn engines(limit: i64) -> PoolCapacity {
     PoolCapacity { capacity, protected: Amount::ZERO, overcommit_percent: 100 }
 }
 
-fn unlimited(_: &model::catalog::Catalog, _: &ScopeKey) -> Triple<Limit> {
+pub(super) fn unlimited(_: &model::catalog::Catalog, _: &ScopeKey) -> Triple<Limit> {
     UNLIMITED
 }
 
@@ -133,7 +92,8 @@ async fn founded(bench: &Bench, limit: i64) {
     bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
 }
 
-/// Reserves for a new user, and ends the reservation as a master: passes every failpoint of the ledger. A repeat changes nothing.
+/// Reserves for a new user, and ends the reservation as a master: passes every failpoint of the ledger. A repeat
+/// changes nothing.
 pub async fn reserve_and_end(bench: &Bench, epoch: Epoch) {
     let of = scopes("t_a", Some("alice"));
     let none = Triple::all(None);
@@ -158,153 +118,6 @@ pub async fn is_charged_for_its_reservations(bench: &Bench, point: &str) {
 async fn held(bench: &Bench) -> BTreeMap<ScopeKey, i64> {
     let ledger = bench.store.whole_ledger().await.unwrap();
     ledger.scopes().map(|(key, scope)| (key.clone(), scope.counter.held.engines)).collect()
-}
-
-/// A reservation without its times, which are the database's: whether each is set.
-fn timeless(reservation: &Reservation) -> (Reservation, [bool; 4]) {
-    let Reservation { locked_at_ms, used_at_ms, ended_at_ms, deadline_ms, .. } = reservation;
-    let set = [locked_at_ms, used_at_ms, ended_at_ms, deadline_ms].map(Option::is_some);
-    let none = Reservation {
-        asked_at_ms: 0,
-        locked_at_ms: None,
-        used_at_ms: None,
-        ended_at_ms: None,
-        deadline_ms: None,
-        ..reservation.clone()
-    };
-    (none, set)
-}
-
-fn same(decided: &Decided) -> Result<(Reservation, [bool; 4]), Refusal> {
-    decided.as_ref().map(|reservation| timeless(reservation)).map_err(Clone::clone)
-}
-
-/// A request of one of four lineages or six programs. Some programs belong to a user without a row.
-fn request(random: &mut Random) -> Arc<Request> {
-    let amounts = random.amounts();
-    let at = random.below(10);
-    let users = [None, Some("alice"), Some("bob"), Some("carol")];
-    if at < 4 {
-        let of_lineage = scopes(TENANTS[at as usize % 3], users[at as usize % 3]);
-        return engine(&format!("l{at}"), random.amount(7) + 1, of_lineage, amounts);
-    }
-    // A key is used once, so there are several of each user.
-    let name = format!("x{at}.{}", random.below(4));
-    external(&name, &format!("key of {name}"), scopes("t_a", users[at as usize % 4]), amounts)
-}
-
-/// A change, in which a deadline has either passed at once or is far away.
-fn change(random: &mut Random) -> LedgerChange {
-    let request = request(random);
-    let scopes = request.scopes.clone();
-    let id = Arc::clone(&request.id);
-    let claim = claim(&request, ["u0", "u1"][random.below(2) as usize]);
-    let soon_or_late = [0, LONG_MS][random.below(2) as usize];
-    let change = match random.below(18) {
-        0..4 | 14..18 => Change::Reserve(request),
-        4 => Change::Enqueue { request, wait_ms: soon_or_late },
-        5 => Change::Admit { id },
-        6 => Change::Adopt { request, uid: "u0".into() },
-        7 => {
-            let from = format!("{}-{}", request.lineage, random.amount(7) + 1);
-            Change::Transfer { from: from.into(), request }
-        }
-        8..10 => {
-            let actual = Actual { resource: Resource::Cpu { cpu_m: 1 }, amounts: random.amounts() };
-            let actual = (random.below(2) == 0).then_some(actual);
-            Change::Confirm(Confirmation { claim, actual, lease_ms: Some(soon_or_late) })
-        }
-        10 => Change::Release(claim),
-        11 => Change::Renew { claim, lease_ms: LONG_MS },
-        12 => Change::Expire { id },
-        _ => {
-            let state = [State::Released, State::Lost, State::Expired, State::Cancelled][random.below(4) as usize];
-            Change::End(End { id, state, reason: "random".into() })
-        }
-    };
-    LedgerChange { scopes, change }
-}
-
-/// Runs the change as its holder would.
-async fn run_alone(bench: &Bench, change: &Change) -> Option<Decided> {
-    let store = &bench.store;
-    Some(match change {
-        Change::Reserve(request) => store.reserve(request, unlimited).await.unwrap(),
-        Change::Enqueue { request, wait_ms } => store.enqueue(request, *wait_ms, unlimited).await.unwrap(),
-        Change::Confirm(confirmation) => store.confirm(confirmation).await.unwrap(),
-        Change::Renew { claim, lease_ms } => store.renew(claim, *lease_ms).await.unwrap(),
-        Change::Release(claim) => store.release(claim).await.unwrap(),
-        Change::Cancel { id } => store.cancel(id).await.unwrap(),
-        _ => return None,
-    })
-}
-
-/// What the store makes of a change whose user has no row yet.
-fn apply(model: &mut Ledger, change: &LedgerChange, inserts: bool) -> Decided {
-    let at = Moment { now_ms: 1_000, epoch: EPOCH };
-    let mut decided = model.apply(&change.change, at);
-    while let (Err(Refusal::NoScope(key)), true) = (&decided, inserts) {
-        if !matches!(key.kind, ScopeKind::User | ScopeKind::Creator) {
-            break;
-        }
-        for key in change.scopes.policy().filter(|key| key.kind != ScopeKind::Tenant) {
-            if model.scope(key).is_none() {
-                model.put_scope(key.clone(), Scope::principal(UNLIMITED));
-            }
-        }
-        decided = model.apply(&change.change, at);
-    }
-    decided
-}
-
-async fn is_equal(bench: &Bench, model: &Ledger, step: &str) {
-    let stored = bench.store.whole_ledger().await.unwrap();
-    let scopes = |ledger: &Ledger| ledger.scopes().map(|(key, scope)| (key.clone(), *scope)).collect::<Vec<_>>();
-    assert_eq!(scopes(&stored), scopes(model), "{step}");
-    let reservations = |ledger: &Ledger| ledger.reservations().map(|one| timeless(one)).collect::<Vec<_>>();
-    assert_eq!(reservations(&stored), reservations(model), "{step}");
-}
-
-pub async fn the_store_and_the_model_agree_on_random_operations(bench: Bench) {
-    let seed = std::env::var("EH_TEST_SEED").ok().map_or_else(rand_seed, |seed| seed.parse().unwrap());
-    println!("contract: EH_TEST_SEED={seed}");
-    let mut random = Random(seed | 1);
-    let mut model = Ledger::default();
-    let (mut granted, mut refused) = (0, 0);
-    for step in 0..STEPS {
-        if step % 10 == 0 {
-            let guarantees = [random.guarantees(), random.guarantees(), random.guarantees()];
-            let capacity = PoolCapacity { capacity: random.limits(), protected: Amount::ZERO, overcommit_percent: 100 };
-            let mut limits = vec![(pool(), capacity.scope(&guarantees).unwrap())];
-            limits.extend(TENANTS.iter().zip(&guarantees).map(|(name, of)| (tenant(name), Scope::tenant(of))));
-            limits.extend(["alice", "bob"].map(|name| (ScopeKey::user(name), Scope::principal(random.limits()))));
-            for (key, scope) in &limits {
-                model.set_limits(key, scope).unwrap();
-            }
-            bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
-        }
-        let changes: Vec<LedgerChange> = (0..=random.below(4)).map(|_| change(&mut random)).collect();
-        let context = format!("seed {seed}, step {step}: {changes:?}");
-        let alone = if changes.len() == 1 { run_alone(&bench, &changes[0].change).await } else { None };
-        let is_alone = alone.is_some();
-        let stored = match alone {
-            Some(decided) => vec![decided],
-            None => bench.store.ledger(EPOCH, &changes).await.unwrap(),
-        };
-        for (change, decided) in changes.iter().zip(&stored) {
-            assert_eq!(same(decided), same(&apply(&mut model, change, is_alone)), "{context}");
-        }
-        granted += stored.iter().filter(|decided| decided.is_ok()).count();
-        refused += stored.iter().filter(|decided| decided.is_err()).count();
-        is_equal(&bench, &model, &context).await;
-    }
-    println!("contract: operations that succeeded={granted} refused={refused}");
-    assert!(granted > 10 && refused > 10, "both outcomes occur");
-    assert_eq!(bench.store.audit_ledger(EPOCH).await.unwrap(), Vec::new());
-}
-
-fn rand_seed() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().0
 }
 
 /// Eight callers of three tenants and users that ask for more engines than the pool has.

@@ -15,6 +15,7 @@ pub mod ledgers;
 mod masters;
 mod pools;
 mod quotas;
+mod random_ledgers;
 mod requests;
 mod schema;
 
@@ -153,8 +154,10 @@ cases! {
         the_subject_of_a_quota_is_not_dropped,
         a_database_of_schema_7_receives_the_table_of_quotas,
     }
-    ledgers::{
+    random_ledgers::{
         the_store_and_the_model_agree_on_random_operations,
+    }
+    ledgers::{
         concurrent_requests_never_hold_more_than_the_pool_has,
         concurrent_repeats_of_a_request_reserve_once,
         one_key_for_two_requests_is_refused,
