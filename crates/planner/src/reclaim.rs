@@ -9,6 +9,8 @@
 //!
 //! - What is reclaimed for a request is enough for it, counting engines that drain already; else nothing is.
 //! - Two requests do not count on the same engine.
+//! - Nothing is reclaimed for a request behind one of its tenant that stays in the queue, unless it is within the guarantee: only
+//!   those have their turn before it.
 //! - Only idle engines of tenants that borrow are reclaimed, in the pool of the request, and never an external
 //!   reservation.
 //!
@@ -71,15 +73,28 @@ pub fn reclaim<'a>(
     let mut reclaimed = Vec::new();
     // For equal requests of one tenant the choice is made once: nothing that was released since was for them.
     let mut hopeless: HashSet<Demand<'_>> = HashSet::new();
-    for request in queued.iter().filter_map(short_of_pool) {
-        if copy.grant(request).is_ok() || hopeless.contains(&Demand::of(request)) {
-            continue;
-        }
-        match candidates.choose(&mut copy, request) {
-            Some(victims) => reclaimed.extend(victims.into_iter().map(|engine| Reclaimed { engine, request })),
-            None => {
-                hopeless.insert(Demand::of(request));
+    // The tenants of which a request that is before the others in their queue stays there. If an engine ended for one behind
+    // it, the slot of that engine could have its turn before both, and take the capacity again.
+    let mut blocked: HashSet<&ScopeKey> = HashSet::new();
+    for each in queued {
+        let tenant = each.request.reservation.scopes.tenant();
+        let is_guaranteed = copy.entitlement(each.request).is_guaranteed;
+        let mut is_granted = false;
+        if let Some(request) = short_of_pool(each) {
+            is_granted = copy.grant(request).is_ok();
+            let has_turn = is_guaranteed || !blocked.contains(tenant);
+            if !is_granted && has_turn && !hopeless.contains(&Demand::of(request)) {
+                match candidates.choose(&mut copy, request) {
+                    Some(victims) => {
+                        reclaimed.extend(victims.into_iter().map(|engine| Reclaimed { engine, request }));
+                        is_granted = true;
+                    }
+                    None => drop(hopeless.insert(Demand::of(request))),
+                }
             }
+        }
+        if !is_granted && !is_guaranteed {
+            blocked.insert(tenant);
         }
     }
     reclaimed

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::ledger::{End, Moment, Reservation, Scopes, Shortage, State};
 use model::quota::Share;
-use model::resource::Amount;
+use model::resource::{Amount, Component};
 
 use super::engine::RunningEngine;
 use crate::admit::{Entitlement, Headroom, Obstacle, Request, Shortages};
@@ -43,6 +43,22 @@ impl Copied {
     /// The share of its tenant after the reservation has ended.
     pub fn share_without(&self, reservation: &Reservation) -> Share {
         self.headroom.share(&reservation.request.scopes, &self.headroom.ledger.change_by_end(reservation))
+    }
+
+    /// Whether the tenant still holds its guarantee after the reservation has ended, of what it exceeds now. Otherwise its
+    /// slots would request engines within the guarantee.
+    pub fn keeps_guarantee_without(&self, reservation: &Reservation) -> bool {
+        let change = self.headroom.ledger.change_by_end(reservation);
+        let Some(tenant) = self.headroom.ledger.scope(reservation.request.scopes.tenant()) else { return false };
+        let held = tenant.counter.held;
+        Component::ALL.into_iter().all(|component| {
+            let after = held.get(component).saturating_add(change.get(component));
+            tenant
+                .guarantees()
+                .amount
+                .get(component)
+                .is_none_or(|guarantee| held.get(component) <= guarantee || after >= guarantee)
+        })
     }
 
     /// Whether the tenant holds more than its guarantee of something that is short. On a node every component counts.

@@ -120,7 +120,8 @@ fn next(
         let may_end = |candidate: &Candidate<'_>| {
             !candidate.is_chosen
                 && (entitlement.is_guaranteed
-                    || yields_to(entitlement, share, copy.share_without(&candidate.reservation)))
+                    || (yields_to(entitlement, share, copy.share_without(&candidate.reservation))
+                        && copy.keeps_guarantee_without(&candidate.reservation)))
         };
         if let Some(engine) = tenant.engines.iter().position(may_end) {
             best = Some((share, (at, engine)));

@@ -158,6 +158,42 @@ fn guarantees_are_met_although_others_came_first() {
     assert_eq!(rounds.held("t_n"), 8, "the unguaranteed part");
 }
 
+/// The rounds of tenants A, B and C after the early slots have settled and the late ones have come.
+fn after_late(mut rounds: Rounds, late: Vec<(&'static str, i64)>) -> Rounds {
+    assert!(rounds.settle());
+    let mut later = Rounds::new(Headroom::default(), late, vec![1]).slots;
+    for slot in &mut later {
+        slot.name.insert_str(0, "late-");
+    }
+    rounds.slots.extend(later);
+    rounds
+}
+
+/// B has a queued engine of 4 before one of 1. What C borrows could be reclaimed for the small one only, whose turn comes
+/// after that of the slot that is reclaimed.
+#[test]
+fn nothing_is_reclaimed_for_a_request_behind_one_of_its_tenant() {
+    let tenants =
+        [("t_a", quota(0, Limit::Unlimited)), ("t_b", quota(0, Limit::Unlimited)), ("t_c", quota(2, Limit::Unlimited))];
+    let early = vec![("t_a", 4), ("t_c", 2), ("t_b", 2), ("t_c", 1), ("t_b", 5)];
+    let rounds = Rounds::new(pool(Limit::Of(23), &tenants), early, vec![1]);
+    let mut rounds = after_late(rounds, vec![("t_c", 4), ("t_b", 4), ("t_b", 1), ("t_c", 4), ("t_c", 1)]);
+    assert!(rounds.settle(), "{} reclaims", rounds.reclaimed);
+    assert_eq!((rounds.held("t_b"), rounds.held("t_c"), rounds.reclaimed), (7, 12, 0));
+}
+
+/// C has no quota, and B borrows with engines of 1 and of 2, of which the small one is its guarantee.
+#[test]
+fn a_request_without_a_guarantee_leaves_the_victim_its_own() {
+    let without_weight = Quota { guarantee: 1, borrow: Limit::Unlimited, lend: Limit::Unlimited, weight: 0 };
+    let tenants = [("t_a", quota(0, Limit::Unlimited)), ("t_b", Some(without_weight)), ("t_c", None)];
+    let early = vec![("t_a", 4), ("t_b", 1), ("t_c", 1), ("t_c", 5), ("t_b", 2), ("t_c", 4)];
+    let rounds = Rounds::new(pool(Limit::Of(19), &tenants), early, vec![1]);
+    let mut rounds = after_late(rounds, vec![("t_a", 1), ("t_c", 4)]);
+    assert!(rounds.settle(), "{} reclaims", rounds.reclaimed);
+    assert!(rounds.held("t_b") >= 1, "{}", rounds.held("t_b"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
