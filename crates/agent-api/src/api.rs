@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
+use model::ledger::{Decided, LedgerRecord, LedgerRecorded, ScopedChange};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
@@ -65,4 +66,16 @@ pub trait AgentApi: Send + Sync + 'static {
         epoch: Epoch,
         renewals: &[Renewal],
     ) -> Result<Vec<Result<Incarnation, String>>, ApiError>;
+
+    /// Changes reservations in one transaction, in order, each with its own result: a refused one does not affect the others.
+    async fn ledger(&self, epoch: Epoch, changes: &[ScopedChange]) -> Result<Vec<Decided>, ApiError> {
+        let _ = (epoch, changes);
+        Err(ApiError::Unavailable("the ledger is not served".into()))
+    }
+
+    /// Records capacities or the end of an admission round, or runs the expiry or the audit.
+    async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError> {
+        let _ = (epoch, record);
+        Err(ApiError::Unavailable("the ledger is not served".into()))
+    }
 }

@@ -107,7 +107,7 @@ async fn every_call_does_what_the_store_does() {
     assert_eq!(recorded.unknown.len(), 1);
     assert_eq!(store.overview(None).await.unwrap().observed[0].engine, report.engines[0]);
 
-    let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: 2 };
+    let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: 2, condemn: None };
     let incarnation = client.new_incarnation(Epoch(1), &renewal).await.unwrap();
     assert_eq!(store.snapshot().await.unwrap().slots[0].incarnation, incarnation);
     let again = client.new_incarnation(Epoch(1), &renewal).await.unwrap_err();
@@ -126,8 +126,13 @@ async fn an_agent_without_the_batch_call_receives_a_call_for_each_slot() {
         commit(store, "a-1", unit("uc_1", 2)).await;
         agent::founded(store).await;
         let slots = store.snapshot().await.unwrap().slots;
-        let stale = Renewal { slot: slots[0].key.clone(), observed: Incarnation(1), failures: 1 };
-        let renew = |at: usize| Renewal { slot: slots[at].key.clone(), observed: slots[at].incarnation, failures: 3 };
+        let stale = Renewal { slot: slots[0].key.clone(), observed: Incarnation(1), failures: 1, condemn: None };
+        let renew = |at: usize| Renewal {
+            slot: slots[at].key.clone(),
+            observed: slots[at].incarnation,
+            failures: 3,
+            condemn: None,
+        };
         let drawn = client.new_incarnations(Epoch(1), &[stale, renew(0), renew(1)]).await.unwrap();
         let now: Vec<_> =
             store.snapshot().await.unwrap().slots.iter().map(|slot| (slot.incarnation, slot.failures)).collect();

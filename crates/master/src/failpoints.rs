@@ -55,6 +55,10 @@ pub const ENGINE_DELETED: &str = "master.after.delete_engine";
 pub const PERMIT_DELETED: &str = "master.after.delete_permit";
 /// A drain order was removed.
 pub const DRAIN_ORDER_REMOVED: &str = "master.after.remove_fact";
+/// Reservations of the ledger were changed.
+pub const LEDGER_CHANGED: &str = "master.after.ledger";
+/// The agent of an engine has agreed to retire, and its slot has a new incarnation.
+pub const ENGINE_RETIRED: &str = "master.after.retire";
 /// An alteration's progress was written.
 pub const FINISHED: &str = "master.after.finish";
 
@@ -85,6 +89,8 @@ pub const ALL: &[&str] = &[
     ENGINE_DELETED,
     PERMIT_DELETED,
     DRAIN_ORDER_REMOVED,
+    LEDGER_CHANGED,
+    ENGINE_RETIRED,
     FINISHED,
 ];
 
@@ -99,12 +105,14 @@ pub(crate) fn before(effect: &Effect<'_>) -> Option<&'static str> {
             Action::RecordUid { .. }
             | Action::DrawIncarnation { .. }
             | Action::RecordEnd { .. }
+            | Action::Ledger(_)
             | Action::Finish { .. } => Some(WRITE_CHECKED),
             // ZooKeeper checks the lock.
             Action::CreatePermit { .. }
             | Action::WritePermitUid { .. }
             | Action::Drain { .. }
             | Action::DeletePermit
+            | Action::Retire { .. }
             | Action::RemoveDrainOrder => None,
         },
     }
@@ -125,6 +133,8 @@ pub(crate) fn after(effect: &Effect<'_>) -> &'static str {
             Action::DeleteEngine { .. } => ENGINE_DELETED,
             Action::DeletePermit => PERMIT_DELETED,
             Action::RemoveDrainOrder => DRAIN_ORDER_REMOVED,
+            Action::Ledger(_) => LEDGER_CHANGED,
+            Action::Retire { .. } => ENGINE_RETIRED,
             Action::Finish { .. } => FINISHED,
         },
     }

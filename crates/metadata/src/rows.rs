@@ -101,8 +101,11 @@ pub(crate) fn slot(row: &AnyRow) -> Result<SlotRow, Error> {
         origin: Origin::from_word(&origin).ok_or_else(|| broken("origin", origin))?,
         failures: count(row, "failures")?,
         forced: int(row, "forced")? != 0,
+        born: Incarnation(int(row, "born")?),
+        started_for: None,
+        asked_at_ms: 0,
     };
-    Ok(SlotRow { slot, born: Incarnation(int(row, "born")?) })
+    Ok(SlotRow { born: slot.born, slot })
 }
 
 /// An engine's row with the last lines of its log.

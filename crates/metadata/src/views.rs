@@ -129,6 +129,7 @@ async fn snapshot(tx: &mut Transaction) -> Result<Snapshot, Error> {
         alterations: read::open_alterations(tx).await?,
         master: read::master(tx).await?,
         namespaces: read::namespaces(tx).await?.into_iter().map(|(name, _)| name).collect(),
+        ledger: model::ledger::Ledger::default(),
     })
 }
 

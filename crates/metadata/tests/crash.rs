@@ -90,7 +90,7 @@ async fn everything(point: &str, folder: &Path) {
     start(&bench).await.unwrap();
     bench.store.raise_epoch(Epoch(0), "me").await.unwrap();
     let slot = bench.store.snapshot().await.unwrap().slots[0].clone();
-    let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: 1 };
+    let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: 1, condemn: None };
     bench.store.new_incarnation(Epoch(1), &renewal).await.unwrap();
     bench.store.publish(Epoch(1), &Publication::default()).await.unwrap();
     bench.store.record_refusal(&refusal()).await.unwrap();

@@ -81,7 +81,7 @@ async fn alters_and_reports(url: String, engines: u32) {
     let renewals: Vec<Renewal> = slots
         .into_iter()
         .take(PART)
-        .map(|slot| Renewal { slot: slot.key, observed: slot.incarnation, failures: 0 })
+        .map(|slot| Renewal { slot: slot.key, observed: slot.incarnation, failures: 0, condemn: None })
         .collect();
     let since = Instant::now();
     let drawn = bench.store.new_incarnations(epoch, &renewals).await.unwrap();

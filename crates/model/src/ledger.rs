@@ -10,8 +10,11 @@
 //! | `change` | those operations as values |
 //! | `limits` | the limits of a scope's row, and how they change |
 //! | `derive` | the scopes and limits that follow from a catalog |
+//! | `engine` | the requests of engines |
+//! | `snapshot` | the copy that a master plans from |
 //! | `trial` | what a change that is only tried would add |
 //! | `audit` | recomputes what scopes hold |
+//! | `record` | what a master records of the ledger apart from changes of reservations |
 //! | `refusal` | why an operation changed nothing |
 //!
 //! Users, creators and tenants are charged nominal sizes, once for each lineage: the component-wise maximum of its
@@ -25,20 +28,25 @@ mod audit;
 mod book;
 mod change;
 mod derive;
+mod engine;
 mod grant;
 mod hold;
 mod limits;
+mod record;
 mod refusal;
 mod reservation;
 mod scope;
+mod snapshot;
 mod trial;
 
 pub use audit::Drift;
 pub use book::{Ledger, Moment};
-pub use change::Change;
+pub use change::{Change, Decided, ScopedChange};
 pub use derive::{Measured, changed, derive, principal};
+pub use engine::{RESERVATION_TTL, engine_scopes, lineage_of};
 pub use hold::{Actual, Claim, Confirmation, End, overdue_end};
 pub use limits::PoolCapacity;
+pub use record::{LedgerRecord, LedgerRecorded};
 pub use refusal::{Of, Refusal, Shortage, unknown};
 pub use reservation::{Amounts, Holder, Request, Reservation, State, is_transition};
 pub use scope::{

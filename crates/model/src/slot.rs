@@ -68,6 +68,14 @@ impl Origin {
     }
 }
 
+/// The user and the client application that a slot was started for: its engines are charged to both.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StartedFor {
+    pub user: String,
+    /// The client application.
+    pub creator: String,
+}
+
 /// A row of table `slot`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
@@ -80,12 +88,23 @@ pub struct Slot {
     pub failures: u32,
     /// Whether the current incarnation was requested with FORCE: it skips the stand-in and its turn.
     pub forced: bool,
+    /// The first incarnation of this row, which distinguishes its engines from those of an earlier row with the same key.
+    pub born: Incarnation,
+    /// `None` for a slot that is charged to no user, such as those of `MIN_ENGINES`.
+    pub started_for: Option<StartedFor>,
+    /// When the row was inserted, in milliseconds since 1970; 0 if that is unknown.
+    pub asked_at_ms: i64,
 }
 
 impl Slot {
     /// The name of the slot's current engine.
     pub fn engine(&self) -> EngineName {
         self.key.engine(self.incarnation)
+    }
+
+    /// Whether an engine of this incarnation belongs to this row, and not to an earlier one with the same key.
+    pub fn owns(&self, incarnation: Incarnation) -> bool {
+        self.born <= incarnation
     }
 }
 
@@ -97,4 +116,7 @@ pub struct Renewal {
     pub observed: Incarnation,
     /// The new value of [`Slot::failures`].
     pub failures: u32,
+    /// Why the older engines of the slot are condemned; `None` if they stand in.
+    #[serde(default)]
+    pub condemn: Option<String>,
 }

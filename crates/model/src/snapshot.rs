@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::alteration::AlterationRecord;
 use crate::catalog::Catalog;
 use crate::engine_name::EngineName;
+use crate::ledger::Ledger;
 use crate::number::{Epoch, Incarnation};
 use crate::observation::{ClusterWarnings, ObservedEngine};
 use crate::slot::{Slot, SlotKey};
@@ -72,6 +73,9 @@ pub struct Snapshot {
     pub master: MasterRecord,
     /// Every namespace that ever had an engine and was not forgotten.
     pub namespaces: Vec<String>,
+    /// The pools, tenants on pools, and the users and creators of requests; the charged and the waiting reservations, and
+    /// the ended ones of current engines.
+    pub ledger: Ledger,
 }
 
 /// The part of the database that a proxy routes by: read every `snapshot_poll`.

@@ -108,6 +108,9 @@ fn engine(
         origin: Origin::Minimum,
         failures: 0,
         forced: false,
+        born: Incarnation(number),
+        started_for: None,
+        asked_at_ms: 1_999_999_000_000,
     };
     snapshot.slots.push(slot);
     snapshot.engines.push(EngineRecord {

@@ -12,6 +12,8 @@ use model::charge::Charge;
 use model::configuration::Configuration;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
+use model::ledger::{Change, ScopedChange};
+use model::name::TenantName;
 use model::number::Incarnation;
 use model::slot::SlotKey;
 use serde::{Deserialize, Serialize};
@@ -83,6 +85,17 @@ pub enum Action {
     DeletePermit,
     /// Remove the drain order.
     RemoveDrainOrder,
+    /// Change a reservation of the ledger. Always the first decision of its chain: those of a stage are written in batches, in
+    /// the order of the plan, before the rest of the chains is run.
+    Ledger(Box<ScopedChange>),
+    /// Ask the agent of an idle engine to accept no more sessions, then give its slot a new incarnation that condemns the engine.
+    Retire {
+        uid: String,
+        /// The incarnation that the decision was derived from.
+        observed: Incarnation,
+        /// The tenant that the capacity is reclaimed for.
+        reclaimed_for: TenantName,
+    },
     /// Record the progress of an alteration.
     Finish { id: RequestId, transition: Transition },
 }
@@ -114,6 +127,8 @@ pub struct DesiredEngine {
 /// The execution order of chains: create before drain, drain before delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
+    /// Reservations that are adopted, confirmed or ended: they precede every grant.
+    Ledger,
     /// Missing engines.
     Create,
     /// Uids and permits of engines that stay.
@@ -131,6 +146,7 @@ pub enum Stage {
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Ledger => "ledger",
             Self::Create => "create",
             Self::Keep => "keep",
             Self::Renew => "renew",
@@ -175,6 +191,18 @@ impl Decision {
             Action::DeleteEngine { .. } => "delete engine",
             Action::DeletePermit => "delete permit",
             Action::RemoveDrainOrder => "remove drain order",
+            Action::Ledger(change) => match change.change {
+                Change::Reserve(_) => "reserve",
+                Change::Enqueue { .. } => "enqueue",
+                Change::Admit { .. } => "admit",
+                Change::Adopt { .. } => "adopt",
+                Change::Transfer { .. } => "transfer reservation",
+                Change::Confirm(_) => "confirm reservation",
+                Change::Renew { .. } => "renew reservation",
+                Change::Release(_) | Change::End(_) | Change::Expire { .. } => "end reservation",
+                Change::Cancel { .. } => "cancel reservation",
+            },
+            Action::Retire { .. } => "retire engine",
             Action::Finish { .. } => "finish alteration",
         }
     }

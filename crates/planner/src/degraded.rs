@@ -45,5 +45,12 @@ pub fn plan_without_engines(desired: &DesiredState, reason: &str) -> Plan {
     let created: HashSet<&EngineName> =
         snapshot.engines.iter().filter(was_created).map(|record| &record.name).collect();
     rows.retain(|row| !created.contains(&row.name));
-    Plan { generation: snapshot.catalog.generation, chains: builder.chains, waits: Vec::new(), rows, waits_for }
+    Plan {
+        generation: snapshot.catalog.generation,
+        chains: builder.chains,
+        waits: Vec::new(),
+        rows,
+        waits_for,
+        queued: None,
+    }
 }

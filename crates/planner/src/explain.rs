@@ -158,7 +158,16 @@ fn commit(simulation: &mut Simulation, after: model::catalog::Catalog) {
     }
     for key in &changes.add {
         let incarnation = simulation.next_number();
-        let slot = Slot { key: key.clone(), incarnation, origin: Origin::Minimum, failures: 0, forced: false };
+        let slot = Slot {
+            key: key.clone(),
+            incarnation,
+            origin: Origin::Minimum,
+            failures: 0,
+            forced: false,
+            born: incarnation,
+            started_for: None,
+            asked_at_ms: 0,
+        };
         simulation.desired.snapshot.slots.push(slot);
         simulation.issue(key, incarnation);
     }

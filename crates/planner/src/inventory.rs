@@ -256,7 +256,16 @@ mod tests {
             unit: UnitName::new("uc_1").unwrap(),
             ordinal,
         };
-        Slot { key, incarnation: Incarnation(incarnation), origin: Origin::Minimum, failures: 0, forced: false }
+        Slot {
+            key,
+            incarnation: Incarnation(incarnation),
+            origin: Origin::Minimum,
+            failures: 0,
+            forced: false,
+            born: Incarnation(0),
+            started_for: None,
+            asked_at_ms: 0,
+        }
     }
 
     fn record(slot: &Slot, uid: Option<&str>) -> EngineRecord {

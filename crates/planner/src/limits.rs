@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use model::ledger::RESERVATION_TTL;
 use model::millis;
+
+use crate::admit::PATIENCE;
 
 /// The first back-off of an engine that ended or could not be created.
 pub const BACK_OFF_FIRST: Duration = Duration::from_secs(3);
@@ -33,6 +36,10 @@ pub struct Limits {
     pub start_deadline: Duration,
     /// How long a running engine may be unregistered and silent before its slot is given another engine.
     pub replace_after: Duration,
+    /// How long an engine may hold a reservation before it registers. Longer than [`Self::start_deadline`].
+    pub reservation_ttl: Duration,
+    /// For how long smaller requests of a tenant may pass a larger one.
+    pub patience: Duration,
 }
 
 impl Default for Limits {
@@ -45,6 +52,8 @@ impl Default for Limits {
             session_timeout: Duration::from_secs(10),
             start_deadline: Duration::from_mins(5),
             replace_after: Duration::from_mins(1),
+            reservation_ttl: RESERVATION_TTL,
+            patience: PATIENCE,
         }
     }
 }

@@ -17,6 +17,8 @@ use model::observation::{ObservedEngine, ObservedNode};
 use model::snapshot::Snapshot;
 use model::table_catalog::{self, TableCatalog};
 
+use crate::fit::NodeCapacity;
+
 /// The observed state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObservedState {
@@ -33,6 +35,9 @@ pub struct ObservedState {
     pub create_failures: BTreeMap<EngineName, CreateFailure>,
     /// The load that engine agents reported; silent ones are missing.
     pub loads: BTreeMap<EngineName, EngineLoad>,
+    /// The nodes with what they can take; empty where engines do not run on nodes. Not compared between ticks: only requests
+    /// that wait depend on it, and those are planned in each.
+    pub capacity: Vec<NodeCapacity>,
     /// Engines that run under their permit without a registration. Empty while the registry may be incomplete.
     pub unregistered: BTreeMap<EngineName, Unregistered>,
     /// Whether the registry is known to be complete: false for one session timeout after the observer's own session was

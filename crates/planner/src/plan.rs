@@ -1,11 +1,12 @@
 //! The plan: ordered decisions, waits with their reasons, and the rows for SHOW.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::engine_name::EngineName;
 use model::millis;
+use model::name::PoolName;
 use model::number::Generation;
 use model::observation::ObservedEngine;
 
@@ -33,6 +34,9 @@ pub struct Plan {
     pub rows: Vec<Arc<ObservedEngine>>,
     /// What a converging alteration waits for: column `waits_for` of table `master`.
     pub waits_for: Option<String>,
+    /// The number of requests that the round of admission left in the queue of each pool whose engines all have a
+    /// reservation; `None` if nothing was admitted, because the engines are unknown.
+    pub queued: Option<BTreeMap<PoolName, i64>>,
 }
 
 impl Plan {
@@ -124,6 +128,7 @@ pub(crate) fn make(
         chains: builder.chains,
         waits: builder.waits,
         waits_for,
+        queued: None,
     };
     let mut unsteady = NameSet::default();
     for (engine, _) in inventory.engines.iter().zip(steady).filter(|(_, steady)| !steady) {

@@ -109,7 +109,7 @@ impl Simulation {
             Action::DeleteEngine { uid, .. } => observed.instances.retain(|instance| instance.uid != *uid),
             Action::DeletePermit => self.withdraw(engine),
             Action::RemoveDrainOrder => observed.drains.retain(|drain| drain.engine != *engine),
-            Action::Finish { .. } => {}
+            Action::Ledger(_) | Action::Retire { .. } | Action::Finish { .. } => {}
         }
     }
 

@@ -46,7 +46,11 @@ impl LiveCtx {
             }
             Action::DrawIncarnation { observed, failures } => {
                 let slot = decision.slot.clone().ok_or_else(|| unfit("no slot"))?;
-                self.draw_incarnation(Renewal { slot, observed: *observed, failures: *failures }, expected).await
+                self.draw_incarnation(
+                    Renewal { slot, observed: *observed, failures: *failures, condemn: None },
+                    expected,
+                )
+                .await
             }
             Action::RecordEnd { reason, log_tail } => {
                 let ended = EndedEngine { name: engine.clone(), reason: reason.clone(), log_tail: log_tail.clone() };
@@ -76,6 +80,7 @@ impl LiveCtx {
                 }
             }
             Action::RemoveDrainOrder => done(drains::remove(&*self.lock()?, engine).await),
+            Action::Ledger(_) | Action::Retire { .. } => Err(unfit("no effect")),
             Action::Finish { .. } => Ok(Applied::Done),
         }
     }

@@ -127,7 +127,7 @@ pub async fn an_ended_engine_stays_only_while_it_is_current(bench: Bench) {
     let described = store.engine(&name).await.unwrap().unwrap().record;
     assert_eq!(described.log_tail.as_ref().map(String::len), Some(MAX_LOG_TAIL_BYTES));
     let slot = &snapshot.slots[0];
-    let renewal = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1 };
+    let renewal = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1, condemn: None };
     store.new_incarnation(epoch, &renewal).await.unwrap();
     let snapshot = store.snapshot().await.unwrap();
     assert_eq!(snapshot.engines.iter().map(|engine| &engine.name).collect::<Vec<_>>(), [&snapshot.slots[0].engine()]);

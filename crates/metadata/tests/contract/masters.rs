@@ -33,7 +33,7 @@ pub async fn every_write_of_a_deposed_master_is_refused(bench: Bench) {
     store.raise_epoch(Epoch(1), "two").await.unwrap();
     let before = store.overview(None).await.unwrap();
     let slot = before.snapshot.slots[0].clone();
-    let renewal = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1 };
+    let renewal = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1, condemn: None };
     let report = Publication { waits_for: Some("nothing".to_owned()), complete: true, ..Publication::default() };
     for epoch in [Epoch(1), Epoch(3), Epoch(0)] {
         let refusals = [
@@ -184,10 +184,10 @@ pub async fn a_new_incarnation_needs_the_one_observed(bench: Bench) {
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let slot = store.snapshot().await.unwrap().slots[0].clone();
     bench.restart("r-1", &slot.engine(), true).await.unwrap();
-    let stale = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1 };
+    let stale = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1, condemn: None };
     assert_eq!(store.new_incarnation(epoch, &stale).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     let forced = store.snapshot().await.unwrap().slots[0].clone();
-    let renewal = Renewal { slot: slot.key.clone(), observed: forced.incarnation, failures: 4 };
+    let renewal = Renewal { slot: slot.key.clone(), observed: forced.incarnation, failures: 4, condemn: None };
     let incarnation = store.new_incarnation(epoch, &renewal).await.unwrap();
     let now = store.snapshot().await.unwrap();
     assert_eq!((now.slots[0].incarnation, now.slots[0].failures, now.slots[0].forced), (incarnation, 4, false));
@@ -196,7 +196,7 @@ pub async fn a_new_incarnation_needs_the_one_observed(bench: Bench) {
     // A deleted slot gets no incarnation; a renewal never inserts.
     let patch = model::change::UnitPatch { min_engines: Some(0), ..Default::default() };
     bench.alter("a-1", super::bench::change_unit("uc_1", patch)).await;
-    let gone = Renewal { slot: slot.key, observed: incarnation, failures: 0 };
+    let gone = Renewal { slot: slot.key, observed: incarnation, failures: 0, condemn: None };
     assert_eq!(store.new_incarnation(epoch, &gone).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     assert!(store.snapshot().await.unwrap().slots.is_empty());
 }
@@ -207,7 +207,7 @@ pub async fn stale_renewals_fail_without_affecting_the_batch(bench: Bench) {
     let before = store.snapshot().await.unwrap();
     let renewal = |at: usize, failures: u32| {
         let slot = &before.slots[at];
-        Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures }
+        Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures, condemn: None }
     };
     // One of them changed before the call, one is listed twice, and one never existed.
     bench.restart("r-1", &before.slots[1].engine(), true).await.unwrap();

@@ -72,6 +72,9 @@ fn rows(of: &[(u32, Origin)]) -> Vec<Slot> {
             origin: *origin,
             failures: 0,
             forced: false,
+            born: Incarnation(i64::from(*ordinal) + 1),
+            started_for: None,
+            asked_at_ms: 0,
         })
         .collect()
 }

@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::book::Ledger;
 use super::refusal::{Of, Refusal};
 use super::scope::{Parts, Role, Scope, ScopeKey};
 use crate::resource::{Amount, Component};
 
 /// A counter whose held amount was wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drift {
     pub scope: ScopeKey,
     pub of: Of,

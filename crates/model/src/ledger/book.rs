@@ -32,7 +32,7 @@ pub struct Moment {
 }
 
 /// The charged reservations of one lineage.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Lineage {
     /// One of them, for the scopes that all of them have.
     request: Arc<Request>,
@@ -50,7 +50,7 @@ pub(super) struct Effect {
 }
 
 /// All scopes, and all reservations or those of a part of the scopes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     scopes: BTreeMap<ScopeKey, Scope>,
     reservations: BTreeMap<Arc<str>, Arc<Reservation>>,

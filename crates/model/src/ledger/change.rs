@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::book::{Ledger, Moment};
 use super::hold::{Claim, Confirmation, End, overdue_end};
 use super::refusal::Refusal;
 use super::reservation::{Request, Reservation};
+use super::scope::Scopes;
 
 /// An operation on one reservation. All of them are idempotent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Change {
     /// [`Ledger::reserve`]
     Reserve(Arc<Request>),
@@ -33,6 +37,16 @@ pub enum Change {
     /// Ends an external reservation if its deadline has passed.
     Expire { id: Arc<str> },
 }
+
+/// A change with the scopes of its reservation, which a transaction locks before it reads anything.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScopedChange {
+    pub scopes: Scopes,
+    pub change: Change,
+}
+
+/// The reservation after a change, or why nothing changed.
+pub type Decided = Result<Arc<Reservation>, Refusal>;
 
 impl Change {
     /// The reservation that it makes, or applies to; of a transfer, the successor.

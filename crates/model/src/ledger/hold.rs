@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::book::{Ledger, Moment};
 use super::grant::{transition, wrong_state};
 use super::refusal::Refusal;
@@ -12,7 +14,7 @@ use super::reservation::{Amounts, Reservation, State};
 use crate::resource::Resource;
 
 /// The reservation that a holder claims to have.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     pub id: Arc<str>,
     /// Empty for an engine that is charged to no user.
@@ -23,14 +25,14 @@ pub struct Claim {
 }
 
 /// What a holder uses.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actual {
     pub resource: Resource,
     pub amounts: Amounts,
 }
 
 /// A confirmation that the reservation is used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirmation {
     pub claim: Claim,
     /// Charged from now on, regardless of limits. `None` if it is what was reserved.
@@ -40,7 +42,7 @@ pub struct Confirmation {
 }
 
 /// The end of a reservation that a master or the expiry decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     pub id: Arc<str>,
     /// `released`, `lost`, `expired` or `cancelled`.

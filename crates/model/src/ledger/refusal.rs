@@ -3,13 +3,16 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::reservation::{Holder, Request, State};
 use super::scope::{ScopeKey, ScopeKind};
 use crate::error::{ErrorKind, NO_POOL, POOL_NOT_REGISTERED, UNKNOWN_RESERVATION, UserError};
 use crate::resource::{Component, Triple};
 
 /// Which counter of a scope a request is short of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Of {
     /// Its limit.
     Limit,
@@ -20,7 +23,7 @@ pub enum Of {
 }
 
 /// What a request is short of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortage {
     pub scope: ScopeKey,
     pub of: Of,
@@ -37,7 +40,8 @@ pub struct Shortage {
 }
 
 /// Why an operation changed nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Refusal {
     Short(Box<Shortage>),
     /// The scope has no row.

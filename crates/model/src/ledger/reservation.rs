@@ -18,13 +18,16 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::scope::Scopes;
 use crate::charge::{Charge, Total};
 use crate::name::UnitName;
 use crate::number::{Epoch, Incarnation};
 use crate::resource::{Amount, MAX_AMOUNT, Resource};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     Waiting,
     Locked,
@@ -88,7 +91,7 @@ pub const fn is_transition(from: Option<State>, to: State, is_external: bool) ->
 }
 
 /// What a holder is charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Amounts {
     nominal: Amount,
     requests: Amount,
@@ -132,7 +135,8 @@ impl Amounts {
 }
 
 /// What holds a reservation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Holder {
     /// One incarnation of a slot. Its request key is its name, the id of the reservation.
     Engine { unit: UnitName, incarnation: Incarnation },
@@ -152,7 +156,7 @@ impl Holder {
 }
 
 /// A request for a reservation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The engine's name, or a UUID.
     pub id: Arc<str>,
@@ -188,7 +192,7 @@ impl Request {
 }
 
 /// A reservation. A copy that is stale decides nothing: each change of it is refused unless its state allows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     pub request: Arc<Request>,
     pub state: State,

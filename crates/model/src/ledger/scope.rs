@@ -9,6 +9,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::name::{PoolName, TenantName};
 use crate::number::Epoch;
 use crate::quota::{Guarantee, Limit, PoolComponent, TenantComponent};
@@ -31,7 +33,8 @@ pub const fn limit_from(bound: i64) -> Limit {
 }
 
 /// The kind of a scope. The order is that in which scopes are locked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ScopeKind {
     User,
     /// A client application.
@@ -60,7 +63,7 @@ impl ScopeKind {
 }
 
 /// Identifies a scope. The order is the lock order: by kind, then by name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ScopeKey {
     pub kind: ScopeKind,
     /// `alice`, `IDE`, `t_1/rp_1` or `rp_1`.
@@ -106,7 +109,7 @@ impl fmt::Display for ScopeKey {
 }
 
 /// The scopes that one holder is charged to.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Scopes {
     user: Option<ScopeKey>,
     creator: Option<ScopeKey>,
@@ -161,7 +164,7 @@ impl Scopes {
 }
 
 /// A limit and what is held of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counter {
     pub limit: Triple<Limit>,
     pub held: Amount,
@@ -193,7 +196,7 @@ impl Counter {
 }
 
 /// What a tenant on a pool is guaranteed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarantees {
     /// `None` for a component that no guarantee names, and for a tenant without a quota: it counts as unguaranteed.
     pub amount: Triple<Option<i64>>,
@@ -240,7 +243,7 @@ impl Parts {
 }
 
 /// What only pools have. The counters are in nominal units, unlike that of [`Scope::counter`], which is in requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolRow {
     /// When the lease of a registered capacity ends; the maximum if there is none.
     pub open_until_ms: i64,
@@ -263,7 +266,7 @@ impl PoolRow {
 }
 
 /// What only scopes of some kind have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// A user or a creator.
     Principal,
@@ -273,7 +276,7 @@ pub enum Role {
 }
 
 /// A scope. A copy that is stale decides nothing: grants are judged by the row that they change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
     /// Whether grants are enabled.
     pub is_open: bool,

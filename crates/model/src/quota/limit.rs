@@ -1,7 +1,10 @@
 //! Limits: an amount, or unlimited.
 
+use serde::{Deserialize, Serialize};
+
 /// An upper bound of one component. An amount may be negative: what is left below a limit that was lowered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Limit {
     Of(i64),
     Unlimited,

@@ -43,6 +43,14 @@ impl Resource {
     }
 }
 
+impl<'de> Deserialize<'de> for Resource {
+    /// As [`Resource::from_json`].
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        Self::from_json(&value.to_string()).map_err(|error| serde::de::Error::custom(error.text()))
+    }
+}
+
 /// The fields of a JSON object in their order, with values that are not interpreted yet.
 struct Object<'a>(Vec<(String, &'a RawValue)>);
 

@@ -1,7 +1,10 @@
 //! A value for each of the three components that are charged: CPU, memory and the number of engines.
 
+use serde::{Deserialize, Serialize};
+
 /// A component of an amount.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Component {
     Cpu,
     Memory,
@@ -74,7 +77,7 @@ pub(crate) fn whole_unit(bytes: u64) -> (u64, char) {
 }
 
 /// A value for each component.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Triple<T> {
     /// Amounts of CPU are in thousandths of a core.
     pub cpu_m: T,

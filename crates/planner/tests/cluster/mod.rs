@@ -161,7 +161,16 @@ impl Cluster {
         let mut key = slot_key(&format!("{link}/0"));
         key.ordinal = model::desired::lowest_free_ordinal(&key.link(), &self.simulation.desired.snapshot.slots);
         let incarnation = self.simulation.next_number();
-        let slot = Slot { key: key.clone(), incarnation, origin: Origin::Start, failures: 0, forced: false };
+        let slot = Slot {
+            key: key.clone(),
+            incarnation,
+            origin: Origin::Start,
+            failures: 0,
+            forced: false,
+            born: incarnation,
+            started_for: None,
+            asked_at_ms: 0,
+        };
         self.simulation.desired.snapshot.slots.push(slot);
         self.simulation.issue(&key, incarnation)
     }

@@ -136,8 +136,9 @@ async fn record_ends(store: &Store, epoch: Epoch, ended: &BTreeSet<EngineName>) 
     store.record(epoch, &EngineFacts { ended: ends.collect(), ..EngineFacts::default() }).await?;
     store.publish(epoch, &Publication { gone, ..Publication::default() }).await?;
     let slots = snapshot.slots.into_iter().filter(|slot| ended.contains(&&slot.engine()));
-    let renewals: Vec<Renewal> =
-        slots.map(|slot| Renewal { slot: slot.key, observed: slot.incarnation, failures: slot.failures }).collect();
+    let renewals: Vec<Renewal> = slots
+        .map(|slot| Renewal { slot: slot.key, observed: slot.incarnation, failures: slot.failures, condemn: None })
+        .collect();
     match store.new_incarnations(epoch, &renewals).await?.into_iter().find_map(Result::err) {
         Some(moved) => Err(metadata::Error::Conflict(moved)),
         None => Ok(()),
