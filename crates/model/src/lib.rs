@@ -59,6 +59,7 @@ pub mod number;
 pub mod observation;
 pub mod quantity;
 pub mod quota;
+pub mod reclaimed;
 pub mod resource;
 pub mod rights;
 pub mod secret;
