@@ -59,7 +59,6 @@ pub mod number;
 pub mod observation;
 pub mod quantity;
 pub mod quota;
-pub mod reclaimed;
 pub mod resource;
 pub mod rights;
 pub mod secret;

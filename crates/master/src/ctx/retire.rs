@@ -7,9 +7,9 @@
 
 use agent_api::RetireRequest;
 use model::engine_name::EngineName;
+use model::ledger::reclaim_reason;
 use model::name::TenantName;
 use model::number::Incarnation;
-use model::reclaimed;
 use model::slot::{Renewal, SlotKey};
 
 use super::apply::{permit, unfit};
@@ -18,7 +18,7 @@ use super::{Applied, Expected, Failure};
 
 /// The renewal that condemns the current engine of the slot. A retired engine has not failed.
 pub(super) fn renewal(slot: SlotKey, observed: Incarnation, reclaimed_for: &TenantName) -> Renewal {
-    Renewal { slot, observed, failures: 0, condemn: Some(reclaimed::reason(reclaimed_for)) }
+    Renewal { slot, observed, failures: 0, condemn: Some(reclaim_reason(reclaimed_for)) }
 }
 
 impl LiveCtx {
