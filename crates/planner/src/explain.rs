@@ -4,6 +4,8 @@
 //! started engine registers, each drained one exits. The simulation advances only when nothing is left to decide, because
 //! engines need longer than a tick.
 
+mod start;
+
 use model::alteration::{AlterationProgress, AlterationRecord, Outcome, RequestId};
 use model::change::{Applied, Change, Rules};
 use model::desired::derive;
@@ -16,6 +18,8 @@ use crate::decision::Row;
 use crate::desired::DesiredState;
 use crate::observed::ObservedState;
 use crate::simulation::Simulation;
+
+pub use start::{ExplainedStart, ScopeRow, Verdict, explain_restart, explain_start};
 
 /// The maximum number of plans of one EXPLAIN.
 pub const MAX_ROUNDS: usize = 2_000;

@@ -29,6 +29,7 @@ mod decision;
 mod degraded;
 mod desired;
 mod diff;
+mod engine_request;
 mod explain;
 mod fit;
 mod incremental;
@@ -53,7 +54,10 @@ pub use backoff::back_off;
 pub use decision::{Action, Chain, Decision, DesiredEngine, Row, Stage, Transition, Wait};
 pub use degraded::plan_without_engines;
 pub use desired::DesiredState;
-pub use explain::{MAX_LOOKS, MAX_ROUNDS, MAX_ROWS, explain, explain_change};
+pub use explain::{
+    ExplainedStart, MAX_LOOKS, MAX_ROUNDS, MAX_ROWS, ScopeRow, Verdict, explain, explain_change, explain_restart,
+    explain_start,
+};
 pub use fit::{NodeAmount, NodeCapacity, Nodes, NodesFull, Oversized, Pods, Taken};
 pub use incremental::{Delta, IncrementalPlanner};
 pub use limits::{BACK_OFF_FIRST, BACK_OFF_MOST, DELETE_AFTER_GRACE, DELETE_GRACE, Limits, STEADY_LIFE};

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
+use model::ledger::{engine_scopes, principal};
 use model::millis;
 use model::number::{Generation, Incarnation};
-use model::slot::SlotKey;
+use model::slot::{Slot, SlotKey};
 use model::snapshot::EngineRecord;
 
 use crate::decision::{Action, Decision, DesiredEngine, Transition};
@@ -154,7 +155,7 @@ impl Simulation {
     }
 
     fn draw(&mut self, key: &SlotKey, observed: Incarnation, failures: u32) {
-        let moved = |slot: &&mut model::slot::Slot| slot.key == *key && slot.incarnation == observed;
+        let moved = |slot: &&mut Slot| slot.key == *key && slot.incarnation == observed;
         if self.desired.snapshot.slots.iter_mut().find(moved).is_none() {
             return;
         }
@@ -177,6 +178,22 @@ impl Simulation {
         }
         self.forget_ended();
         Some(name)
+    }
+
+    /// Inserts a slot with a new incarnation, as START does, and the rows of its user and creator; returns the engine's name.
+    pub fn insert_slot(&mut self, mut slot: Slot) -> EngineName {
+        let incarnation = self.next_number();
+        (slot.incarnation, slot.born) = (incarnation, incarnation);
+        let snapshot = &mut self.desired.snapshot;
+        let scopes = engine_scopes(&slot.key, incarnation, Some(&slot));
+        for key in scopes.policy().filter(|key| snapshot.ledger.scope(key).is_none()).collect::<Vec<_>>() {
+            if let Some(scope) = principal(&snapshot.catalog, key) {
+                snapshot.ledger.put_scope(key.clone(), scope);
+            }
+        }
+        let key = slot.key.clone();
+        snapshot.slots.push(slot);
+        self.issue(&key, incarnation)
     }
 
     /// Draws the next number of the catalog's counter.
@@ -221,7 +238,7 @@ impl Simulation {
 
     /// A snapshot has only those ended engines that are the current one of their slot.
     fn forget_ended(&mut self) {
-        let current: Vec<EngineName> = self.desired.snapshot.slots.iter().map(model::slot::Slot::engine).collect();
+        let current: Vec<EngineName> = self.desired.snapshot.slots.iter().map(Slot::engine).collect();
         let engines = &mut self.desired.snapshot.engines;
         engines.retain(|record| record.ended_at_ms.is_none() || current.contains(&record.name));
     }

@@ -134,6 +134,16 @@ impl Ledger {
         })
     }
 
+    /// Whether any of these scopes has a limit. Without one a request is never refused, and needs no deadline.
+    pub fn is_limited(&self, scopes: &Scopes) -> bool {
+        scopes.in_lock_order().filter_map(|key| self.scope(key)).any(Scope::is_limited)
+    }
+
+    /// The first of these scopes that has no row; nothing can be charged to it.
+    pub fn missing<'a>(&self, scopes: &'a Scopes) -> Option<&'a ScopeKey> {
+        scopes.in_lock_order().find(|key| self.scope(key).is_none())
+    }
+
     /// What the request will be short of however much others release; `None` if it can fit one day.
     pub fn impossible(&self, request: &Request) -> Option<Shortage> {
         let scopes = &request.scopes;
