@@ -13,6 +13,9 @@
 //! - A name with a recorded uid is never created again.
 //! - One plan drains at most one engine per name, because a name has one drain order.
 //! - An instance created from a newer snapshot than the one at hand is left alone.
+//! - An engine is created only with a charged reservation, which its chain makes first unless it exists. In a pool in which the
+//!   plan adopts engines it reserves nothing.
+//! - A charge is returned only when nothing is listed under the engine's name.
 //! - Chains of decisions are independent: a failure stops its own chain only.
 //!
 //! A stale snapshot or observation yields decisions that are rejected where they take effect: each names what it was
@@ -20,6 +23,7 @@
 //! Drains and deletes need no second check as long as the observation is older than the snapshot: what a newer snapshot
 //! does not want is never wanted again.
 
+mod admission;
 mod admit;
 mod alteration;
 mod backoff;
@@ -32,6 +36,7 @@ mod diff;
 mod engine_request;
 mod explain;
 mod fit;
+mod free_nodes;
 mod incremental;
 mod inventory;
 mod limits;
@@ -40,7 +45,9 @@ mod name_set;
 mod observed;
 mod plan;
 mod reclaim;
+mod reclaiming;
 mod report;
+mod reservations;
 mod role;
 mod scope;
 mod simulation;

@@ -100,6 +100,18 @@ impl Ledger {
         self.scopes.insert(key, scope);
     }
 
+    /// Removes the ended reservations that are not kept, which charge nothing.
+    pub fn forget_ended(&mut self, keep: impl Fn(&Reservation) -> bool) {
+        let keys = &mut self.keys;
+        self.reservations.retain(|_, reservation| {
+            let stays = !reservation.state.is_ended() || keep(reservation);
+            if !stays && reservation.request.holder.is_external() {
+                keys.remove(reservation.request.key());
+            }
+            stays
+        });
+    }
+
     /// The largest amount of each component that the lineage is charged.
     pub fn charged_to_lineage(&self, lineage: &str) -> Amount {
         maximum(self.sizes(lineage))
