@@ -11,7 +11,7 @@ use model::alteration::{AlterationProgress, AlterationRecord, Outcome, RequestId
 use model::change::{Applied, Change, Rules};
 use model::desired::derive;
 use model::error::UserError;
-use model::ledger::Ledger;
+use model::ledger::{Ledger, Measured};
 use model::millis;
 use model::number::Generation;
 use model::slot::{Origin, Slot};
@@ -167,6 +167,14 @@ impl Simulation {
     pub fn commit_catalog(&mut self, catalog: model::catalog::Catalog) {
         commit(self, catalog);
     }
+
+    /// Records measured capacities, as a master does for pools with `CAPACITY NODES`. The others stay as they are.
+    pub fn measure(&mut self, capacities: Measured) {
+        let snapshot = &mut self.desired.snapshot;
+        let mut measured = limits::measured(&snapshot.catalog, &snapshot.ledger);
+        measured.extend(capacities);
+        limits::set(&mut snapshot.ledger, &snapshot.catalog, &measured);
+    }
 }
 
 fn commit(simulation: &mut Simulation, after: model::catalog::Catalog) {
@@ -195,7 +203,7 @@ fn commit(simulation: &mut Simulation, after: model::catalog::Catalog) {
             forced: false,
             born: incarnation,
             started_for: None,
-            asked_at_ms: 0,
+            asked_at_ms: simulation.desired.snapshot.now_ms,
         };
         simulation.desired.snapshot.slots.push(slot);
         simulation.issue(key, incarnation);

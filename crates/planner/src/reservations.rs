@@ -13,9 +13,10 @@
 //! change nothing.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use model::engine_state::Phase;
-use model::ledger::{Change, Claim, Confirmation, End, Reservation, ScopedChange, State};
+use model::ledger::{Change, Claim, Confirmation, End, Request, Reservation, ScopedChange, State};
 use model::millis;
 use model::span;
 
@@ -87,7 +88,11 @@ fn adopt(builder: &mut PlanBuilder<'_>, inventory: &Inventory<'_>, engine: &Engi
     let record = engine.record.filter(|record| record.ended_at_ms.is_none() && engine.charged().is_none())?;
     let instance = engine.instances().find(|instance| instance.phase != Phase::Ended)?;
     let slot = inventory.slot(&record.slot);
-    let request = engine_request::of_running(builder.desired, &record.slot, record.incarnation, slot)?;
+    let mut request = engine_request::of_running(builder.desired, &record.slot, record.incarnation, slot)?;
+    if let Some(ended) = engine.reservation {
+        // Its slot may be gone; the engine stays in the lineage and the scopes that it was charged to.
+        request = Arc::new(Request { amounts: request.amounts, ..(*ended.request).clone() });
+    }
     if let Some(key) = builder.desired.snapshot.ledger.missing(&request.scopes) {
         builder.wait(engine, format!("is not charged: the ledger has no row of {key}"), None);
         return None;

@@ -3,16 +3,17 @@
 //! The simulation does nothing by itself. Its events (engines that register, drained ones that exit, time that passes) are
 //! methods, so the caller determines when they happen.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::ledger::{Change, Moment, Reservation, engine_scopes, principal, reclaim_reason};
+use model::ledger::{Change, Moment, engine_scopes, principal, reclaim_reason};
 use model::millis;
 use model::name::TenantName;
 use model::number::{Generation, Incarnation};
 use model::slot::{Slot, SlotKey};
-use model::snapshot::EngineRecord;
+use model::snapshot::{EngineRecord, Snapshot};
 
 use crate::decision::{Action, Decision, DesiredEngine, Transition};
 use crate::desired::DesiredState;
@@ -54,7 +55,9 @@ impl Simulation {
             let snapshot = &mut self.desired.snapshot;
             let at = Moment { now_ms: snapshot.now_ms, epoch: snapshot.master.epoch };
             let decided = snapshot.ledger.apply(&change.change, at);
-            self.forget_ended();
+            if matches!(change.change, Change::End(_)) {
+                self.forget_ended_reservations();
+            }
             return decided.is_ok_and(|reservation| {
                 !matches!(change.change, Change::Reserve(_)) || reservation.state.is_charged()
             });
@@ -267,13 +270,22 @@ impl Simulation {
         self.forget_ended();
     }
 
-    /// A snapshot has only those ended engines, and ended reservations, that are those of the current engine of their slot.
+    /// A snapshot has only those ended engines that are the current one of their slot.
     fn forget_ended(&mut self) {
         let current: Vec<EngineName> = self.desired.snapshot.slots.iter().map(Slot::engine).collect();
         let engines = &mut self.desired.snapshot.engines;
+        let before = engines.len();
         engines.retain(|record| record.ended_at_ms.is_none() || current.contains(&record.name));
-        let is_current = |reservation: &Reservation| current.iter().any(|name| *name.as_str() == **reservation.id());
-        self.desired.snapshot.ledger.forget_ended(is_current);
+        if engines.len() < before {
+            self.forget_ended_reservations();
+        }
+    }
+
+    /// A snapshot has only those ended reservations that are of its engines.
+    fn forget_ended_reservations(&mut self) {
+        let Snapshot { engines, ledger, .. } = &mut self.desired.snapshot;
+        let names: HashSet<&str> = engines.iter().map(|record| record.name.as_str()).collect();
+        ledger.forget_ended(|reservation| names.contains(&**reservation.id()));
     }
 
     /// The engines that could register now: they run, are not draining, and their permit has their uid.
