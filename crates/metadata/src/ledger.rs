@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::failpoint;
-use model::ledger::{Change, Ledger, Moment, Refusal, Reservation, Role, Scope, ScopeKey, Scopes};
+use model::ledger::{Change, Decided, Ledger, Moment, Refusal, Reservation, Role, Scope, ScopeKey, ScopedChange};
 use model::name::PoolName;
 use model::number::Epoch;
 
@@ -39,18 +39,8 @@ pub const MAX_BATCH_SCOPES: usize = 64;
 pub(crate) const ATTEMPTS: u32 = 4;
 
 const MASTER_POINTS: CommitPoints = CommitPoints { before: failpoints::LEDGER_BEFORE, after: failpoints::LEDGER_AFTER };
-const HOLDER_POINTS: CommitPoints =
+pub(crate) const HOLDER_POINTS: CommitPoints =
     CommitPoints { before: failpoints::RESERVE_BEFORE, after: failpoints::RESERVE_AFTER };
-
-/// A change with the scopes of its reservation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LedgerChange {
-    pub scopes: Scopes,
-    pub change: Change,
-}
-
-/// The reservation after a change, or why nothing changed.
-pub type Decided = Result<Arc<Reservation>, Refusal>;
 
 /// What a transaction has locked and read.
 pub(crate) struct Loaded {
@@ -61,12 +51,12 @@ pub(crate) struct Loaded {
 impl Store {
     /// Runs a batch of a master's changes in one transaction, in order, each with its own result: a refused one does
     /// not affect the others. At most [`MAX_CHANGES`] on at most [`MAX_BATCH_SCOPES`].
-    pub async fn ledger(&self, epoch: Epoch, changes: &[LedgerChange]) -> Result<Vec<Decided>, Error> {
+    pub async fn ledger(&self, epoch: Epoch, changes: &[ScopedChange]) -> Result<Vec<Decided>, Error> {
         self.change(Some(epoch), changes).await
     }
 
     /// Runs changes of holders, or with an epoch those of a master.
-    pub(crate) async fn change(&self, epoch: Option<Epoch>, changes: &[LedgerChange]) -> Result<Vec<Decided>, Error> {
+    pub(crate) async fn change(&self, epoch: Option<Epoch>, changes: &[ScopedChange]) -> Result<Vec<Decided>, Error> {
         let scopes: BTreeSet<ScopeKey> =
             changes.iter().flat_map(|change| change.scopes.in_lock_order()).cloned().collect();
         if changes.len() > MAX_CHANGES || scopes.len() > MAX_BATCH_SCOPES {
@@ -127,11 +117,12 @@ async fn record_admission(
     Ok(if changed > 0 { Done::Write(()) } else { Done::Same(()) })
 }
 
-async fn decide(
+/// Decides changes and writes their difference; with an epoch those of a master.
+pub(crate) async fn decide(
     tx: &mut Transaction,
     epoch: Option<Epoch>,
     scopes: &BTreeSet<ScopeKey>,
-    changes: &[LedgerChange],
+    changes: &[ScopedChange],
 ) -> Result<Done<Vec<Decided>>, Error> {
     if let Some(epoch) = epoch {
         master::lock(tx, epoch).await?;
@@ -157,7 +148,7 @@ async fn decide(
 
 /// The refusal of a holder's new request while others wait for its pool, or while the engines of the pool have not been
 /// counted by the current master: what they use could be granted again.
-fn must_queue(ledger: &Ledger, change: &LedgerChange, master: Epoch) -> Option<Refusal> {
+fn must_queue(ledger: &Ledger, change: &ScopedChange, master: Epoch) -> Option<Refusal> {
     let Change::Reserve(request) = &change.change else { return None };
     let key = request.scopes.pool();
     let Role::Pool(pool) = ledger.scope(key)?.role else { return None };
@@ -166,7 +157,7 @@ fn must_queue(ledger: &Ledger, change: &LedgerChange, master: Epoch) -> Option<R
 }
 
 /// Applies a change whose scopes are locked; refuses one whose reservation has others.
-fn apply(ledger: &mut Ledger, LedgerChange { scopes, change }: &LedgerChange, at: Moment) -> Decided {
+fn apply(ledger: &mut Ledger, ScopedChange { scopes, change }: &ScopedChange, at: Moment) -> Decided {
     let existing = match change.request() {
         Some(request) => ledger.of_key(request),
         None => ledger.reservation(change.id()),
@@ -207,9 +198,9 @@ impl Transaction {
 
     /// Reads what the changes depend on, after its locks: the scopes, the reservations, and the charged ones of their
     /// lineages.
-    async fn load_changes(&mut self, scopes: &BTreeSet<ScopeKey>, changes: &[LedgerChange]) -> Result<Loaded, Error> {
+    async fn load_changes(&mut self, scopes: &BTreeSet<ScopeKey>, changes: &[ScopedChange]) -> Result<Loaded, Error> {
         let (mut ids, mut request_keys, mut lineages) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        for LedgerChange { change, .. } in changes {
+        for ScopedChange { change, .. } in changes {
             ids.insert(Arc::clone(change.id()));
             if let Some(request) = change.request() {
                 if request.holder.is_external() {

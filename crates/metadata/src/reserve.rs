@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::catalog::Catalog;
-use model::ledger::{Change, Claim, Confirmation, Refusal, Request, Scope, ScopeKey, ScopeKind};
+use model::ledger::{Change, Claim, Confirmation, Decided, Refusal, Request, Scope, ScopeKey, ScopeKind, ScopedChange};
 use model::quota::Limit;
 use model::resource::Triple;
 
 use crate::backend::Mode;
 use crate::error::Error;
 use crate::failpoints;
-use crate::ledger::{ATTEMPTS, Decided, LedgerChange};
+use crate::ledger::ATTEMPTS;
 use crate::ledger_rows;
 use crate::ledger_sql as sql;
 use crate::read;
@@ -73,7 +73,7 @@ impl Store {
         let Some(existing) = self.reservation(change.id()).await? else {
             return Ok(Err(Refusal::Unknown(Arc::clone(change.id()))));
         };
-        self.one(LedgerChange { scopes: existing.request.scopes.clone(), change }).await
+        self.one(ScopedChange { scopes: existing.request.scopes.clone(), change }).await
     }
 
     async fn request_change(
@@ -82,7 +82,7 @@ impl Store {
         change: Change,
         limits: PrincipalLimits,
     ) -> Result<Decided, Error> {
-        let change = LedgerChange { scopes: request.scopes.clone(), change };
+        let change = ScopedChange { scopes: request.scopes.clone(), change };
         let mut attempt = 1;
         loop {
             match self.one(change.clone()).await? {
@@ -95,13 +95,13 @@ impl Store {
         }
     }
 
-    async fn one(&self, change: LedgerChange) -> Result<Decided, Error> {
+    async fn one(&self, change: ScopedChange) -> Result<Decided, Error> {
         let decided = self.change(None, &[change]).await?;
         decided.into_iter().next().ok_or_else(|| Error::Broken("a change has no result".into()))
     }
 }
 
-fn is_principal(key: &ScopeKey) -> bool {
+pub(crate) fn is_principal(key: &ScopeKey) -> bool {
     matches!(key.kind, ScopeKind::User | ScopeKind::Creator)
 }
 

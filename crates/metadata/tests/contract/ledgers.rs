@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use metadata::{Error, LedgerChange, MAX_CHANGES};
+use metadata::{Error, MAX_CHANGES};
 use model::ledger::{
     Amounts, Change, Claim, Confirmation, End, Holder, PoolCapacity, Refusal, Request, Scope, ScopeKey, ScopeKind,
-    Scopes, State,
+    ScopedChange, Scopes, State,
 };
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Incarnation};
@@ -103,7 +103,7 @@ pub async fn reserve_and_end(bench: &Bench, epoch: Epoch) {
     let request = external("the-reservation", "the-key", of.clone(), one_engine());
     bench.store.reserve(&request, unlimited).await.unwrap().unwrap();
     let end = End { id: Arc::clone(&request.id), state: State::Released, reason: "gone".into() };
-    let end = LedgerChange { scopes: of, change: Change::End(end) };
+    let end = ScopedChange { scopes: of, change: Change::End(end) };
     bench.store.ledger(epoch, &[end]).await.unwrap().remove(0).unwrap();
 }
 
@@ -139,7 +139,7 @@ pub async fn concurrent_requests_never_hold_more_than_the_pool_has(bench: Bench)
                         let keys: BTreeSet<ScopeKey> = of.policy().cloned().collect();
                         bench.store.insert_principals(&keys, unlimited).await.unwrap();
                         let change = Change::Reserve(engine(&id, 1, of.clone(), one_engine()));
-                        bench.store.ledger(EPOCH, &[LedgerChange { scopes: of, change }]).await.unwrap().remove(0)
+                        bench.store.ledger(EPOCH, &[ScopedChange { scopes: of, change }]).await.unwrap().remove(0)
                     };
                     match decided {
                         Ok(reservation) => granted += i64::from(reservation.state == State::Locked),
@@ -211,11 +211,11 @@ pub async fn one_key_for_two_requests_is_refused(bench: Bench) {
 pub async fn a_deposed_master_changes_no_reservation(bench: Bench) {
     founded(&bench, 10).await;
     let request = engine("l", 1, scopes("t_a", None), one_engine());
-    let reserve = [LedgerChange { scopes: request.scopes.clone(), change: Change::Reserve(Arc::clone(&request)) }];
+    let reserve = [ScopedChange { scopes: request.scopes.clone(), change: Change::Reserve(Arc::clone(&request)) }];
     bench.store.ledger(EPOCH, &reserve).await.unwrap().remove(0).unwrap();
     bench.store.raise_epoch(EPOCH, "the next master").await.unwrap();
     let end = End { id: Arc::clone(&request.id), state: State::Released, reason: "gone".into() };
-    let end = [LedgerChange { scopes: request.scopes.clone(), change: Change::End(end) }];
+    let end = [ScopedChange { scopes: request.scopes.clone(), change: Change::End(end) }];
     assert!(matches!(bench.store.ledger(EPOCH, &end).await, Err(Error::Deposed(_))));
     assert!(matches!(bench.store.audit_ledger(EPOCH).await, Err(Error::Deposed(_))));
     assert!(matches!(bench.store.write_limits(EPOCH, |_| Ok(Vec::new())).await, Err(Error::Deposed(_))));
@@ -228,30 +228,30 @@ pub async fn a_deposed_master_changes_no_reservation(bench: Bench) {
 pub async fn a_batch_has_one_result_for_each_change(bench: Bench) {
     founded(&bench, 200).await;
     let of = scopes("t_b", None);
-    let reserve = |at: usize| LedgerChange {
+    let reserve = |at: usize| ScopedChange {
         scopes: of.clone(),
         change: Change::Reserve(engine(&format!("l{at}"), 1, of.clone(), one_engine())),
     };
-    let batch: Vec<LedgerChange> = (0..MAX_CHANGES).map(reserve).collect();
+    let batch: Vec<ScopedChange> = (0..MAX_CHANGES).map(reserve).collect();
     for _ in 0..2 {
         let decided = bench.store.ledger(EPOCH, &batch).await.unwrap();
         let granted = decided.iter().take_while(|decided| decided.is_ok()).count();
         assert_eq!((granted, decided.iter().filter(|decided| decided.is_ok()).count()), (200, 200));
         assert_eq!(held(&bench).await[&pool()], 200);
     }
-    let confirm: Vec<LedgerChange> = (0..200)
+    let confirm: Vec<ScopedChange> = (0..200)
         .map(|at| {
             let request = engine(&format!("l{at}"), 1, of.clone(), one_engine());
             let confirmation = Confirmation { claim: claim(&request, "uid"), actual: None, lease_ms: None };
-            LedgerChange { scopes: of.clone(), change: Change::Confirm(confirmation) }
+            ScopedChange { scopes: of.clone(), change: Change::Confirm(confirmation) }
         })
         .collect();
     let used = bench.store.ledger(EPOCH, &confirm).await.unwrap();
     assert!(used.iter().all(|decided| decided.as_ref().unwrap().state == State::Used));
-    let one_more: Vec<LedgerChange> = (0..=MAX_CHANGES).map(reserve).collect();
+    let one_more: Vec<ScopedChange> = (0..=MAX_CHANGES).map(reserve).collect();
     assert!(matches!(bench.store.ledger(EPOCH, &one_more).await, Err(Error::Broken(_))));
     // Scopes that are not those of the reservation.
-    let wrong = LedgerChange { scopes: scopes("t_c", None), ..confirm[0].clone() };
+    let wrong = ScopedChange { scopes: scopes("t_c", None), ..confirm[0].clone() };
     let refused = bench.store.ledger(EPOCH, &[wrong]).await.unwrap().remove(0);
     assert_eq!(refused, Err(Refusal::OtherRequest("l0-1".into())));
 }
@@ -268,7 +268,7 @@ pub async fn overdue_external_reservations_end_and_return_their_charge(bench: Be
     bench.store.enqueue(&waiting, 0, unlimited).await.unwrap().unwrap();
     let first = engine("l", 1, scopes("t_a", None), one_engine());
     let unregistered = Arc::new(Request { ttl_ms: Some(0), ..(*first).clone() });
-    let reserve = LedgerChange { scopes: unregistered.scopes.clone(), change: Change::Reserve(unregistered) };
+    let reserve = ScopedChange { scopes: unregistered.scopes.clone(), change: Change::Reserve(unregistered) };
     bench.store.ledger(EPOCH, &[reserve]).await.unwrap().remove(0).unwrap();
     assert_eq!(held(&bench).await[&pool()], 3);
     let ended = bench.store.expire(EPOCH).await.unwrap();
@@ -325,7 +325,7 @@ pub async fn a_holder_reserves_only_while_the_pool_is_counted_and_has_no_queue(b
     let waiting = bench.store.enqueue(&request("x1"), LONG_MS, unlimited).await.unwrap().unwrap();
     assert_eq!(waiting.state, State::Waiting);
     let admit = Change::Admit { id: Arc::clone(waiting.id()) };
-    let admit = [LedgerChange { scopes: waiting.request.scopes.clone(), change: admit }];
+    let admit = [ScopedChange { scopes: waiting.request.scopes.clone(), change: admit }];
     assert_eq!(bench.store.ledger(EPOCH, &admit).await.unwrap().remove(0).unwrap().state, State::Locked);
     bench.store.admitted(EPOCH, &queued(0)).await.unwrap();
     bench.store.reserve(&request("x2"), unlimited).await.unwrap().unwrap();
