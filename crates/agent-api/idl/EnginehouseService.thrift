@@ -77,6 +77,11 @@ struct TNewIncarnationsReq {
   2: required string renewals
 }
 
+/** `request` is the JSON of a call about reservations, with its caller. An agent of version 0.1.0 does not know the method. */
+struct TReservationsReq {
+  1: required string request
+}
+
 struct TEngineStatusReq {}
 
 struct TEngineStatusResp {
@@ -101,6 +106,7 @@ struct TEngineStatusResp {
  *   Observed                   TObservedReq         TApiResp
  *   NewIncarnation             TNewIncarnationReq   TApiResp
  *   NewIncarnations            TNewIncarnationsReq  TApiResp
+ *   Reservations               TReservationsReq     TApiResp
  * Method of an engine agent
  *   GetEngineStatus            TEngineStatusReq     TEngineStatusResp
  */

@@ -25,9 +25,10 @@ use crate::error::ApiError;
 use crate::failpoints::{CLIENT_ANSWERED, CLIENT_SEND};
 use crate::method;
 use crate::report::ReportMessage;
+use crate::reservations::{ReservationApi, ReservationCall, ReservationReply, ReservationRequest};
 use crate::wire::{
     TAbortReq, TApiResp, TFinishReq, TMasterReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq, TOutcomeReq,
-    TProxySnapshotReq, TRaiseEpochReq, TSnapshotReq, TStalledReq, TSupersededReq,
+    TProxySnapshotReq, TRaiseEpochReq, TReservationsReq, TSnapshotReq, TStalledReq, TSupersededReq,
 };
 
 /// The role of a caller.
@@ -245,5 +246,20 @@ impl AgentApi for AgentClient {
             });
         }
         Ok(drawn)
+    }
+}
+
+#[async_trait]
+impl ReservationApi for AgentClient {
+    async fn reservations(&self, request: ReservationRequest) -> Result<ReservationReply, ApiError> {
+        let effect = match request.call {
+            ReservationCall::Get { .. } | ReservationCall::List(_) => Effect::Reads,
+            ReservationCall::Reserve(_)
+            | ReservationCall::Confirm { .. }
+            | ReservationCall::Renew { .. }
+            | ReservationCall::Release { .. } => Effect::Writes,
+        };
+        let request = TReservationsReq { request: method::to_json(&request)? };
+        self.call(method::RESERVATIONS, &request, effect).await
     }
 }
