@@ -77,6 +77,18 @@ struct TNewIncarnationsReq {
   2: required string renewals
 }
 
+/** `changes` is the JSON of a list. Answers a list of the same length. An agent of version 0.1.0 does not know the method. */
+struct TLedgerReq {
+  1: required i64 epoch
+  2: required string changes
+}
+
+/** As Ledger, an agent of version 0.1.0 does not know the method. */
+struct TRecordLedgerReq {
+  1: required i64 epoch
+  2: required string record
+}
+
 /** `request` is the JSON of a call about reservations, with its caller. An agent of version 0.1.0 does not know the method. */
 struct TReservationsReq {
   1: required string request
@@ -106,6 +118,8 @@ struct TEngineStatusResp {
  *   Observed                   TObservedReq         TApiResp
  *   NewIncarnation             TNewIncarnationReq   TApiResp
  *   NewIncarnations            TNewIncarnationsReq  TApiResp
+ *   Ledger                     TLedgerReq           TApiResp
+ *   RecordLedger               TRecordLedgerReq     TApiResp
  *   Reservations               TReservationsReq     TApiResp
  * Method of an engine agent
  *   GetEngineStatus            TEngineStatusReq     TEngineStatusResp

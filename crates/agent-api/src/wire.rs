@@ -948,6 +948,144 @@ impl TSerializable for TNewIncarnationsReq {
 }
 
 //
+// TLedgerReq
+//
+
+/// `changes` is the JSON of a list. Answers a list of the same length. An agent of version 0.1.0 does not know the method.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TLedgerReq {
+  pub epoch: i64,
+  pub changes: String,
+}
+
+impl TLedgerReq {
+  pub fn new(epoch: i64, changes: String) -> TLedgerReq {
+    TLedgerReq {
+      epoch,
+      changes,
+    }
+  }
+}
+
+impl TSerializable for TLedgerReq {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TLedgerReq> {
+    i_prot.read_struct_begin()?;
+    let mut f_1: Option<i64> = None;
+    let mut f_2: Option<String> = None;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        1 => {
+          let val = i_prot.read_i64()?;
+          f_1 = Some(val);
+        },
+        2 => {
+          let val = i_prot.read_string()?;
+          f_2 = Some(val);
+        },
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    verify_required_field_exists("TLedgerReq.epoch", &f_1)?;
+    verify_required_field_exists("TLedgerReq.changes", &f_2)?;
+    let ret = TLedgerReq {
+      epoch: f_1.expect("auto-generated code should have checked for presence of required fields"),
+      changes: f_2.expect("auto-generated code should have checked for presence of required fields"),
+    };
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TLedgerReq");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("epoch", TType::I64, 1))?;
+    o_prot.write_i64(self.epoch)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("changes", TType::String, 2))?;
+    o_prot.write_string(&self.changes)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+//
+// TRecordLedgerReq
+//
+
+/// As Ledger, an agent of version 0.1.0 does not know the method.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TRecordLedgerReq {
+  pub epoch: i64,
+  pub record: String,
+}
+
+impl TRecordLedgerReq {
+  pub fn new(epoch: i64, record: String) -> TRecordLedgerReq {
+    TRecordLedgerReq {
+      epoch,
+      record,
+    }
+  }
+}
+
+impl TSerializable for TRecordLedgerReq {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TRecordLedgerReq> {
+    i_prot.read_struct_begin()?;
+    let mut f_1: Option<i64> = None;
+    let mut f_2: Option<String> = None;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        1 => {
+          let val = i_prot.read_i64()?;
+          f_1 = Some(val);
+        },
+        2 => {
+          let val = i_prot.read_string()?;
+          f_2 = Some(val);
+        },
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    verify_required_field_exists("TRecordLedgerReq.epoch", &f_1)?;
+    verify_required_field_exists("TRecordLedgerReq.record", &f_2)?;
+    let ret = TRecordLedgerReq {
+      epoch: f_1.expect("auto-generated code should have checked for presence of required fields"),
+      record: f_2.expect("auto-generated code should have checked for presence of required fields"),
+    };
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TRecordLedgerReq");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("epoch", TType::I64, 1))?;
+    o_prot.write_i64(self.epoch)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("record", TType::String, 2))?;
+    o_prot.write_string(&self.record)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+//
 // TReservationsReq
 //
 

@@ -6,17 +6,14 @@
 use std::collections::BTreeSet;
 
 use model::alteration::RequestId;
-use model::catalog::Catalog;
 use model::ledger::{Decided, Refusal, ScopeKey, ScopedChange};
-use model::quota::Limit;
-use model::resource::Triple;
 
 use crate::audit_row::{AuditOutcome, AuditRow};
 use crate::backend::Mode;
 use crate::caller::Caller;
 use crate::commit::other_statement;
-use crate::error::Error;
-use crate::ledger::{ATTEMPTS, HOLDER_POINTS, decide};
+use crate::error::{ATTEMPTS, Error};
+use crate::ledger::{HOLDER_POINTS, decide};
 use crate::reserve::is_principal;
 use crate::store::Store;
 use crate::transaction::{Done, Transaction};
@@ -47,17 +44,13 @@ impl Store {
             match tx.end(HOLDER_POINTS, result).await {
                 Err(Error::Conflict(_)) if attempt < ATTEMPTS => {}
                 Ok(Err(Refusal::NoScope(key))) if is_principal(&key) && attempt < ATTEMPTS => {
-                    self.insert_principals(&scopes, limits).await?;
+                    self.insert_principals(&scopes).await?;
                 }
                 other => return other,
             }
             attempt += 1;
         }
     }
-}
-
-fn limits(catalog: &Catalog, key: &ScopeKey) -> Triple<Limit> {
-    model::ledger::principal(catalog, key).map_or(Triple::all(Limit::Unlimited), |scope| scope.counter.limit)
 }
 
 async fn change_and_audit(

@@ -16,18 +16,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::failpoint;
-use model::ledger::{Change, Decided, Ledger, Moment, Refusal, Reservation, Role, Scope, ScopeKey, ScopedChange};
+use model::ledger::{
+    Change, Decided, Ledger, Moment, Refusal, Reservation, Role, Scope, ScopeKey, ScopeKind, ScopedChange, State,
+};
 use model::name::PoolName;
 use model::number::Epoch;
 
 use crate::backend::Mode;
 use crate::batch::keys;
-use crate::error::Error;
+use crate::error::{ATTEMPTS, Error};
 use crate::failpoints;
 use crate::ledger_rows::{self, ScopeRow};
 use crate::ledger_sql as sql;
 use crate::master;
 use crate::read;
+use crate::rows;
 use crate::store::Store;
 use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
 
@@ -35,8 +38,10 @@ use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
 pub const MAX_CHANGES: usize = 256;
 /// The maximum number of scopes of a batch.
 pub const MAX_BATCH_SCOPES: usize = 64;
-/// The number of attempts if the database reports a deadlock, or a concurrent transaction inserts the same row.
-pub(crate) const ATTEMPTS: u32 = 4;
+/// The maximum number of external requests that wait for a tenant on a pool.
+pub const MAX_WAITING_OF_TENANT: i64 = 1_000;
+/// The maximum number of external requests that wait for a pool.
+pub const MAX_WAITING_OF_POOL: i64 = 10_000;
 
 const MASTER_POINTS: CommitPoints = CommitPoints { before: failpoints::LEDGER_BEFORE, after: failpoints::LEDGER_AFTER };
 pub(crate) const HOLDER_POINTS: CommitPoints =
@@ -77,9 +82,15 @@ impl Store {
 
     /// Records the requests that an admission round left in the queue of each pool, whose engines it has counted.
     pub async fn admitted(&self, epoch: Epoch, queued: &BTreeMap<PoolName, i64>) -> Result<(), Error> {
-        let mut tx = self.begin(Mode::Write).await?;
-        let result = record_admission(&mut tx, epoch, queued).await;
-        tx.end(MASTER_POINTS, result).await
+        let mut attempt = 1;
+        loop {
+            let mut tx = self.begin(Mode::Write).await?;
+            let result = record_admission(&mut tx, epoch, queued).await;
+            match tx.end(MASTER_POINTS, result).await {
+                Err(error) if error.is_retried(&mut attempt) => {}
+                other => return other,
+            }
+        }
     }
 
     /// Everything: for tests and diagnoses of small ledgers.
@@ -135,13 +146,14 @@ pub(crate) async fn decide(
         Some(epoch) => epoch,
         None => read::master(tx).await?.epoch,
     };
+    let mut waiting = tx.waiting(changes).await?;
     let mut decided = Vec::with_capacity(changes.len());
     for change in changes {
-        let queued = if epoch.is_none() { must_queue(&ledger, change, master) } else { None };
-        decided.push(match queued {
-            Some(refusal) => Err(refusal),
-            None => apply(&mut ledger, change, at),
-        });
+        let refusal = if epoch.is_none() { must_queue(&ledger, change, master) } else { None };
+        let refusal = refusal.or_else(|| waiting.refuses(&ledger, change));
+        let outcome = refusal.map_or_else(|| apply(&mut ledger, change, at), Err);
+        waiting.count(&loaded.ledger, &outcome);
+        decided.push(outcome);
     }
     Ok(if tx.write_ledger(&loaded, &ledger).await? { Done::Write(decided) } else { Done::Same(decided) })
 }
@@ -154,6 +166,33 @@ fn must_queue(ledger: &Ledger, change: &ScopedChange, master: Epoch) -> Option<R
     let Role::Pool(pool) = ledger.scope(key)?.role else { return None };
     let is_new = ledger.of_key(request).is_none();
     (is_new && (pool.queued > 0 || pool.counted_epoch != master)).then(|| Refusal::MustQueue(key.clone()))
+}
+
+/// The requests that wait for tenants on pools, and for pools. Under the locks of the pools none is added.
+#[derive(Debug, Default)]
+struct Waiting(BTreeMap<ScopeKey, i64>);
+
+impl Waiting {
+    /// Why a new request cannot wait.
+    fn refuses(&self, ledger: &Ledger, change: &ScopedChange) -> Option<Refusal> {
+        let Change::Enqueue { request, .. } = &change.change else { return None };
+        if ledger.of_key(request).is_some() {
+            return None;
+        }
+        let limits = [(change.scopes.tenant(), MAX_WAITING_OF_TENANT), (change.scopes.pool(), MAX_WAITING_OF_POOL)];
+        let full = limits.into_iter().find(|(key, limit)| self.0.get(*key).copied().unwrap_or(0) >= *limit);
+        full.map(|(key, limit)| Refusal::QueueFull { scope: key.clone(), limit })
+    }
+
+    fn count(&mut self, before: &Ledger, outcome: &Decided) {
+        let Ok(reservation) = outcome else { return };
+        if reservation.state == State::Waiting && before.reservation(reservation.id()).is_none() {
+            let scopes = &reservation.request.scopes;
+            for key in [scopes.tenant(), scopes.pool()] {
+                *self.0.entry(key.clone()).or_default() += 1;
+            }
+        }
+    }
 }
 
 /// Applies a change whose scopes are locked; refuses one whose reservation has others.
@@ -185,6 +224,22 @@ impl Transaction {
     pub(crate) async fn scopes(&mut self, keys: &BTreeSet<ScopeKey>) -> Result<Vec<ScopeRow>, Error> {
         let keys = keys.iter().map(|key| args![key.kind.number(), &*key.name]).collect();
         self.rows_in_tuples(sql::SCOPES_OF, keys).await?.iter().map(ledger_rows::scope).collect()
+    }
+
+    /// Counts the requests that wait for the pools of new ones.
+    async fn waiting(&mut self, changes: &[ScopedChange]) -> Result<Waiting, Error> {
+        let enqueued = changes.iter().filter(|change| matches!(change.change, Change::Enqueue { .. }));
+        let pools: BTreeSet<&ScopeKey> = enqueued.map(|change| change.scopes.pool()).collect();
+        let mut waiting = Waiting::default();
+        for pool in pools {
+            for row in self.rows(sql::RESERVATIONS_WAITING, args![&*pool.name]).await? {
+                let (tenant, count) = (rows::text(&row, "tenant")?, rows::int(&row, "waiting")?);
+                let tenant = ScopeKey { kind: ScopeKind::Tenant, name: format!("{tenant}/{}", pool.name).into() };
+                waiting.0.insert(tenant, count);
+                *waiting.0.entry(pool.clone()).or_default() += count;
+            }
+        }
+        Ok(waiting)
     }
 
     /// Reads the reservations of all keys: `head` ends with the column and `IN`.
@@ -266,7 +321,8 @@ impl Transaction {
         if self.execute(sql::SCOPE_WRITE, ledger_rows::scope_args(key, scope, version)).await? == 1 {
             Ok(())
         } else {
-            Err(Error::Conflict(format!("{key} changed although it was locked")))
+            tracing::debug!(scope = %key, "scope changed although it was locked");
+            Err(Error::contention())
         }
     }
 }

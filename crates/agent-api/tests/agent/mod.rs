@@ -19,6 +19,7 @@ use model::change::{Change, Object, ObjectPatch, PoolPatch, Rules, TenantPatch, 
 use model::clock::{Clock as _, SystemClock};
 use model::credential::{ClusterSecret, Purpose};
 use model::error::UserError;
+use model::ledger::{Decided, LedgerRecord, LedgerRecorded, ScopedChange};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
@@ -111,6 +112,12 @@ impl AgentApi for Api {
         renewals: &[Renewal],
     ) -> Result<Vec<Result<Incarnation, String>>, ApiError> {
         self.0.new_incarnations(epoch, renewals).await.map_err(api_error)
+    }
+    async fn ledger(&self, epoch: Epoch, changes: &[ScopedChange]) -> Result<Vec<Decided>, ApiError> {
+        self.0.ledger(epoch, changes).await.map_err(api_error)
+    }
+    async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError> {
+        self.0.record_ledger(epoch, record).await.map_err(api_error)
     }
 }
 

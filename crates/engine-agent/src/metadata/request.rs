@@ -20,6 +20,9 @@ use super::context::Context;
 use super::settings::{SETTLE_DEADLINE, SETTLE_POLL, UNAVAILABLE_PATIENCE};
 use super::{failpoints, wait};
 
+/// The client application of a statement that names none.
+const DEFAULT_CREATOR: &str = "default";
+
 pub(super) async fn start(
     context: &Context,
     statement: &Statement,
@@ -27,7 +30,13 @@ pub(super) async fn start(
     patience: Option<Duration>,
 ) -> Result<Answer, UserError> {
     let link = Link { tenant: tenant.clone(), pool: pool.clone(), unit: unit.clone() };
-    let start = StartRequest { request: request(context, statement), link };
+    let start = StartRequest {
+        request: request(context, statement),
+        link,
+        creator: DEFAULT_CREATOR.to_owned(),
+        nowait: false,
+        reservation_ttl: context.agent.settings.plan_limits.reservation_ttl,
+    };
     let answer = until_decided(context, || context.store().start(&start)).await?;
     finish(context, answer, patience).await
 }

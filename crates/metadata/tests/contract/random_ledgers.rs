@@ -12,7 +12,7 @@ use model::quota::{Guarantee, Limit};
 use model::resource::{Amount, Resource, Triple};
 
 use super::bench::Bench;
-use super::ledgers::{EPOCH, LONG_MS, TENANTS, UNLIMITED, claim, engine, external, pool, scopes, tenant, unlimited};
+use super::ledgers::{EPOCH, LONG_MS, TENANTS, UNLIMITED, claim, engine, external, pool, scopes, tenant};
 
 /// The steps of a differential run.
 const STEPS: usize = 120;
@@ -125,8 +125,8 @@ fn change(random: &mut Random) -> ScopedChange {
 async fn run_alone(bench: &Bench, change: &Change) -> Option<Decided> {
     let store = &bench.store;
     Some(match change {
-        Change::Reserve(request) => store.reserve(request, unlimited).await.unwrap(),
-        Change::Enqueue { request, wait_ms } => store.enqueue(request, *wait_ms, unlimited).await.unwrap(),
+        Change::Reserve(request) => store.reserve(request).await.unwrap(),
+        Change::Enqueue { request, wait_ms } => store.enqueue(request, *wait_ms).await.unwrap(),
         Change::Confirm(confirmation) => store.confirm(confirmation).await.unwrap(),
         Change::Renew { claim, lease_ms } => store.renew(claim, *lease_ms).await.unwrap(),
         Change::Release(claim) => store.release(claim).await.unwrap(),
@@ -177,7 +177,7 @@ pub async fn the_store_and_the_model_agree_on_random_operations(bench: Bench) {
             for (key, scope) in &limits {
                 model.set_limits(key, scope).unwrap();
             }
-            bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
+            bench.store.write_limits(EPOCH, &limits).await.unwrap();
         }
         let changes: Vec<ScopedChange> = (0..=random.below(4)).map(|_| change(&mut random)).collect();
         let context = format!("seed {seed}, step {step}: {changes:?}");

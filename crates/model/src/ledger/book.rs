@@ -141,7 +141,8 @@ impl Ledger {
         let exclusive = self.scope(scopes.tenant()).map_or(Amount::ZERO, |tenant| tenant.guarantees().exclusive);
         let guaranteed = self.scope(scopes.tenant()).map(|tenant| tenant.guarantees().amount);
         reported(scopes).find_map(|key| {
-            let scope = self.scope(key)?;
+            // A closed scope may be opened with other limits.
+            let scope = self.scope(key).filter(|scope| scope.is_open)?;
             Component::ALL.into_iter().find_map(|component| {
                 let asked = nominal.get(component);
                 let short = |of, counter: &Counter, asked: i64, in_addition: i64| {

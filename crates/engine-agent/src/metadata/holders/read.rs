@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_api::{ReservationAnswer, ReservationList};
-use metadata::{MAX_RESERVATION_ROWS, ReservationFilter};
+use metadata::{MAX_RESERVATION_ROWS, ReservationPage};
 use model::ledger::{Reservation, ReservationStatus, State, unknown};
 use tokio::time::{Instant, timeout_at};
 
@@ -50,7 +50,7 @@ pub(super) async fn list(context: &HolderContext, list: &ReservationList) -> Res
         (subject.user.clone(), tenants)
     });
     let limit = list.limit.clamp(1, MAX_RESERVATION_ROWS - 1);
-    let filter = ReservationFilter {
+    let filter = ReservationPage {
         tenant: list.tenant.clone(),
         pool: list.pool.clone(),
         user: list.user.clone(),
@@ -59,7 +59,7 @@ pub(super) async fn list(context: &HolderContext, list: &ReservationList) -> Res
         after: list.after.clone(),
         limit: limit + 1,
     };
-    let mut found = context.store().reservations(&filter).await?;
+    let mut found = context.store().reservation_page(&filter).await?;
     let has_more = found.len() > limit as usize;
     found.truncate(limit as usize);
     Ok(ReservationAnswer::Page { rows: found.iter().map(ReservationStatus::from).collect(), has_more })

@@ -19,9 +19,9 @@ use crate::transaction::{Arg, Transaction, args};
 /// The maximum number of rows of a page.
 pub const MAX_RESERVATION_ROWS: u32 = 1_001;
 
-/// Which reservations to read.
+/// A page of reservations.
 #[derive(Debug, Clone, Default)]
-pub struct ReservationFilter {
+pub struct ReservationPage {
     pub tenant: Option<TenantName>,
     pub pool: Option<PoolName>,
     /// The user that is charged.
@@ -47,7 +47,7 @@ pub struct Wait {
 
 impl Store {
     /// Reservations by id.
-    pub async fn reservations(&self, filter: &ReservationFilter) -> Result<Vec<Reservation>, Error> {
+    pub async fn reservation_page(&self, filter: &ReservationPage) -> Result<Vec<Reservation>, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let read = page(&mut tx, filter).await;
         tx.leave(read).await
@@ -69,7 +69,7 @@ impl Store {
     }
 }
 
-async fn page(tx: &mut Transaction, filter: &ReservationFilter) -> Result<Vec<Reservation>, Error> {
+async fn page(tx: &mut Transaction, filter: &ReservationPage) -> Result<Vec<Reservation>, Error> {
     let (mut text, mut values) = (sql::RESERVATION_PAGE.to_owned(), args![filter.after.as_deref().unwrap_or_default()]);
     let equal = [
         (" AND tenant = ?", filter.tenant.as_ref().map(|tenant| tenant.as_str())),
