@@ -89,6 +89,11 @@ struct TRecordLedgerReq {
   2: required string record
 }
 
+/** `request` is the JSON of a call about reservations, with its caller. An agent of version 0.1.0 does not know the method. */
+struct TReservationsReq {
+  1: required string request
+}
+
 struct TEngineStatusReq {}
 
 struct TEngineStatusResp {
@@ -130,6 +135,7 @@ struct TRetireResp {
  *   NewIncarnations            TNewIncarnationsReq  TApiResp
  *   Ledger                     TLedgerReq           TApiResp
  *   RecordLedger               TRecordLedgerReq     TApiResp
+ *   Reservations               TReservationsReq     TApiResp
  * Method of an engine agent
  *   GetEngineStatus            TEngineStatusReq     TEngineStatusResp
  *   Retire                     TRetireReq           TRetireResp

@@ -26,9 +26,11 @@ use crate::error::ApiError;
 use crate::failpoints::{CLIENT_ANSWERED, CLIENT_SEND};
 use crate::method;
 use crate::report::ReportMessage;
+use crate::reservations::{ReservationApi, ReservationCall, ReservationReply, ReservationRequest};
 use crate::wire::{
     TAbortReq, TApiResp, TFinishReq, TLedgerReq, TMasterReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq,
-    TOutcomeReq, TProxySnapshotReq, TRaiseEpochReq, TRecordLedgerReq, TSnapshotReq, TStalledReq, TSupersededReq,
+    TOutcomeReq, TProxySnapshotReq, TRaiseEpochReq, TRecordLedgerReq, TReservationsReq, TSnapshotReq, TStalledReq,
+    TSupersededReq,
 };
 
 /// The role of a caller.
@@ -270,5 +272,20 @@ impl AgentApi for AgentClient {
     async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError> {
         let request = TRecordLedgerReq { epoch: epoch.get(), record: method::to_json(record)? };
         self.call_ledger(method::RECORD_LEDGER, &request).await
+    }
+}
+
+#[async_trait]
+impl ReservationApi for AgentClient {
+    async fn reservations(&self, request: ReservationRequest) -> Result<ReservationReply, ApiError> {
+        let effect = match request.call {
+            ReservationCall::Get { .. } | ReservationCall::List(_) => Effect::Reads,
+            ReservationCall::Reserve(_)
+            | ReservationCall::Confirm { .. }
+            | ReservationCall::Renew { .. }
+            | ReservationCall::Release { .. } => Effect::Writes,
+        };
+        let request = TReservationsReq { request: method::to_json(&request)? };
+        self.call(method::RESERVATIONS, &request, effect).await
     }
 }

@@ -23,7 +23,7 @@ use crate::wire::{
     TRaiseEpochReq, TRecordLedgerReq, TStalledReq, TSupersededReq,
 };
 
-fn read<T: TSerializable>(call: &Call<'_>) -> Result<T, ApiError> {
+pub(crate) fn read<T: TSerializable>(call: &Call<'_>) -> Result<T, ApiError> {
     call.decode()
         .map_err(|error| ApiError::Refused(UserError::new(ErrorKind::Syntax, "invalid call").detail(error.to_string())))
 }

@@ -1086,6 +1086,63 @@ impl TSerializable for TRecordLedgerReq {
 }
 
 //
+// TReservationsReq
+//
+
+/// `request` is the JSON of a call about reservations, with its caller. An agent of version 0.1.0 does not know the method.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TReservationsReq {
+  pub request: String,
+}
+
+impl TReservationsReq {
+  pub fn new(request: String) -> TReservationsReq {
+    TReservationsReq {
+      request,
+    }
+  }
+}
+
+impl TSerializable for TReservationsReq {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TReservationsReq> {
+    i_prot.read_struct_begin()?;
+    let mut f_1: Option<String> = None;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        1 => {
+          let val = i_prot.read_string()?;
+          f_1 = Some(val);
+        },
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    verify_required_field_exists("TReservationsReq.request", &f_1)?;
+    let ret = TReservationsReq {
+      request: f_1.expect("auto-generated code should have checked for presence of required fields"),
+    };
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TReservationsReq");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("request", TType::String, 1))?;
+    o_prot.write_string(&self.request)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+//
 // TEngineStatusReq
 //
 

@@ -113,6 +113,11 @@ pub(crate) const RESERVATIONS: &str = "SELECT * FROM reservation ORDER BY id";
 /// The head of a query; conditions and order are appended.
 pub(crate) const RESERVATIONS_ANY: &str = "SELECT * FROM reservation WHERE 1 = 1";
 pub(crate) const RESERVATIONS_OF_IDS: &str = "SELECT * FROM reservation WHERE id IN";
+/// A page of a list; conditions follow.
+pub(crate) const RESERVATION_PAGE: &str = "SELECT * FROM reservation WHERE id > ?";
+/// The external requests that wait for a pool, up to one of them by age.
+pub(crate) const RESERVATION_POSITION: &str = "SELECT COUNT(*) AS waiting FROM reservation WHERE pool = ? \
+     AND state = 'waiting' AND (asked_at_ms < ? OR (asked_at_ms = ? AND id <= ?))";
 pub(crate) const RESERVATIONS_OF_KEYS: &str = "SELECT * FROM reservation WHERE request_key IN";
 pub(crate) const RESERVATIONS_OF_LINEAGES: &str =
     "SELECT * FROM reservation WHERE state IN ('locked', 'used') AND lineage IN";

@@ -92,7 +92,7 @@ impl Store {
     }
 }
 
-fn is_principal(key: &ScopeKey) -> bool {
+pub(crate) fn is_principal(key: &ScopeKey) -> bool {
     matches!(key.kind, ScopeKind::User | ScopeKind::Creator)
 }
 

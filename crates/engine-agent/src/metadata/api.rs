@@ -24,7 +24,7 @@ impl Api {
     }
 }
 
-fn api_error(error: Error) -> ApiError {
+pub(super) fn api_error(error: Error) -> ApiError {
     match error {
         Error::Deposed(record) => {
             // Logged because the caller may have given up the call.

@@ -138,7 +138,7 @@ fn unknown(cause: Cause) -> UserError {
 
 async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration>) -> Result<Answer, UserError> {
     info!(engine = %done.engine, effect = %done.effect, user = context.subject.user, "request took effect");
-    ring(context).await;
+    context.agent.ring().await;
     model::failpoint!(failpoints::REQUEST_RUNG);
     let mut state = match done.effect {
         RequestEffect::Started => "starting",
@@ -175,17 +175,6 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
         text(done.slot.unit.as_str()),
     ]);
     Ok(answer)
-}
-
-/// Wakes the master. A lost ring delays the effect by at most one tick interval.
-pub(super) async fn ring(context: &Context) {
-    let rung = match context.agent.supervisor.session() {
-        Ok(session) => coordination::bell::ring(&session).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = rung {
-        debug!(%error, "could not ring the bell; the master ticks at its interval");
-    }
 }
 
 #[cfg(test)]
