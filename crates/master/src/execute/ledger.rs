@@ -66,6 +66,11 @@ impl Executor {
                 Ok(Applied::Decided(decided)) => {
                     for (((at, decision), change), decided) in decisions.iter().zip(changes).zip(decided) {
                         match decided {
+                            // A name is reserved once: a repeat returns a reservation that has ended, and the next plan renews
+                            // its slot.
+                            Ok(reservation) if is_grant(&change.change) && !reservation.state.is_charged() => {
+                                note_ungranted(&mut led.executed, std::slice::from_ref(change));
+                            }
                             Ok(_) => {
                                 self.log_applied(decision, expected);
                                 led.executed.applied += 1;
@@ -138,10 +143,15 @@ fn batches(changes: &[ScopedChange]) -> Vec<Range<usize>> {
     batches
 }
 
+/// Whether the change makes a request that the plan admitted a charged reservation.
+const fn is_grant(change: &Change) -> bool {
+    matches!(change, Change::Reserve(_) | Change::Admit { .. } | Change::Transfer { .. })
+}
+
 /// Requests that the plan granted and that have no reservation all the same.
 fn note_ungranted(executed: &mut Executed, changes: &[ScopedChange]) {
     for change in changes {
-        if matches!(change.change, Change::Reserve(_) | Change::Admit { .. } | Change::Transfer { .. }) {
+        if is_grant(&change.change) {
             *executed.ungranted.entry(change.scopes.pool_name().to_owned()).or_default() += 1;
         }
     }
@@ -157,5 +167,38 @@ fn text(change: &Change, refusal: &Refusal) -> String {
         (Some(request), _) => refusal.error(request, None).text(),
         (None, Refusal::Short(shortage)) => format!("{} is short ({})", shortage.scope, shortage.word()),
         (None, refusal) => format!("{refusal:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use model::ledger::Scopes;
+    use model::{PoolName, TenantName};
+
+    use super::*;
+
+    /// A change of a reservation of this tenant, in one pool.
+    fn change(number: usize, tenant: usize) -> ScopedChange {
+        let (tenant, pool) = (TenantName::new(format!("t_{tenant}")).unwrap(), PoolName::new("rp_1").unwrap());
+        let change = Change::Admit { id: format!("r-{number}").into() };
+        ScopedChange { scopes: Scopes::new(&tenant, &pool, None, None), change }
+    }
+
+    #[test]
+    fn a_batch_has_at_most_256_changes() {
+        let changes: Vec<ScopedChange> = (0..600).map(|number| change(number, 1)).collect();
+        assert_eq!(batches(&changes), [0..256, 256..512, 512..600]);
+        assert!(batches(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_batch_has_at_most_64_scopes() {
+        // The pool and 63 tenants.
+        let changes: Vec<ScopedChange> = (0..130).map(|number| change(number, number)).collect();
+        assert_eq!(batches(&changes), [0..63, 63..126, 126..130]);
+        // Few tenants that alternate are in one.
+        let changes: Vec<ScopedChange> = (0..200).map(|number| change(number, number % 63)).collect();
+        assert_eq!(batches(&changes), [Range { start: 0, end: 200 }]);
     }
 }
