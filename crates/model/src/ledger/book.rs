@@ -156,14 +156,15 @@ impl Ledger {
         scopes.in_lock_order().find(|key| self.scope(key).is_none())
     }
 
-    /// What the request will be short of however much others release; `None` if it can fit one day.
+    /// What the request will be short of however much others release; `None` if it can fit one day. The limits of a scope that
+    /// is closed are not known.
     pub fn impossible(&self, request: &Request) -> Option<Shortage> {
         let scopes = &request.scopes;
         let (nominal, requests) = (request.amounts.nominal(), request.amounts.requests());
         let exclusive = self.scope(scopes.tenant()).map_or(Amount::ZERO, |tenant| tenant.guarantees().exclusive);
         let guaranteed = self.scope(scopes.tenant()).map(|tenant| tenant.guarantees().amount);
         reported(scopes).find_map(|key| {
-            let scope = self.scope(key)?;
+            let scope = self.scope(key).filter(|scope| scope.is_open)?;
             Component::ALL.into_iter().find_map(|component| {
                 let asked = nominal.get(component);
                 let short = |of, counter: &Counter, asked: i64, in_addition: i64| {
