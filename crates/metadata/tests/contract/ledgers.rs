@@ -62,7 +62,7 @@ pub(super) fn external(id: &str, key: &str, scopes: Scopes, amounts: Amounts) ->
     })
 }
 
-fn one_engine() -> Amounts {
+pub(super) fn one_engine() -> Amounts {
     Amounts::same(Amount { cpu_m: 0, memory: 0, engines: 1 }).unwrap()
 }
 

@@ -168,6 +168,7 @@ pub async fn a_new_column_is_added_to_existing_rows(bench: Bench) {
     bench.raw("ALTER TABLE observed_engine DROP COLUMN details").await;
     bench.raw("ALTER TABLE observed_engine DROP COLUMN answered").await;
     bench.raw("ALTER TABLE master DROP COLUMN surroundings").await;
+    bench.without_schema_10().await;
     bench.raw("UPDATE schema_version SET version = 1").await;
     bench
         .raw(&format!(
@@ -191,6 +192,7 @@ pub async fn opening_a_store_records_secret_properties_of_old_rows(bench: Bench)
     bench.alter("a-1", properties("uc_1", "db.password", "hunter2")).await;
     bench.alter("a-2", create_unit("uc_2", 0, 1)).await;
     bench.alter("a-3", properties("uc_2", "open", "1")).await;
+    bench.raw("UPDATE slot SET asked_at_ms = 0").await;
     let before = bench.store.snapshot().await.unwrap();
     let old = before.catalog.units.clone();
     for (name, unit) in &old {
@@ -198,6 +200,7 @@ pub async fn opening_a_store_records_secret_properties_of_old_rows(bench: Bench)
         let json = serde_json::to_string(&spec).unwrap();
         bench.raw(&format!("UPDATE resource_unit SET spec = '{json}' WHERE name = '{name}'")).await;
     }
+    bench.without_schema_10().await;
     bench.raw("UPDATE schema_version SET version = 5").await;
     let settings = bench.settings.clone();
     bench.store.close().await;
