@@ -125,13 +125,13 @@ ROWS = [
         "proxy",
         d.restart,
         """
-        agent_api.client.answered master.tick.reported master.before.delete_engine master.after.record_uid
+        agent_api.client.answered master.tick.reported master.before.delete_engine master.after.record_uid master.after.ledger
         master.after.drain master.after.remove_fact coordination.permit.uid_set coordination.drain.removed
         orchestrator.ensure.begun orchestrator.ensure.placed orchestrator.ensure.recorded orchestrator.delete.begun
         """,
     ),
     *rows("proxy", d.candidate, "coordination.election.queued"),
-    *rows("proxy", d.election, "coordination.election.won master.lock.won master.epoch.raised"),
+    *rows("proxy", d.election, "coordination.election.won master.lock.won master.epoch.raised master.after.ledger_record"),
     *rows("proxy", d.create, "master.node.deleted coordination.alter.before_delete"),
     *rows("proxy", d.query, "proxy.session.opened proxy.bind.engine_chosen proxy.bind.session_opened"),
     *rows("proxy", d.query, "hs2.relay.request_sent hs2.relay.reply_begun", only="proxy"),
