@@ -43,7 +43,7 @@ pub use audit::Drift;
 pub use book::{Ledger, Moment};
 pub use change::{Change, Decided, ScopedChange};
 pub use derive::{Measured, changed, derive, principal};
-pub use engine::{RESERVATION_TTL, engine_scopes, lineage_of};
+pub use engine::{RESERVATION_TTL, engine_scopes, lineage_of, reclaim_reason, reclaimed_for};
 pub use hold::{Actual, Claim, Confirmation, End, overdue_end};
 pub use limits::PoolCapacity;
 pub use record::{LedgerRecord, LedgerRecorded};

@@ -19,7 +19,9 @@ use model::number::{Generation, Incarnation};
 use model::quota::{Capacity, DeclaredAmount};
 use model::slot::{Origin, Slot, SlotKey};
 use model::{PoolName, QuotaName, TenantName, UnitName};
-use planner::{DesiredState, Instance, Limits, ObservedState, Plan, Simulation, explain, explain_change};
+use planner::{
+    Action, Decision, DesiredState, Instance, Limits, ObservedState, Plan, Simulation, explain, explain_change,
+};
 
 /// A simulation with the rules of its catalog.
 #[derive(Debug, Clone)]
@@ -243,7 +245,9 @@ impl Cluster {
                     return;
                 }
                 left -= 1;
-                self.simulation.apply_one(decision, &mut created);
+                if !self.simulation.apply_one(decision, &mut created) {
+                    break;
+                }
             }
         }
     }
@@ -261,6 +265,16 @@ impl Cluster {
 
     pub fn explain_now(&self) -> Vec<planner::Row> {
         explain(&self.simulation.desired, &self.simulation.observed)
+    }
+
+    /// The decisions that EXPLAIN shows: changes of reservations only where something is limited.
+    pub fn shown<'p>(&self, plan: &'p Plan) -> Vec<&'p Decision> {
+        let ledger = &self.simulation.desired.snapshot.ledger;
+        let is_shown = |decision: &&Decision| match &decision.action {
+            Action::Ledger(change) => ledger.is_limited(&change.scopes),
+            _ => true,
+        };
+        plan.decisions().filter(is_shown).collect()
     }
 
     /// Runs until nothing is left to do; every engine becomes ready. Passes each step to `visit`.
