@@ -80,6 +80,8 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
         session_timeout: configuration.zookeeper.session_timeout.0,
         start_deadline: configuration.engines.start_deadline.0,
         replace_after: configuration.master.replace_after.0,
+        reservation_ttl: configuration.reservations.ttl.0,
+        patience: configuration.reservations.patience.0,
     }
 }
 
@@ -149,6 +151,7 @@ pub fn metadata_agent(
         start_deadline: configuration.engines.start_deadline.0,
         tick_interval: configuration.master.tick_interval.0,
         audit_keep: section.audit_keep.0,
+        reservation_keep: configuration.reservations.keep.0,
         limits: hs2::Limits::default(),
     };
     MetadataAgent::serve(listener, settings, store, clock.clone()).map_err(Into::into)

@@ -44,7 +44,7 @@ pub const MAX_WAITING_OF_TENANT: i64 = 1_000;
 pub const MAX_WAITING_OF_POOL: i64 = 10_000;
 
 const MASTER_POINTS: CommitPoints = CommitPoints { before: failpoints::LEDGER_BEFORE, after: failpoints::LEDGER_AFTER };
-const HOLDER_POINTS: CommitPoints =
+pub(crate) const HOLDER_POINTS: CommitPoints =
     CommitPoints { before: failpoints::RESERVE_BEFORE, after: failpoints::RESERVE_AFTER };
 
 /// What a transaction has locked and read.
@@ -128,7 +128,7 @@ async fn record_admission(
     Ok(if changed > 0 { Done::Write(()) } else { Done::Same(()) })
 }
 
-async fn decide(
+pub(crate) async fn decide(
     tx: &mut Transaction,
     epoch: Option<Epoch>,
     scopes: &BTreeSet<ScopeKey>,

@@ -40,6 +40,8 @@ pub struct Settings {
     pub tick_interval: Duration,
     /// The retention of the audit; zero keeps it for ever.
     pub audit_keep: Duration,
+    /// The retention of reservations that have ended.
+    pub reservation_keep: Duration,
     pub limits: hs2::Limits,
 }
 
