@@ -1,4 +1,4 @@
-//! The API of metadata agents for masters and proxies, and the status call of engine agents.
+//! The API of metadata agents for masters and proxies, and the two calls of engine agents.
 //!
 //! [`AgentApi`] is the API: the metadata agent implements it over its store, [`AgentClient`] over a connection, so
 //! that a master can use either. Every write is idempotent and carries the epoch or the id that it was derived from:
@@ -17,6 +17,7 @@ mod method;
 pub mod overlay;
 mod pool;
 mod report;
+mod retire;
 mod server;
 
 /// The wire structs, generated from `idl/EnginehouseService.thrift`.
@@ -31,4 +32,5 @@ pub use credential::{SERVICE_MASTER, SERVICE_PROXY, authenticate};
 pub use engine_status::{ENGINE_STATUS, EngineStatus, answer_engine_status, engine_status};
 pub use error::{ApiError, ApiErrorKind};
 pub use pool::{AgentPool, PoolOptions};
+pub use retire::{RETIRE, RetireRequest, answer_retire, retire, retire_request};
 pub use server::serve;

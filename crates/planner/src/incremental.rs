@@ -364,11 +364,17 @@ fn add_changed_reservations(before: &Ledger, now: &Ledger, names: &mut NameSet) 
         while let Some(gone) = before.next_if(|old| old.id() < reservation.id()) {
             add(gone);
         }
-        if before.next_if(|old| old.id() == reservation.id()).is_none_or(|old| old != reservation) {
+        if before.next_if(|old| old.id() == reservation.id()).is_none_or(|old| differ(old, reservation)) {
             add(reservation);
         }
     }
     before.for_each(|gone| add(gone));
+}
+
+/// Whether two versions of a reservation differ. What was requested under an id never changes.
+fn differ(old: &Reservation, new: &Reservation) -> bool {
+    let mutable = |reservation: &Reservation| (reservation.state, reservation.deadline_ms, reservation.amounts);
+    mutable(old) != mutable(new) || old.uid != new.uid
 }
 
 fn in_order(slots: &[Slot]) -> Vec<usize> {

@@ -72,7 +72,7 @@ fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
         ["tick", "dies-after", count] => {
             let plan = cluster.simulation.plan();
             print_plan(out, cluster, &plan);
-            cluster.apply_first(&plan, count.parse().unwrap());
+            cluster.apply_first_shown(&plan, count.parse().unwrap());
         }
         ["settle"] => cluster.settle(|cluster, step| match step {
             Step::Plan(plan) => print_plan(out, cluster, plan),

@@ -237,14 +237,23 @@ impl Cluster {
 
     /// Applies the first `count` decisions of a plan, like a master that dies after them.
     pub fn apply_first(&mut self, plan: &Plan, count: usize) {
-        let mut left = count;
+        self.apply_while(plan, count, |_| true);
+    }
+
+    /// Applies a plan until the first `count` decisions that EXPLAIN shows have been applied.
+    pub fn apply_first_shown(&mut self, plan: &Plan, count: usize) {
+        let shown: Vec<Decision> = self.shown(plan).into_iter().cloned().collect();
+        self.apply_while(plan, count, |decision| shown.contains(decision));
+    }
+
+    fn apply_while(&mut self, plan: &Plan, mut left: usize, counts: impl Fn(&Decision) -> bool) {
         for chain in &plan.chains {
             let mut created = None;
             for decision in &chain.decisions {
                 if left == 0 {
                     return;
                 }
-                left -= 1;
+                left -= usize::from(counts(decision));
                 if !self.simulation.apply_one(decision, &mut created) {
                     break;
                 }
