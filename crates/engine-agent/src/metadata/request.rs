@@ -137,7 +137,7 @@ fn unknown(cause: Cause) -> UserError {
 
 async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration>) -> Result<Answer, UserError> {
     info!(engine = %done.engine, effect = %done.effect, user = context.subject.user, "request took effect");
-    context.agent.ring().await;
+    ring(context).await;
     model::failpoint!(failpoints::REQUEST_RUNG);
     let mut state = match done.effect {
         RequestEffect::Started if done.short.is_some() => "queued",
@@ -178,6 +178,11 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
         text(done.slot.unit.as_str()),
     ]);
     Ok(answer)
+}
+
+/// Wakes the master.
+pub(super) async fn ring(context: &Context) {
+    context.agent.ring().await;
 }
 
 #[cfg(test)]

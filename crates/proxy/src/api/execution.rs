@@ -18,6 +18,7 @@ use model::alteration::RequestId;
 use model::error::{ErrorKind, UserError};
 use model::span;
 
+use super::admission::Admitted;
 use super::collect::Collect;
 use super::problem::ApiError;
 use crate::control::channel::{Caller, Channel, Running};
@@ -44,6 +45,7 @@ pub(super) struct Call {
     pub(super) id: RequestId,
     /// Whether the client chose the id, by its key.
     pub(super) is_keyed: bool,
+    pub(super) admitted: Arc<Admitted>,
 }
 
 impl<S: Sync> FromRequestParts<S> for Call {
