@@ -102,6 +102,21 @@ struct TEngineStatusResp {
   3: required i32 sessions
   4: required i32 running
   5: required bool draining
+  /** Since when no session is open and no call opens one. An agent of version 0.1.0 does not report it. */
+  6: optional i64 idle_ms
+  /** Whether it has agreed to retire, and opens no sessions now. */
+  7: optional bool retiring
+}
+
+/** An agent of version 0.1.0 does not know the method. */
+struct TRetireReq {
+  1: required string uid
+  /** The agent agrees only if it has been idle for this long. */
+  2: required i64 idle_ms
+}
+
+struct TRetireResp {
+  1: required bool agreed
 }
 
 /*
@@ -123,4 +138,5 @@ struct TEngineStatusResp {
  *   Reservations               TReservationsReq     TApiResp
  * Method of an engine agent
  *   GetEngineStatus            TEngineStatusReq     TEngineStatusResp
+ *   Retire                     TRetireReq           TRetireResp
  */

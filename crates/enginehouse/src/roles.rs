@@ -80,6 +80,8 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
         session_timeout: configuration.zookeeper.session_timeout.0,
         start_deadline: configuration.engines.start_deadline.0,
         replace_after: configuration.master.replace_after.0,
+        reservation_ttl: configuration.reservations.ttl.0,
+        patience: configuration.reservations.patience.0,
     }
 }
 
@@ -149,7 +151,12 @@ pub fn metadata_agent(
         start_deadline: configuration.engines.start_deadline.0,
         tick_interval: configuration.master.tick_interval.0,
         audit_keep: section.audit_keep.0,
-        holders: engine_agent::metadata::HolderSettings::default(),
+        holders: engine_agent::metadata::HolderSettings {
+            ttl: configuration.reservations.external_ttl.0,
+            lease: configuration.reservations.lease.0,
+            providers: configuration.access.resource_providers.clone(),
+        },
+        reservation_keep: configuration.reservations.keep.0,
         limits: hs2::Limits::default(),
     };
     MetadataAgent::serve(listener, settings, store, clock.clone()).map_err(Into::into)
@@ -244,6 +251,7 @@ pub fn master(
         tick: section.tick_interval.0,
         alter_grace: section.alter_grace.0,
         status_poll: section.status_poll.0,
+        audit: configuration.reservations.audit.0,
         candidate: section.candidate,
         // An effect takes at least one call to the orchestrator.
         effect_deadline: otherwise.effect_deadline.max(configuration.kubernetes.call_deadline.0),

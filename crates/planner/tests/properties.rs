@@ -98,8 +98,8 @@ proptest! {
         finish_terminating(&mut cluster);
         let explained = cluster.explain_now();
         let mut decided = Vec::new();
-        cluster.settle(|_, step| if let Step::Plan(plan) = step {
-            for decision in plan.decisions() {
+        cluster.settle(|cluster, step| if let Step::Plan(plan) = step {
+            for decision in cluster.shown(plan) {
                 decided.push(decision.row(decided.len() as u32 + 1));
             }
         });

@@ -137,7 +137,7 @@ macro_rules! no_sessions {
                     let (engine, uid) = ("e-1".to_owned(), "u-1".to_owned());
                     return Some(answer_engine_status(
                         call,
-                        &EngineStatus { engine, uid, sessions: 3, running: 2, draining: true },
+                        &EngineStatus { engine, uid, sessions: 3, running: 2, draining: true, idle: None, retiring: false },
                     ));
                 }
                 if self.unknown.lock().is_some_and(|unknown| unknown == call.name) {

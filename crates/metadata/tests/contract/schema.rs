@@ -81,18 +81,18 @@ pub async fn old_rows_are_deleted_and_recent_ones_stay(bench: Bench) {
     bench.stop("s-2", &started.engine).await.unwrap();
     let young = bench.start("s-3").await.unwrap();
     bench.try_alter("a-open", create_unit("uc_2", 0, 1)).await.unwrap();
-    assert_eq!(bench.store.housekeep(AUDIT_KEEP).await.unwrap(), DeletedRows::default());
+    assert_eq!(bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap(), DeletedRows::default());
     bench.raw("UPDATE request SET done_at_ms = 1 WHERE id <> 's-3'").await;
     bench.raw("UPDATE alteration SET decided_at_ms = 1").await;
     bench.raw("UPDATE engine SET ended_at_ms = 1").await;
-    let deleted = bench.store.housekeep(AUDIT_KEEP).await.unwrap();
+    let deleted = bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap();
     // The converging alteration and the current engine stay at any age.
     assert_eq!(deleted, DeletedRows { requests: 2, alterations: 3, engines: 1, ..DeletedRows::default() });
     assert!(bench.store.request(&id("s-3")).await.unwrap().is_some());
     assert!(bench.store.outcome(&id("a-open")).await.unwrap().is_some());
     assert!(bench.store.engine(&young.engine).await.unwrap().is_some());
     assert!(bench.store.engine(&started.engine).await.unwrap().is_none());
-    assert_eq!(bench.store.housekeep(AUDIT_KEEP).await.unwrap(), DeletedRows::default());
+    assert_eq!(bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap(), DeletedRows::default());
 }
 
 pub async fn one_run_deletes_all_old_rows(bench: Bench) {
@@ -107,9 +107,9 @@ pub async fn one_run_deletes_all_old_rows(bench: Bench) {
             many / 40
         ))
         .await;
-    let deleted = bench.store.housekeep(AUDIT_KEEP).await.unwrap();
+    let deleted = bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap();
     assert_eq!(deleted, DeletedRows { requests: many, ..DeletedRows::default() });
-    assert_eq!(bench.store.housekeep(AUDIT_KEEP).await.unwrap(), DeletedRows::default());
+    assert_eq!(bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap(), DeletedRows::default());
 }
 
 /// In a rolling upgrade it would drop the fields of specs that it does not know.

@@ -100,6 +100,18 @@ impl Ledger {
         self.scopes.insert(key, scope);
     }
 
+    /// Removes the ended reservations that are not kept, which charge nothing.
+    pub fn forget_ended(&mut self, keep: impl Fn(&Reservation) -> bool) {
+        let keys = &mut self.keys;
+        self.reservations.retain(|_, reservation| {
+            let stays = !reservation.state.is_ended() || keep(reservation);
+            if !stays && reservation.request.holder.is_external() {
+                keys.remove(reservation.request.key());
+            }
+            stays
+        });
+    }
+
     /// The largest amount of each component that the lineage is charged.
     pub fn charged_to_lineage(&self, lineage: &str) -> Amount {
         maximum(self.sizes(lineage))
@@ -132,6 +144,16 @@ impl Ledger {
                 tenant.guarantees().amount.get(component).is_some_and(|guarantee| held > guarantee)
             })
         })
+    }
+
+    /// Whether any of these scopes has a limit. Without one a request is never refused, and needs no deadline.
+    pub fn is_limited(&self, scopes: &Scopes) -> bool {
+        scopes.in_lock_order().filter_map(|key| self.scope(key)).any(Scope::is_limited)
+    }
+
+    /// The first of these scopes that has no row; nothing can be charged to it.
+    pub fn missing<'a>(&self, scopes: &'a Scopes) -> Option<&'a ScopeKey> {
+        scopes.in_lock_order().find(|key| self.scope(key).is_none())
     }
 
     /// What the request will be short of however much others release; `None` if it can fit one day.

@@ -118,8 +118,9 @@ impl Shortage {
         UserError::new(kind, message).detail(self.detail(position)).hint(self.hint(quota)).with_error_code(self.code())
     }
 
-    /// `Tenant "t_a" on resource pool "rp_1": asked 1, left 0 of 18 (TENANT_CPU, retryable).`
-    fn detail(&self, position: Option<usize>) -> String {
+    /// `Tenant "t_a" on resource pool "rp_1": asked 1, left 0 of 18 (TENANT_CPU, retryable).` With the position of a queued
+    /// request, if it is to be named.
+    pub fn detail(&self, position: Option<usize>) -> String {
         let scope = match self.of {
             Of::Limit => self.scope.to_string(),
             Of::Shared => format!("shared part of {}", self.scope),

@@ -19,7 +19,9 @@ use model::number::{Generation, Incarnation};
 use model::quota::{Capacity, DeclaredAmount};
 use model::slot::{Origin, Slot, SlotKey};
 use model::{PoolName, QuotaName, TenantName, UnitName};
-use planner::{DesiredState, Instance, Limits, ObservedState, Plan, Simulation, explain, explain_change};
+use planner::{
+    Action, Decision, DesiredState, Instance, Limits, ObservedState, Plan, Simulation, explain, explain_change,
+};
 
 /// A simulation with the rules of its catalog.
 #[derive(Debug, Clone)]
@@ -235,15 +237,26 @@ impl Cluster {
 
     /// Applies the first `count` decisions of a plan, like a master that dies after them.
     pub fn apply_first(&mut self, plan: &Plan, count: usize) {
-        let mut left = count;
+        self.apply_while(plan, count, |_| true);
+    }
+
+    /// Applies a plan until the first `count` decisions that EXPLAIN shows have been applied.
+    pub fn apply_first_shown(&mut self, plan: &Plan, count: usize) {
+        let shown: Vec<Decision> = self.shown(plan).into_iter().cloned().collect();
+        self.apply_while(plan, count, |decision| shown.contains(decision));
+    }
+
+    fn apply_while(&mut self, plan: &Plan, mut left: usize, counts: impl Fn(&Decision) -> bool) {
         for chain in &plan.chains {
             let mut created = None;
             for decision in &chain.decisions {
                 if left == 0 {
                     return;
                 }
-                left -= 1;
-                self.simulation.apply_one(decision, &mut created);
+                left -= usize::from(counts(decision));
+                if !self.simulation.apply_one(decision, &mut created) {
+                    break;
+                }
             }
         }
     }
@@ -261,6 +274,16 @@ impl Cluster {
 
     pub fn explain_now(&self) -> Vec<planner::Row> {
         explain(&self.simulation.desired, &self.simulation.observed)
+    }
+
+    /// The decisions that EXPLAIN shows: changes of reservations only where something is limited.
+    pub fn shown<'p>(&self, plan: &'p Plan) -> Vec<&'p Decision> {
+        let ledger = &self.simulation.desired.snapshot.ledger;
+        let is_shown = |decision: &&Decision| match &decision.action {
+            Action::Ledger(change) => ledger.is_limited(&change.scopes),
+            _ => true,
+        };
+        plan.decisions().filter(is_shown).collect()
     }
 
     /// Runs until nothing is left to do; every engine becomes ready. Passes each step to `visit`.

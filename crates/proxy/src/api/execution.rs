@@ -88,7 +88,7 @@ impl Call {
         collect: &mut dyn Collect,
     ) -> Result<Vec<String>, UserError> {
         let gateway = &*self.gateway;
-        let caller = Caller { principal: &self.principal, client: self.client };
+        let caller = Caller { principal: &self.principal, client: self.client, creator: None };
         control::begin(gateway, channel, &caller, running).await?;
         for _ in 0..MAX_HANDOVERS {
             control::await_end(gateway, channel, &caller, running).await?;
