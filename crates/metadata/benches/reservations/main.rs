@@ -14,11 +14,11 @@ mod peer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metadata::{CONNECTIONS, LedgerChange, Store, StoreSettings};
+use metadata::{CONNECTIONS, Store, StoreSettings};
 use model::catalog::Catalog;
 use model::change::Rules;
 use model::clock::SystemClock;
-use model::ledger::{Amounts, Change, Holder, PoolCapacity, Request, Scope, ScopeKey, Scopes};
+use model::ledger::{Amounts, Change, Holder, PoolCapacity, Request, Scope, ScopeKey, ScopedChange, Scopes};
 use model::name::{PoolName, TenantName};
 use model::number::Epoch;
 use model::quota::Limit;
@@ -144,7 +144,7 @@ async fn peer_single(peer: &Arc<Peer>, items: &[Item]) -> Duration {
 async fn ours_batched(store: &Store, items: &[Item], size: usize) -> Duration {
     let begun = Instant::now();
     for batch in items.chunks(size) {
-        let change = |item: &Item| LedgerChange { scopes: item.scopes(), change: Change::Reserve(item.request()) };
+        let change = |item: &Item| ScopedChange { scopes: item.scopes(), change: Change::Reserve(item.request()) };
         let changes: Vec<_> = batch.iter().map(change).collect();
         let decided = store.ledger(EPOCH, &changes).await.unwrap();
         assert!(decided.iter().all(Result::is_ok));
