@@ -72,8 +72,8 @@ impl Store {
 async fn page(tx: &mut Transaction, filter: &ReservationPage) -> Result<Vec<Reservation>, Error> {
     let (mut text, mut values) = (sql::RESERVATION_PAGE.to_owned(), args![filter.after.as_deref().unwrap_or_default()]);
     let equal = [
-        (" AND tenant = ?", filter.tenant.as_ref().map(|tenant| tenant.as_str())),
-        (" AND pool = ?", filter.pool.as_ref().map(|pool| pool.as_str())),
+        (" AND tenant = ?", filter.tenant.as_ref().map(TenantName::as_str)),
+        (" AND pool = ?", filter.pool.as_ref().map(PoolName::as_str)),
         (" AND usr = ?", filter.user.as_deref()),
     ];
     for (condition, value) in equal.into_iter().filter_map(|(condition, value)| Some((condition, value?))) {
@@ -87,7 +87,7 @@ async fn page(tx: &mut Transaction, filter: &ReservationPage) -> Result<Vec<Rese
         text.push_str(" AND (usr = ?");
         values.push(user.as_str().into());
         if !tenants.is_empty() {
-            add_in(&mut text, &mut values, " OR tenant IN (", tenants.iter().map(|tenant| tenant.as_str()));
+            add_in(&mut text, &mut values, " OR tenant IN (", tenants.iter().map(TenantName::as_str));
         }
         text.push(')');
     }

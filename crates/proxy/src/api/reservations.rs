@@ -242,7 +242,7 @@ async fn read(call: Call, names: Names, query: ReservationQuery) -> Result<Respo
             .hint("Repeat the request when it has returned.")
             .into());
     }
-    object(&one(call.reservation_after(id, wait, query.state).await?)?)
+    Ok(object(&one(call.reservation_after(id, wait, query.state).await?)?)?)
 }
 
 async fn show(call: Call, _: Names, query: ReservationsQuery) -> Result<Response, ApiError> {
@@ -277,25 +277,25 @@ async fn cancel_reservation(call: Call, names: Names) -> Result<Response, ApiErr
     let id = names.reservation()?.to_owned();
     let mut result = Whole::new(&call.gateway.budget, None)?;
     call.run(&Statement::CancelReservation { id: id.clone() }, &mut result).await?;
-    object(&one(call.reservation_after(id, Duration::ZERO, None).await?)?)
+    Ok(object(&one(call.reservation_after(id, Duration::ZERO, None).await?)?)?)
 }
 
 async fn confirm_reservation(call: Call, names: Names, body: ConfirmReservation) -> Result<Response, ApiError> {
     let resource = body.resource.map(|resource| Resource::from_json(resource.get())).transpose()?;
     let lease_ms = milliseconds(body.lease.as_deref())?;
     let claim = claim(&names, body.user, body.pool, body.instance)?;
-    object(&one(call.reservation(ReservationCall::Confirm { claim, resource, lease_ms }).await?)?)
+    Ok(object(&one(call.reservation(ReservationCall::Confirm { claim, resource, lease_ms }).await?)?)?)
 }
 
 async fn renew_reservation(call: Call, names: Names, body: RenewReservation) -> Result<Response, ApiError> {
     let lease_ms = milliseconds(body.lease.as_deref())?;
     let claim = claim(&names, body.user, body.pool, body.instance)?;
-    object(&one(call.reservation(ReservationCall::Renew { claim, lease_ms }).await?)?)
+    Ok(object(&one(call.reservation(ReservationCall::Renew { claim, lease_ms }).await?)?)?)
 }
 
 async fn release_reservation(call: Call, names: Names, body: ReleaseReservation) -> Result<Response, ApiError> {
     let claim = claim(&names, body.user, body.pool, body.instance)?;
-    object(&one(call.reservation(ReservationCall::Release { claim }).await?)?)
+    Ok(object(&one(call.reservation(ReservationCall::Release { claim }).await?)?)?)
 }
 
 fn claim(names: &Names, user: Option<String>, pool: String, instance: String) -> Result<HolderClaim, UserError> {
@@ -321,7 +321,7 @@ fn text(value: &impl Serialize) -> Result<String, UserError> {
     serde_json::to_string(value).map_err(|error| UserError::internal(error.to_string()))
 }
 
-fn object(reservation: &ReservationStatus) -> Result<Response, ApiError> {
+fn object(reservation: &ReservationStatus) -> Result<Response, UserError> {
     let mut response = Response::new(Body::from(text(reservation)?));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     Ok(response)

@@ -88,7 +88,7 @@ async fn a_reservation_is_requested_confirmed_renewed_and_released() {
     let renewed = ann.post(&format!("{path}/renew"), &with(holder("i-1"), "lease", "20m")).await.expect(200);
     assert!(renewed.body["expires_at"].as_str() > used.body["expires_at"].as_str());
     assert_eq!(ann.get(&path).await.expect(200).body, renewed.body);
-    assert_eq!(ann.get(PATH).await.expect(200).rows(), &[renewed.body.clone()]);
+    assert_eq!(ann.get(PATH).await.expect(200).rows().as_slice(), std::slice::from_ref(&renewed.body));
     let released = ann.post(&format!("{path}/release"), &holder("i-1")).await.expect(200);
     assert_eq!((&released.body["state"], &released.body["expires_at"]), (&json!("released"), &Value::Null));
     assert_eq!(ann.post(&format!("{path}/release"), &holder("i-1")).await.expect(200).body, released.body);
