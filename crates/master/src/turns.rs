@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn tenants_take_turns_and_the_least_recently_tried_is_first() {
-        let stage = vec![
+        let stage = [
             chain("a", "p", 0),
             chain("a", "p", 1),
             chain("a", "p", 2),

@@ -24,6 +24,7 @@ use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::instance::InstanceKind;
 use model::labels::{LabelMap, selector};
+use model::ledger::{LedgerRecord, LedgerRecorded};
 use model::number::{Epoch, Generation};
 use model::observation::{CreatedEngine, EngineFacts, Publication};
 use model::slot::Slot;
@@ -113,7 +114,11 @@ impl Installation {
     /// The master's driver, with a ctx in which the engines of that orchestrator are registered.
     pub async fn reconciler(&self, orchestrator: Arc<dyn Orchestrator>) -> (Reconciler, Still) {
         let still = Still::new(self, orchestrator).await;
-        let reconciler = Reconciler::new(self.settings.clone(), self.epoch, still.clock(), CancellationToken::new());
+        let new = || Reconciler::new(self.settings.clone(), self.epoch, still.clock(), CancellationToken::new());
+        // A master before has adopted the engines and confirmed their reservations.
+        let mut before = new();
+        while let Ticked::Done { progress: true, .. } = before.tick(&still).await {}
+        let reconciler = new();
         (reconciler, still)
     }
 }
@@ -270,8 +275,15 @@ impl ControllerCtx for Still {
     }
 
     async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure> {
+        if let Effect::Ledger { epoch, changes } = effect {
+            return self.client.ledger(epoch, changes).await.map(Applied::Decided).map_err(away);
+        }
         self.decisions.fetch_add(1, Ordering::SeqCst);
         Err(away(format!("{effect:?}")))
+    }
+
+    async fn record(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, Failure> {
+        self.client.record_ledger(epoch, record).await.map_err(away)
     }
 
     async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure> {
