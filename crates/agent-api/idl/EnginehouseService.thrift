@@ -77,6 +77,23 @@ struct TNewIncarnationsReq {
   2: required string renewals
 }
 
+/** `changes` is the JSON of a list. Answers a list of the same length. An agent of version 0.1.0 does not know the method. */
+struct TLedgerReq {
+  1: required i64 epoch
+  2: required string changes
+}
+
+/** As Ledger, an agent of version 0.1.0 does not know the method. */
+struct TRecordLedgerReq {
+  1: required i64 epoch
+  2: required string record
+}
+
+/** `request` is the JSON of a call about reservations, with its caller. An agent of version 0.1.0 does not know the method. */
+struct TReservationsReq {
+  1: required string request
+}
+
 struct TEngineStatusReq {}
 
 struct TEngineStatusResp {
@@ -85,6 +102,21 @@ struct TEngineStatusResp {
   3: required i32 sessions
   4: required i32 running
   5: required bool draining
+  /** Since when no session is open and no call opens one. An agent of version 0.1.0 does not report it. */
+  6: optional i64 idle_ms
+  /** Whether it has agreed to retire, and opens no sessions now. */
+  7: optional bool retiring
+}
+
+/** An agent of version 0.1.0 does not know the method. */
+struct TRetireReq {
+  1: required string uid
+  /** The agent agrees only if it has been idle for this long. */
+  2: required i64 idle_ms
+}
+
+struct TRetireResp {
+  1: required bool agreed
 }
 
 /*
@@ -101,6 +133,10 @@ struct TEngineStatusResp {
  *   Observed                   TObservedReq         TApiResp
  *   NewIncarnation             TNewIncarnationReq   TApiResp
  *   NewIncarnations            TNewIncarnationsReq  TApiResp
+ *   Ledger                     TLedgerReq           TApiResp
+ *   RecordLedger               TRecordLedgerReq     TApiResp
+ *   Reservations               TReservationsReq     TApiResp
  * Method of an engine agent
  *   GetEngineStatus            TEngineStatusReq     TEngineStatusResp
+ *   Retire                     TRetireReq           TRetireResp
  */

@@ -68,14 +68,8 @@ pub trait AgentApi: Send + Sync + 'static {
     ) -> Result<Vec<Result<Incarnation, String>>, ApiError>;
 
     /// Changes reservations in one transaction, in order, each with its own result: a refused one does not affect the others.
-    async fn ledger(&self, epoch: Epoch, changes: &[ScopedChange]) -> Result<Vec<Decided>, ApiError> {
-        let _ = (epoch, changes);
-        Err(ApiError::Unavailable("the ledger is not served".into()))
-    }
+    async fn ledger(&self, epoch: Epoch, changes: &[ScopedChange]) -> Result<Vec<Decided>, ApiError>;
 
     /// Records capacities or the end of an admission round, or runs the expiry or the audit.
-    async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError> {
-        let _ = (epoch, record);
-        Err(ApiError::Unavailable("the ledger is not served".into()))
-    }
+    async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError>;
 }

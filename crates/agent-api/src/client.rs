@@ -9,6 +9,7 @@ use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::cause::Cause;
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
+use model::ledger::{Decided, LedgerRecord, LedgerRecorded, ScopedChange};
 use model::millis;
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EngineFacts, Publication, Recorded};
@@ -25,9 +26,11 @@ use crate::error::ApiError;
 use crate::failpoints::{CLIENT_ANSWERED, CLIENT_SEND};
 use crate::method;
 use crate::report::ReportMessage;
+use crate::reservations::{ReservationApi, ReservationCall, ReservationReply, ReservationRequest};
 use crate::wire::{
-    TAbortReq, TApiResp, TFinishReq, TMasterReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq, TOutcomeReq,
-    TProxySnapshotReq, TRaiseEpochReq, TSnapshotReq, TStalledReq, TSupersededReq,
+    TAbortReq, TApiResp, TFinishReq, TLedgerReq, TMasterReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq,
+    TOutcomeReq, TProxySnapshotReq, TRaiseEpochReq, TRecordLedgerReq, TReservationsReq, TSnapshotReq, TStalledReq,
+    TSupersededReq,
 };
 
 /// The role of a caller.
@@ -120,6 +123,20 @@ impl AgentClient {
             let source = io::Error::new(io::ErrorKind::TimedOut, reason);
             Err(ClientError::Connect { address: self.options.address.clone(), source })
         })
+    }
+
+    /// A call of the ledger. Another agent may know it if this one does not.
+    async fn call_ledger<Q, T>(&self, name: &str, request: &Q) -> Result<T, ApiError>
+    where
+        Q: TSerializable + Sync,
+        T: DeserializeOwned,
+    {
+        match self.call(name, request, Effect::Writes).await {
+            Err(ApiError::Refused(error)) if error.kind == ErrorKind::NotSupported => {
+                Err(ApiError::Unavailable(error.text().into()))
+            }
+            answered => answered,
+        }
     }
 
     /// Classifies a failed call: a lost response leaves the outcome of a write unknown, and a read has none.
@@ -245,5 +262,30 @@ impl AgentApi for AgentClient {
             });
         }
         Ok(drawn)
+    }
+
+    async fn ledger(&self, epoch: Epoch, changes: &[ScopedChange]) -> Result<Vec<Decided>, ApiError> {
+        let request = TLedgerReq { epoch: epoch.get(), changes: method::to_json(&changes)? };
+        self.call_ledger(method::LEDGER, &request).await
+    }
+
+    async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError> {
+        let request = TRecordLedgerReq { epoch: epoch.get(), record: method::to_json(record)? };
+        self.call_ledger(method::RECORD_LEDGER, &request).await
+    }
+}
+
+#[async_trait]
+impl ReservationApi for AgentClient {
+    async fn reservations(&self, request: ReservationRequest) -> Result<ReservationReply, ApiError> {
+        let effect = match request.call {
+            ReservationCall::Get { .. } | ReservationCall::List(_) => Effect::Reads,
+            ReservationCall::Reserve(_)
+            | ReservationCall::Confirm { .. }
+            | ReservationCall::Renew { .. }
+            | ReservationCall::Release { .. } => Effect::Writes,
+        };
+        let request = TReservationsReq { request: method::to_json(&request)? };
+        self.call(method::RESERVATIONS, &request, effect).await
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hs2::{Call, Client};
+use model::millis;
 
 use crate::error::ApiError;
 use crate::wire::{TEngineStatusReq, TEngineStatusResp};
@@ -18,6 +19,11 @@ pub struct EngineStatus {
     /// Running statements.
     pub running: u32,
     pub draining: bool,
+    /// For how long no session has been open; zero while one is open or is being opened. `None`: the agent does not know
+    /// the call to retire.
+    pub idle: Option<Duration>,
+    /// Whether it has agreed to retire, and opens no sessions now.
+    pub retiring: bool,
 }
 
 /// Calls an engine agent. The call changes nothing, so every failure is *unavailable*.
@@ -32,6 +38,8 @@ pub async fn engine_status(client: &mut Client, deadline: Duration) -> Result<En
         sessions: answer.sessions.max(0).unsigned_abs(),
         running: answer.running.max(0).unsigned_abs(),
         draining: answer.draining,
+        idle: answer.idle_ms.map(millis::to_duration),
+        retiring: answer.retiring.unwrap_or(false),
     })
 }
 
@@ -43,5 +51,7 @@ pub fn answer_engine_status(call: &Call<'_>, status: &EngineStatus) -> Vec<u8> {
         sessions: i32::try_from(status.sessions).unwrap_or(i32::MAX),
         running: i32::try_from(status.running).unwrap_or(i32::MAX),
         draining: status.draining,
+        idle_ms: status.idle.map(millis::from_duration),
+        retiring: Some(status.retiring),
     })
 }

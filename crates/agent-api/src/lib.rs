@@ -1,9 +1,10 @@
-//! The API of metadata agents for masters and proxies, and the status call of engine agents.
+//! The API of metadata agents for masters and proxies, and the two calls of engine agents.
 //!
 //! [`AgentApi`] is the API: the metadata agent implements it over its store, [`AgentClient`] over a connection, so
-//! that a master can use either. Every write is idempotent and carries the epoch or the id that it was derived from:
-//! after [`ApiError::Unavailable`] or [`ApiError::OutcomeUnknown`] the same call may be repeated at another agent. A
-//! stale caller is refused and receives the current master's row.
+//! that a master can use either. [`ReservationApi`] has the calls of programs that hold reservations. Every write is
+//! idempotent and carries the epoch or the id that it was derived from: after [`ApiError::Unavailable`] or
+//! [`ApiError::OutcomeUnknown`] the same call may be repeated at another agent. A stale caller is refused and receives
+//! the current master's row.
 //!
 //! On the wire these are additional methods of the HiveServer2 connection (`idl/EnginehouseService.thrift`).
 
@@ -17,6 +18,8 @@ mod method;
 pub mod overlay;
 mod pool;
 mod report;
+mod reservations;
+mod retire;
 mod server;
 
 /// The wire structs, generated from `idl/EnginehouseService.thrift`.
@@ -31,4 +34,9 @@ pub use credential::{SERVICE_MASTER, SERVICE_PROXY, authenticate};
 pub use engine_status::{ENGINE_STATUS, EngineStatus, answer_engine_status, engine_status};
 pub use error::{ApiError, ApiErrorKind};
 pub use pool::{AgentPool, PoolOptions};
+pub use reservations::{
+    HolderClaim, Place, ReservationAnswer, ReservationApi, ReservationCall, ReservationList, ReservationRefused,
+    ReservationReply, ReservationRequest, Reserve, serve_reservations,
+};
+pub use retire::{RETIRE, RetireRequest, answer_retire, retire, retire_request};
 pub use server::serve;

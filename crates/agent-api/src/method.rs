@@ -19,6 +19,9 @@ pub(crate) const SUPERSEDED: &str = "Superseded";
 pub(crate) const OBSERVED: &str = "Observed";
 pub(crate) const NEW_INCARNATION: &str = "NewIncarnation";
 pub(crate) const NEW_INCARNATIONS: &str = "NewIncarnations";
+pub(crate) const LEDGER: &str = "Ledger";
+pub(crate) const RECORD_LEDGER: &str = "RecordLedger";
+pub(crate) const RESERVATIONS: &str = "Reservations";
 
 pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String, ApiError> {
     serde_json::to_string(value).map_err(|error| defect(format!("could not encode a value: {error}")))

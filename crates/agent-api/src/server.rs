@@ -6,6 +6,7 @@ use hs2::Call;
 use model::alteration::RequestId;
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
+use model::ledger::ScopedChange;
 use model::number::{Epoch, Generation};
 use model::observation::Recorded;
 use model::slot::Renewal;
@@ -18,11 +19,11 @@ use crate::failpoints::{SERVER_DONE, SERVER_READ};
 use crate::method;
 use crate::report::ReportMessage;
 use crate::wire::{
-    TAbortReq, TApiResp, TFinishReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq, TOutcomeReq,
-    TRaiseEpochReq, TStalledReq, TSupersededReq,
+    TAbortReq, TApiResp, TFinishReq, TLedgerReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq, TOutcomeReq,
+    TRaiseEpochReq, TRecordLedgerReq, TStalledReq, TSupersededReq,
 };
 
-fn read<T: TSerializable>(call: &Call<'_>) -> Result<T, ApiError> {
+pub(crate) fn read<T: TSerializable>(call: &Call<'_>) -> Result<T, ApiError> {
     call.decode()
         .map_err(|error| ApiError::Refused(UserError::new(ErrorKind::Syntax, "invalid call").detail(error.to_string())))
 }
@@ -47,6 +48,8 @@ pub async fn serve(api: &dyn AgentApi, call: &Call<'_>) -> Option<Vec<u8>> {
         method::OBSERVED => answered(observed(api, call).await),
         method::NEW_INCARNATION => answered(new_incarnation(api, call).await),
         method::NEW_INCARNATIONS => answered(new_incarnations(api, call).await),
+        method::LEDGER => answered(ledger(api, call).await),
+        method::RECORD_LEDGER => answered(record_ledger(api, call).await),
         _ => return None,
     };
     failpoint!(SERVER_DONE);
@@ -111,4 +114,15 @@ async fn new_incarnations(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Se
     let request: TNewIncarnationsReq = read(call)?;
     let renewals: Vec<Renewal> = method::from_json(&request.renewals)?;
     api.new_incarnations(Epoch(request.epoch), &renewals).await
+}
+
+async fn ledger(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    let request: TLedgerReq = read(call)?;
+    let changes: Vec<ScopedChange> = method::from_json(&request.changes)?;
+    api.ledger(Epoch(request.epoch), &changes).await
+}
+
+async fn record_ledger(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    let request: TRecordLedgerReq = read(call)?;
+    api.record_ledger(Epoch(request.epoch), &method::from_json(&request.record)?).await
 }

@@ -948,6 +948,201 @@ impl TSerializable for TNewIncarnationsReq {
 }
 
 //
+// TLedgerReq
+//
+
+/// `changes` is the JSON of a list. Answers a list of the same length. An agent of version 0.1.0 does not know the method.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TLedgerReq {
+  pub epoch: i64,
+  pub changes: String,
+}
+
+impl TLedgerReq {
+  pub fn new(epoch: i64, changes: String) -> TLedgerReq {
+    TLedgerReq {
+      epoch,
+      changes,
+    }
+  }
+}
+
+impl TSerializable for TLedgerReq {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TLedgerReq> {
+    i_prot.read_struct_begin()?;
+    let mut f_1: Option<i64> = None;
+    let mut f_2: Option<String> = None;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        1 => {
+          let val = i_prot.read_i64()?;
+          f_1 = Some(val);
+        },
+        2 => {
+          let val = i_prot.read_string()?;
+          f_2 = Some(val);
+        },
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    verify_required_field_exists("TLedgerReq.epoch", &f_1)?;
+    verify_required_field_exists("TLedgerReq.changes", &f_2)?;
+    let ret = TLedgerReq {
+      epoch: f_1.expect("auto-generated code should have checked for presence of required fields"),
+      changes: f_2.expect("auto-generated code should have checked for presence of required fields"),
+    };
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TLedgerReq");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("epoch", TType::I64, 1))?;
+    o_prot.write_i64(self.epoch)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("changes", TType::String, 2))?;
+    o_prot.write_string(&self.changes)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+//
+// TRecordLedgerReq
+//
+
+/// As Ledger, an agent of version 0.1.0 does not know the method.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TRecordLedgerReq {
+  pub epoch: i64,
+  pub record: String,
+}
+
+impl TRecordLedgerReq {
+  pub fn new(epoch: i64, record: String) -> TRecordLedgerReq {
+    TRecordLedgerReq {
+      epoch,
+      record,
+    }
+  }
+}
+
+impl TSerializable for TRecordLedgerReq {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TRecordLedgerReq> {
+    i_prot.read_struct_begin()?;
+    let mut f_1: Option<i64> = None;
+    let mut f_2: Option<String> = None;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        1 => {
+          let val = i_prot.read_i64()?;
+          f_1 = Some(val);
+        },
+        2 => {
+          let val = i_prot.read_string()?;
+          f_2 = Some(val);
+        },
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    verify_required_field_exists("TRecordLedgerReq.epoch", &f_1)?;
+    verify_required_field_exists("TRecordLedgerReq.record", &f_2)?;
+    let ret = TRecordLedgerReq {
+      epoch: f_1.expect("auto-generated code should have checked for presence of required fields"),
+      record: f_2.expect("auto-generated code should have checked for presence of required fields"),
+    };
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TRecordLedgerReq");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("epoch", TType::I64, 1))?;
+    o_prot.write_i64(self.epoch)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("record", TType::String, 2))?;
+    o_prot.write_string(&self.record)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+//
+// TReservationsReq
+//
+
+/// `request` is the JSON of a call about reservations, with its caller. An agent of version 0.1.0 does not know the method.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TReservationsReq {
+  pub request: String,
+}
+
+impl TReservationsReq {
+  pub fn new(request: String) -> TReservationsReq {
+    TReservationsReq {
+      request,
+    }
+  }
+}
+
+impl TSerializable for TReservationsReq {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TReservationsReq> {
+    i_prot.read_struct_begin()?;
+    let mut f_1: Option<String> = None;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        1 => {
+          let val = i_prot.read_string()?;
+          f_1 = Some(val);
+        },
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    verify_required_field_exists("TReservationsReq.request", &f_1)?;
+    let ret = TReservationsReq {
+      request: f_1.expect("auto-generated code should have checked for presence of required fields"),
+    };
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TReservationsReq");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("request", TType::String, 1))?;
+    o_prot.write_string(&self.request)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+//
 // TEngineStatusReq
 //
 
@@ -1006,16 +1201,22 @@ pub struct TEngineStatusResp {
   pub sessions: i32,
   pub running: i32,
   pub draining: bool,
+  /// Since when no session is open and no call opens one. An agent of version 0.1.0 does not report it.
+  pub idle_ms: Option<i64>,
+  /// Whether it has agreed to retire, and opens no sessions now.
+  pub retiring: Option<bool>,
 }
 
 impl TEngineStatusResp {
-  pub fn new(engine: String, uid: String, sessions: i32, running: i32, draining: bool) -> TEngineStatusResp {
+  pub fn new<F6, F7>(engine: String, uid: String, sessions: i32, running: i32, draining: bool, idle_ms: F6, retiring: F7) -> TEngineStatusResp where F6: Into<Option<i64>>, F7: Into<Option<bool>> {
     TEngineStatusResp {
       engine,
       uid,
       sessions,
       running,
       draining,
+      idle_ms: idle_ms.into(),
+      retiring: retiring.into(),
     }
   }
 }
@@ -1028,6 +1229,8 @@ impl TSerializable for TEngineStatusResp {
     let mut f_3: Option<i32> = None;
     let mut f_4: Option<i32> = None;
     let mut f_5: Option<bool> = None;
+    let mut f_6: Option<i64> = None;
+    let mut f_7: Option<bool> = None;
     loop {
       let field_ident = i_prot.read_field_begin()?;
       if field_ident.field_type == TType::Stop {
@@ -1055,6 +1258,14 @@ impl TSerializable for TEngineStatusResp {
           let val = i_prot.read_bool()?;
           f_5 = Some(val);
         },
+        6 => {
+          let val = i_prot.read_i64()?;
+          f_6 = Some(val);
+        },
+        7 => {
+          let val = i_prot.read_bool()?;
+          f_7 = Some(val);
+        },
         _ => {
           i_prot.skip(field_ident.field_type)?;
         },
@@ -1073,6 +1284,8 @@ impl TSerializable for TEngineStatusResp {
       sessions: f_3.expect("auto-generated code should have checked for presence of required fields"),
       running: f_4.expect("auto-generated code should have checked for presence of required fields"),
       draining: f_5.expect("auto-generated code should have checked for presence of required fields"),
+      idle_ms: f_6,
+      retiring: f_7,
     };
     Ok(ret)
   }
@@ -1093,6 +1306,142 @@ impl TSerializable for TEngineStatusResp {
     o_prot.write_field_end()?;
     o_prot.write_field_begin(&TFieldIdentifier::new("draining", TType::Bool, 5))?;
     o_prot.write_bool(self.draining)?;
+    o_prot.write_field_end()?;
+    if let Some(fld_var) = self.idle_ms {
+      o_prot.write_field_begin(&TFieldIdentifier::new("idle_ms", TType::I64, 6))?;
+      o_prot.write_i64(fld_var)?;
+      o_prot.write_field_end()?
+    }
+    if let Some(fld_var) = self.retiring {
+      o_prot.write_field_begin(&TFieldIdentifier::new("retiring", TType::Bool, 7))?;
+      o_prot.write_bool(fld_var)?;
+      o_prot.write_field_end()?
+    }
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+//
+// TRetireReq
+//
+
+/// An agent of version 0.1.0 does not know the method.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TRetireReq {
+  pub uid: String,
+  /// The agent agrees only if it has been idle for this long.
+  pub idle_ms: i64,
+}
+
+impl TRetireReq {
+  pub fn new(uid: String, idle_ms: i64) -> TRetireReq {
+    TRetireReq {
+      uid,
+      idle_ms,
+    }
+  }
+}
+
+impl TSerializable for TRetireReq {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TRetireReq> {
+    i_prot.read_struct_begin()?;
+    let mut f_1: Option<String> = None;
+    let mut f_2: Option<i64> = None;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        1 => {
+          let val = i_prot.read_string()?;
+          f_1 = Some(val);
+        },
+        2 => {
+          let val = i_prot.read_i64()?;
+          f_2 = Some(val);
+        },
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    verify_required_field_exists("TRetireReq.uid", &f_1)?;
+    verify_required_field_exists("TRetireReq.idle_ms", &f_2)?;
+    let ret = TRetireReq {
+      uid: f_1.expect("auto-generated code should have checked for presence of required fields"),
+      idle_ms: f_2.expect("auto-generated code should have checked for presence of required fields"),
+    };
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TRetireReq");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("uid", TType::String, 1))?;
+    o_prot.write_string(&self.uid)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("idle_ms", TType::I64, 2))?;
+    o_prot.write_i64(self.idle_ms)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+//
+// TRetireResp
+//
+
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TRetireResp {
+  pub agreed: bool,
+}
+
+impl TRetireResp {
+  pub fn new(agreed: bool) -> TRetireResp {
+    TRetireResp {
+      agreed,
+    }
+  }
+}
+
+impl TSerializable for TRetireResp {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TRetireResp> {
+    i_prot.read_struct_begin()?;
+    let mut f_1: Option<bool> = None;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        1 => {
+          let val = i_prot.read_bool()?;
+          f_1 = Some(val);
+        },
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    verify_required_field_exists("TRetireResp.agreed", &f_1)?;
+    let ret = TRetireResp {
+      agreed: f_1.expect("auto-generated code should have checked for presence of required fields"),
+    };
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TRetireResp");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("agreed", TType::Bool, 1))?;
+    o_prot.write_bool(self.agreed)?;
     o_prot.write_field_end()?;
     o_prot.write_field_stop()?;
     o_prot.write_struct_end()

@@ -232,8 +232,15 @@ async fn an_engine_agent_reports_its_load() {
     let options = ClientOptions::new(agent.address.clone(), Auth::service("proxy", agent.key.clone(), ""));
     let mut client = Client::connect(&options).await.unwrap();
     let status = engine_status(&mut client, Duration::from_secs(10)).await.unwrap();
-    let expected =
-        EngineStatus { engine: "e-1".to_owned(), uid: "u-1".to_owned(), sessions: 3, running: 2, draining: true };
+    let expected = EngineStatus {
+        engine: "e-1".to_owned(),
+        uid: "u-1".to_owned(),
+        sessions: 3,
+        running: 2,
+        draining: true,
+        idle: None,
+        retiring: false,
+    };
     assert_eq!(status, expected);
     agent.stop().await;
 }

@@ -14,9 +14,12 @@
 mod calls;
 mod context;
 mod drain;
+mod extension;
 pub mod failpoints;
+mod idleness;
 mod listener;
 mod membership;
+mod operation;
 mod runtime;
 mod sessions;
 mod settings;
@@ -116,7 +119,7 @@ pub async fn run(
     };
     info!(engine = %settings.engine, %address, backend = backend.address, "engine ready");
 
-    let sessions = Arc::new(Sessions::new(Arc::clone(&settings), backend));
+    let sessions = Arc::new(Sessions::new(Arc::clone(&settings), backend, clock.clone()));
     let drain = Drain::new(clock.clone());
     let (close, cut) = (CancellationToken::new(), CancellationToken::new());
     let (registered, silence) = (RegisteredFlag::default(), Silence::default());

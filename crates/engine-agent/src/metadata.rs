@@ -16,6 +16,7 @@ mod audit;
 mod context;
 mod database;
 pub mod failpoints;
+mod holders;
 mod operation;
 mod overview_poller;
 mod refusal_limit;
@@ -42,10 +43,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use holders::HolderSettings;
 pub use settings::{STALE_AFTER_TICKS, Settings, StartError};
 
 use context::Agent;
 use database::Database;
+use holders::ReservationPoller;
 use overview_poller::OverviewPoller;
 use refusal_limit::RefusalLimit;
 use registration::Registration;
@@ -100,12 +103,14 @@ impl MetadataAgent {
         let registration = Arc::new(Registration { id: id.clone(), address: advertised.to_string() });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), registration);
         let overviews = OverviewPoller::new(store.clone(), clock.clone());
+        let reservations = ReservationPoller::new(store.clone(), clock.clone());
         let database = Database::default();
         let agent = Arc::new(Agent {
             id,
             settings,
             store,
             overviews,
+            reservations,
             clock,
             supervisor,
             database,

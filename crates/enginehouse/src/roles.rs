@@ -80,6 +80,7 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
         session_timeout: configuration.zookeeper.session_timeout.0,
         start_deadline: configuration.engines.start_deadline.0,
         replace_after: configuration.master.replace_after.0,
+        ..planner::Limits::default()
     }
 }
 
@@ -149,6 +150,7 @@ pub fn metadata_agent(
         start_deadline: configuration.engines.start_deadline.0,
         tick_interval: configuration.master.tick_interval.0,
         audit_keep: section.audit_keep.0,
+        holders: engine_agent::metadata::HolderSettings::default(),
         limits: hs2::Limits::default(),
     };
     MetadataAgent::serve(listener, settings, store, clock.clone()).map_err(Into::into)

@@ -4,6 +4,7 @@
 //! (never a cookie), the encoding and the length of the body. A request whose client disconnects is dropped at its next
 //! await; what it has begun elsewhere continues.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use async_trait::async_trait;
@@ -38,7 +39,7 @@ pub trait HttpApi: Send + Sync + 'static {
 
 /// An error as RFC 9457 defines it. Members that are absent are omitted.
 #[derive(Serialize)]
-struct Problem<'a> {
+struct Problem<'a, M> {
     title: &'a str,
     status: u16,
     sqlstate: &'a str,
@@ -46,18 +47,26 @@ struct Problem<'a> {
     detail: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
+    #[serde(flatten)]
+    more: Option<&'a M>,
 }
 
 /// The response to a request that failed: a problem of RFC 9457 (`application/problem+json`).
 pub fn problem(status: StatusCode, error: &UserError) -> Response<Bytes> {
+    problem_with(status, error, None::<&BTreeMap<&str, &str>>)
+}
+
+/// The same with more members, which are a struct or a map.
+pub fn problem_with(status: StatusCode, error: &UserError, more: Option<&impl Serialize>) -> Response<Bytes> {
     let problem = Problem {
         title: &error.message,
         status: status.as_u16(),
         sqlstate: error.sqlstate(),
         detail: error.detail.as_deref(),
         hint: error.hint.as_deref(),
+        more,
     };
-    // A struct of texts and a number has no error.
+    // A struct of texts and numbers has no error.
     let body = serde_json::to_vec(&problem).unwrap_or_default();
     let mut response = Response::new(Bytes::from(body));
     *response.status_mut() = status;

@@ -12,12 +12,14 @@ mod launch;
 mod live;
 mod loads;
 mod observation;
+mod retire;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use coordination::{AlterNode, Observation as Coordination};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
+use model::ledger::{Decided, LedgerRecord, LedgerRecorded, ScopedChange};
 use model::number::{Epoch, Generation};
 use model::observation::Publication;
 use model::snapshot::{MasterRecord, Snapshot};
@@ -55,6 +57,9 @@ pub trait ControllerCtx: Send + Sync {
 
     /// Applies one effect, guarded where it takes effect.
     async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure>;
+
+    /// Records capacities or the end of an admission round in the ledger, or runs its expiry or its audit, under the epoch.
+    async fn record(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, Failure>;
 
     /// Publishes the rows for SHOW, and the end of the tick.
     async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure>;
@@ -96,6 +101,11 @@ impl LeaseState {
 #[derive(Debug, Clone, Copy)]
 pub enum Effect<'a> {
     Decision(GuardedDecision<'a>),
+    /// Changes reservations in one transaction under the master's epoch, in this order.
+    Ledger {
+        epoch: Epoch,
+        changes: &'a [ScopedChange],
+    },
     /// Deletes the alter node as it was observed, in a multi that checks the lock.
     DeleteAlterNode(&'a AlterNode),
 }
@@ -130,4 +140,8 @@ pub enum Applied {
     },
     /// The alteration has this progress now.
     Progress(AlterationProgress),
+    /// The result of each change of the ledger, in order. One that was refused changed nothing.
+    Decided(Vec<Decided>),
+    /// The engine agent did not agree to retire, because the engine is no longer idle; nothing changed.
+    Declined,
 }

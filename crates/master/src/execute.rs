@@ -1,8 +1,14 @@
 //! The executor: runs a plan stage by stage, and the chains of a stage concurrently.
 //!
+//! The changes of the ledger that lead chains of a stage are written first (`ledger`); a chain whose change was refused ends
+//! there. Creates are then started in turns of the tenants.
+//!
 //! A chain stops at its first failure, which affects no other chain. The next tick plans the rest again: there is no retry
 //! here.
 
+mod ledger;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coordination::Observation as Coordination;
@@ -12,14 +18,15 @@ use model::engine_name::EngineName;
 use model::log_throttle::KeyedLogThrottle;
 use model::number::Epoch;
 use parking_lot::Mutex;
-use planner::{Action, Chain, Decision, Plan};
+use planner::{Action, Chain, Decision, Plan, Row, Stage};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::create_backoff::{FailedCreate, Fault};
+use crate::create_backoff::{CreateBackoff, FailedCreate, Fault};
 use crate::ctx::{Applied, ControllerCtx, Effect, Expected, Failure, FailureKind, GuardedDecision};
 use crate::settings::Settings;
+use crate::turns::in_turns;
 
 /// The time in which chains of one stage are started, in effect deadlines; the rest is left to the next tick, so that many
 /// hanging creates cannot delay a drain for long.
@@ -41,6 +48,8 @@ pub(crate) struct Executed {
     pub finished: Vec<RequestId>,
     /// Chains that were not started, because their stage took too long.
     pub left: usize,
+    /// By pool, how many requests were granted by the plan and have no reservation: they stay in the queue.
+    pub ungranted: BTreeMap<String, i64>,
     /// Why the master must stop acting, if it must.
     pub stop: Option<Failure>,
 }
@@ -52,6 +61,9 @@ impl Executed {
         self.failed_creates.extend(other.failed_creates);
         self.finished.extend(other.finished);
         self.left += other.left;
+        for (pool, requests) in other.ungranted {
+            *self.ungranted.entry(pool).or_default() += requests;
+        }
         self.stop = self.stop.take().or(other.stop);
     }
 }
@@ -86,18 +98,27 @@ impl Executor {
         epoch: Epoch,
         nodes: &Coordination,
         plan: &Plan,
+        backoff: &CreateBackoff,
     ) -> Executed {
         let mut executed = Executed::default();
         let calls = Semaphore::new(self.calls);
         for stage in plan.chains.chunk_by(|one, other| one.stage == other.stage) {
             let until = ctx.clock() + self.stage_time;
             let expected = Expected { epoch, generation: plan.generation, nodes, created: None };
-            // Collected first: a future of a closure that borrows its argument is not `Send`.
-            let chains: Vec<_> = stage.iter().map(|chain| self.run(ctx, &calls, expected, chain, until)).collect();
-            let mut running = stream::iter(chains).buffer_unordered(self.calls.saturating_mul(CHAINS_PER_CALL));
-            let mut done = Executed::default();
-            while let Some(chain) = running.next().await {
-                done.merge(chain);
+            let led = self.write_leads(ctx, expected, stage, until).await;
+            let mut done = led.executed;
+            if done.stop.is_none() {
+                let runs = |(at, chain)| (!led.stopped.contains(&at)).then_some(chain);
+                let mut chains: Vec<&Chain> = stage.iter().enumerate().filter_map(runs).collect();
+                if stage.first().is_some_and(|chain| chain.stage == Stage::Create) {
+                    chains = in_turns(chains, |engine| backoff.last_tried(engine));
+                }
+                // Collected first: a future of a closure that borrows its argument is not `Send`.
+                let chains: Vec<_> = chains.iter().map(|chain| self.run(ctx, &calls, expected, chain, until)).collect();
+                let mut running = stream::iter(chains).buffer_unordered(self.calls.saturating_mul(CHAINS_PER_CALL));
+                while let Some(chain) = running.next().await {
+                    done.merge(chain);
+                }
             }
             if let Some(chain) = stage.first().filter(|_| done.left > 0) {
                 tracing::info!(stage = %chain.stage, chains = done.left, "left to the next tick: the stage took too long");
@@ -110,7 +131,7 @@ impl Executor {
         executed
     }
 
-    /// Runs one chain, if it can be started until then.
+    /// Runs one chain without the change of the ledger that leads it, if it can be started until then.
     async fn run(
         &self,
         ctx: &dyn ControllerCtx,
@@ -121,11 +142,15 @@ impl Executor {
     ) -> Executed {
         let mut executed = Executed::default();
         let mut created: Option<String> = None;
+        let decisions = &chain.decisions[usize::from(ledger::lead(chain).is_some())..];
+        if decisions.is_empty() {
+            return executed;
+        }
         if ctx.clock() >= until {
             executed.left = 1;
             return executed;
         }
-        for decision in &chain.decisions {
+        for decision in decisions {
             let expected = Expected { created: created.as_deref(), ..expected };
             let Ok(_call) = turn(decision, calls, until.saturating_sub(ctx.clock())).await else {
                 executed.left = 1;
@@ -137,6 +162,10 @@ impl Executor {
             }
             let begun = ctx.clock();
             match ctx.apply(Effect::Decision(GuardedDecision { decision, expected })).await {
+                Ok(Applied::Declined) => {
+                    self.log_declined(decision, ctx.clock());
+                    break;
+                }
                 Ok(applied) => {
                     self.log_applied(decision, expected);
                     executed.applied += 1;
@@ -160,9 +189,11 @@ impl Executor {
         let row = decision.row(0);
         let failed_before = {
             let mut failed = self.failed.lock();
-            // An earlier rejection needs no line; the next one does.
-            failed.clear(&throttle_key(decision, FailureKind::Stale));
-            failed.clear(&throttle_key(decision, FailureKind::Refused))
+            // An earlier rejection or refusal needs no line; the next one does.
+            for how in ["rejected", "refused", "declined"] {
+                failed.clear(&throttle_key(&row, how));
+            }
+            failed.clear(&throttle_key(&row, "failed"))
         };
         tracing::info!(
             epoch = expected.epoch.get(),
@@ -176,9 +207,19 @@ impl Executor {
         );
     }
 
+    fn log_declined(&self, decision: &Decision, now: Duration) {
+        let row = decision.row(0);
+        let Some(times) = self.failed.lock().hit(throttle_key(&row, "declined"), now) else { return };
+        tracing::debug!(decision = row.decision, engine = row.engine, slot = row.slot, times, "decision declined");
+    }
+
     fn log_failed(&self, decision: &Decision, failure: &Failure, now: Duration) {
         let row = decision.row(0);
-        let key = throttle_key(decision, failure.kind());
+        let how = match failure.kind() {
+            FailureKind::Stale | FailureKind::NotMaster => "rejected",
+            FailureKind::Refused | FailureKind::Away => "failed",
+        };
+        let key = throttle_key(&row, how);
         let Some(times) = self.failed.lock().hit(key, now) else { return };
         let (decision, engine, slot) = (row.decision, row.engine, row.slot);
         match failure.kind() {
@@ -234,12 +275,7 @@ fn fail(executed: &mut Executed, decision: &Decision, failure: Failure, took: Du
     }
 }
 
-/// The throttle key of a decision: a rejection and a failure are logged separately.
-fn throttle_key(decision: &Decision, kind: FailureKind) -> (String, String, String) {
-    let row = decision.row(0);
-    let how = match kind {
-        FailureKind::Stale | FailureKind::NotMaster => "rejected",
-        FailureKind::Refused | FailureKind::Away => "failed",
-    };
-    (format!("{} {how}", row.decision), row.engine, row.slot)
+/// The throttle key of a decision that had no effect: each way of that is logged separately.
+fn throttle_key(row: &Row, how: &str) -> (String, String, String) {
+    (format!("{} {how}", row.decision), row.engine.clone(), row.slot.clone())
 }

@@ -57,6 +57,8 @@ pub const PERMIT_DELETED: &str = "master.after.delete_permit";
 pub const DRAIN_ORDER_REMOVED: &str = "master.after.remove_fact";
 /// Reservations of the ledger were changed.
 pub const LEDGER_CHANGED: &str = "master.after.ledger";
+/// A capacity, the end of an admission round, the expiry or the audit was recorded in the ledger.
+pub const LEDGER_RECORDED: &str = "master.after.ledger_record";
 /// The agent of an engine has agreed to retire, and its slot has a new incarnation.
 pub const ENGINE_RETIRED: &str = "master.after.retire";
 /// An alteration's progress was written.
@@ -90,6 +92,7 @@ pub const ALL: &[&str] = &[
     PERMIT_DELETED,
     DRAIN_ORDER_REMOVED,
     LEDGER_CHANGED,
+    LEDGER_RECORDED,
     ENGINE_RETIRED,
     FINISHED,
 ];
@@ -99,6 +102,7 @@ pub const ALL: &[&str] = &[
 pub(crate) fn before(effect: &Effect<'_>) -> Option<&'static str> {
     match effect {
         Effect::DeleteAlterNode(_) => Some(NODE_BEFORE),
+        Effect::Ledger { .. } => Some(WRITE_CHECKED),
         Effect::Decision(guarded) => match guarded.decision.action {
             Action::CreateEngine(_) => Some(ENGINE_CREATE_CHECKED),
             Action::DeleteEngine { .. } => Some(ENGINE_DELETE_CHECKED),
@@ -106,13 +110,13 @@ pub(crate) fn before(effect: &Effect<'_>) -> Option<&'static str> {
             | Action::DrawIncarnation { .. }
             | Action::RecordEnd { .. }
             | Action::Ledger(_)
+            | Action::Retire { .. }
             | Action::Finish { .. } => Some(WRITE_CHECKED),
             // ZooKeeper checks the lock.
             Action::CreatePermit { .. }
             | Action::WritePermitUid { .. }
             | Action::Drain { .. }
             | Action::DeletePermit
-            | Action::Retire { .. }
             | Action::RemoveDrainOrder => None,
         },
     }
@@ -122,6 +126,7 @@ pub(crate) fn before(effect: &Effect<'_>) -> Option<&'static str> {
 pub(crate) fn after(effect: &Effect<'_>) -> &'static str {
     match effect {
         Effect::DeleteAlterNode(_) => NODE_DELETED,
+        Effect::Ledger { .. } => LEDGER_CHANGED,
         Effect::Decision(guarded) => match guarded.decision.action {
             Action::CreatePermit { .. } => PERMIT_CREATED,
             Action::CreateEngine(_) => ENGINE_CREATED,

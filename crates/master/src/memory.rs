@@ -60,6 +60,7 @@ impl TickMemory {
             vanished: BTreeSet::new(),
             create_failures: BTreeMap::new(),
             loads: loads.clone(),
+            capacity: Vec::new(),
             registry_complete: now >= self.registry_complete_from,
         }
     }

@@ -1,7 +1,7 @@
 //! The node reporter: publishes the rows of nodes when they change, usage at most every ten seconds.
 //!
 //! A publication has all nodes or none, and the writer compares them with the stored rows: there may be thousands. Existence,
-//! labels, capacity and openness are published immediately. Usage changes with every engine and is published some seconds
+//! labels, capacity, readiness and openness are published immediately. Usage changes with every engine and is published some seconds
 //! later, with all other changes until then.
 
 use std::borrow::Cow;
@@ -63,10 +63,12 @@ fn change(published: &[ObservedNode], nodes: &[ObservedNode]) -> Change {
     let mut change = Change::Nothing;
     for (published, node) in published.iter().zip(nodes) {
         // Destructured, so that a new field does not compile without a decision here.
-        let ObservedNode { name, labels, cpu_millis, memory_bytes, cpu_used_millis, memory_used_bytes, open } = node;
+        let ObservedNode { name, labels, cpu_millis, memory_bytes, cpu_used_millis, memory_used_bytes, ready, open } =
+            node;
         let is_same = *name == published.name
             && *labels == published.labels
-            && (*cpu_millis, *memory_bytes, *open) == (published.cpu_millis, published.memory_bytes, published.open);
+            && (*cpu_millis, *memory_bytes) == (published.cpu_millis, published.memory_bytes)
+            && (*ready, *open) == (published.ready, published.open);
         if !is_same {
             return Change::Other;
         }

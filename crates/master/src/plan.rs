@@ -5,14 +5,13 @@
 //! a cache: a master that loses it waits longer and decides nothing wrong.
 
 use model::snapshot::Snapshot;
-use planner::{Delta, DesiredState, IncrementalPlanner, Plan};
+use planner::{Delta, DesiredState, IncrementalPlanner, NodeCapacity, Plan};
 
 use crate::create_backoff::CreateBackoff;
 use crate::ctx::{ControllerCtx, Failure, Observation};
 use crate::memory::TickMemory;
 use crate::settings::Settings;
 use crate::stale_pods::StalePodProbe;
-use crate::turns::in_turns;
 
 /// A plan with its inputs.
 #[derive(Debug)]
@@ -78,6 +77,7 @@ impl TickPlanner {
         observed.create_failures = self.backoff.failures(now);
         if let Some(nodes) = &list.nodes {
             observed.set_nodes(&desired.snapshot.catalog, nodes);
+            observed.capacity = nodes.iter().map(NodeCapacity::from).collect();
         }
         let mut delta = self.incremental.compare(desired, observed);
         let answers = self.stale_pods.probe(ctx, settings, &delta).await;
@@ -86,8 +86,7 @@ impl TickPlanner {
             answers.update(&mut observed);
             delta = self.incremental.compare(desired, observed);
         }
-        let mut plan = self.incremental.plan(&mut delta);
-        plan.chains = in_turns(plan.chains, |engine| self.backoff.last_tried(engine));
+        let plan = self.incremental.plan(&mut delta);
         TickPlan { plan, delta, waits_for: None }
     }
 }

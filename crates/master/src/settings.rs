@@ -19,6 +19,8 @@ pub struct Settings {
     pub tick: Duration,
     /// How long an alteration may be in doubt while its agent is registered.
     pub alter_grace: Duration,
+    /// How often the ledger is audited: what its scopes hold is computed again.
+    pub audit: Duration,
     /// How often engine agents are polled for their load.
     pub status_poll: Duration,
     /// How long an engine agent may take to answer.
@@ -40,6 +42,7 @@ impl Default for Settings {
             limits: Limits::default(),
             tick: Duration::from_secs(2),
             alter_grace: Duration::from_secs(30),
+            audit: Duration::from_mins(1),
             status_poll: Duration::from_secs(5),
             status_deadline: Duration::from_secs(1),
             effect_deadline: Duration::from_secs(10),

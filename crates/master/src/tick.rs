@@ -4,10 +4,11 @@
 //! A tick takes no input and reads everything again: a timer, a watch, an event of an instance and a won election all cause
 //! the same tick (it is level-triggered), so a lost event delays a change and never loses it.
 //!
-//! The order is fixed: observe, settle, snapshot, plan, execute, release, publish. The observation is older than the snapshot,
+//! The order is fixed: observe, settle, snapshot, record, plan, execute, release, publish, audit. The observation is older than the snapshot,
 //! so that what a newer snapshot does not want is never wanted again. An alteration in doubt is settled before the snapshot is
-//! read, so that the plan that finishes it knows its commit; its node is released after the plan was executed. Each phase has a
-//! module of its own, and what it returns is the input of the next one.
+//! read, so that the plan that finishes it knows its commit; its node is released after the plan was executed. Measured
+//! capacities are recorded before the plan, which may return the charges of lost nodes; the queues that its admission left are
+//! recorded after it was executed (`ledger_records`). Each phase has a module of its own, and what it returns is the input of the next one.
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ctx::{BoundedCtx, ControllerCtx, Failure, FailureKind};
 use crate::execute::Executor;
 use crate::failpoints;
+use crate::ledger_records::{LedgerRecords, next_deadline};
 use crate::memory::TickMemory;
 use crate::observation_log::ObservationLog;
 use crate::plan::{TickPlan, TickPlanner};
@@ -48,6 +50,7 @@ pub struct Reconciler {
     settler: Settler,
     planner: TickPlanner,
     executor: Executor,
+    ledger: LedgerRecords,
     publisher: Publisher,
     observation_log: ObservationLog,
     wait_log: WaitLog,
@@ -60,6 +63,7 @@ impl Reconciler {
             settler: Settler::default(),
             planner: TickPlanner::new(TickMemory::new(now + settings.limits.session_timeout)),
             executor: Executor::new(&settings, shutdown),
+            ledger: LedgerRecords::new(settings.audit, now),
             publisher: Publisher::default(),
             observation_log: ObservationLog::default(),
             wait_log: WaitLog::default(),
@@ -111,29 +115,38 @@ impl Reconciler {
         }
         model::failpoint!(failpoints::SNAPSHOT_READ);
 
+        let list = observation.instances.as_ref().ok();
+        let nodes = list.and_then(|list| list.nodes.as_deref());
+        let is_recorded = self.ledger.before_plan(ctx, self.epoch, &snapshot, nodes).await?;
+
         self.observation_log.observed(ctx.clock(), &snapshot.catalog, &observation);
         let TickPlan { plan, delta, waits_for } = self.planner.plan(ctx, &self.settings, snapshot, &observation).await;
         let snapshot = &delta.desired().snapshot;
         model::failpoint!(failpoints::PLANNED);
 
-        let executed = self.executor.execute_plan(ctx, self.epoch, coordination, &plan).await;
+        let backoff = &self.planner.backoff;
+        let executed = self.executor.execute_plan(ctx, self.epoch, coordination, &plan, backoff).await;
         self.planner.backoff.update(ctx.clock(), &executed.created, &executed.failed_creates);
         model::failpoint!(failpoints::EXECUTED);
         if let Some(failure) = executed.stop {
             return Err(failure);
         }
+        if let Some(queued) = &plan.queued {
+            self.ledger.admission(ctx, self.epoch, snapshot, queued, &executed.ungranted).await?;
+        }
         self.settler.release_node(ctx, coordination, snapshot, &executed.finished).await?;
 
-        let list = observation.instances.as_ref().ok();
-        let due = list.and_then(|_| [settled.due, plan.next_due(snapshot.now_ms)].into_iter().flatten().min());
+        let of_plan = list.and_then(|_| [settled.due, plan.next_due(snapshot.now_ms)].into_iter().flatten().min());
+        let due = of_plan.into_iter().chain(next_deadline(snapshot)).min();
         let report = TickReport { snapshot, rows: plan.rows, waits_for: settled.waits_for.or(plan.waits_for), list };
         self.publisher.publish(ctx, self.epoch, self.settings.report_rows, report).await?;
         model::failpoint!(failpoints::REPORTED);
+        self.ledger.audit(ctx, self.epoch).await?;
 
         self.wait_log.update(ctx.clock(), waits_for.as_deref());
         if list.is_some() {
             self.planner.incremental.keep(delta);
         }
-        Ok(Ticked::Done { progress: executed.applied > 0, due })
+        Ok(Ticked::Done { progress: executed.applied > 0 || is_recorded, due })
     }
 }

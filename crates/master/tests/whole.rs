@@ -365,6 +365,7 @@ async fn what_is_known_of_nodes_is_written_down_and_outlives_its_master() {
         labels: [("zone".to_owned(), "a".to_owned())].into(),
         cpu_millis: 4_000,
         memory_bytes: 16 << 30,
+        ready: true,
         open: true,
         ..ObservedNode::default()
     };

@@ -31,9 +31,7 @@ impl Store {
             let of_kind: Vec<ScopeKey> = scopes.iter().filter(|key| key.kind == kind).cloned().collect();
             let most = if kind == ScopeKind::Pool { 1 } else { MAX_BATCH_SCOPES };
             for part in of_kind.chunks(most) {
-                let mut tx = self.begin(Mode::Write).await?;
-                let result = audit(&mut tx, epoch, kind, &part.iter().cloned().collect()).await;
-                let found = tx.end(master::POINTS, result).await?;
+                let found = self.audit_scopes(epoch, kind, &part.iter().cloned().collect()).await?;
                 for drift in &found {
                     tracing::error!(%drift, "ledger drift corrected");
                 }
@@ -41,6 +39,23 @@ impl Store {
             }
         }
         Ok(drifts)
+    }
+
+    async fn audit_scopes(
+        &self,
+        epoch: Epoch,
+        kind: ScopeKind,
+        scopes: &BTreeSet<ScopeKey>,
+    ) -> Result<Vec<Drift>, Error> {
+        let mut attempt = 1;
+        loop {
+            let mut tx = self.begin(Mode::Write).await?;
+            let result = audit(&mut tx, epoch, kind, scopes).await;
+            match tx.end(master::POINTS, result).await {
+                Err(error) if error.is_retried(&mut attempt) => {}
+                other => return other,
+            }
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The commit of an alteration: one transaction that changes the object and its slots and writes the outcome.
+//! The commit of an alteration: one transaction that changes the object, its slots and the limits that follow from it, and
+//! writes the outcome.
 //!
 //! It races with `abort` for the primary key of table `alteration`. Earlier validation by the caller is not trusted: everything
 //! is read again under the catalog lock, and a caller whose object has changed is refused.
@@ -12,13 +13,13 @@ use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use model::name::MAX_NAME_BYTES;
 use model::number::Generation;
-use model::slot::Slot;
 use model::text::cut;
 
 use crate::audit_row::AuditRow;
 use crate::backend::Mode;
 use crate::error::Error;
 use crate::failpoints;
+use crate::limits;
 use crate::read;
 use crate::rows::to_json;
 use crate::slot_batch;
@@ -72,9 +73,16 @@ impl Store {
     /// [`Error::Refused`], [`Error::Conflict`] and [`Error::Unavailable`] mean that *this call* changed nothing. The client may be
     /// notified of that only after [`Store::abort`] has returned *aborted*.
     pub async fn commit(&self, request: &CommitRequest) -> Result<Committed, Error> {
-        let mut tx = self.begin(Mode::Write).await?;
-        let result = self.commit_in(&mut tx, request).await;
-        match tx.end(POINTS, result).await? {
+        let mut attempt = 1;
+        let committed = loop {
+            let mut tx = self.begin(Mode::Write).await?;
+            let result = self.commit_in(&mut tx, request).await;
+            match tx.end(POINTS, result).await {
+                Err(error) if error.is_retried(&mut attempt) => {}
+                other => break other?,
+            }
+        };
+        match committed {
             Attempt::Answered(committed) => Ok(*committed),
             // `abort` inserted the row first and has committed it: our insert waited for that.
             Attempt::Lost => match self.outcome(&request.id).await? {
@@ -104,8 +112,7 @@ impl Store {
         }
         let reference = request.change.object();
         let new_catalog = catalog.with(&reference, after.as_ref(), first);
-        let rows = read::slots(tx).await?;
-        let slots: Vec<Slot> = rows.iter().map(|row| row.slot.clone()).collect();
+        let slots = read::slots(tx).await?;
         let changes = desired::derive(&catalog, &new_catalog, &slots, &self.rules().defaults);
         let would_be = slots.len() + changes.add.len() - changes.delete.len();
         if would_be > self.rules().max_engines && would_be > slots.len() {
@@ -126,8 +133,11 @@ impl Store {
         write_object(tx, &reference, after.as_ref(), base, first).await?;
         failpoint!(failpoints::COMMIT_OBJECT);
         let issue = Issue { catalog: &new_catalog, defaults: &self.rules().defaults, now_ms };
-        slot_batch::write(tx, &issue, &rows, &changes, first, request.grace).await?;
+        slot_batch::write(tx, &issue, &slots, &changes, first, request.grace).await?;
         failpoint!(failpoints::COMMIT_SLOTS);
+        // Last, because the rows of pools are contended.
+        limits::alter(tx, &reference, &catalog, &new_catalog).await?;
+        failpoint!(failpoints::COMMIT_LIMITS);
         if self.is_past(request.deadline) {
             return Err(too_late().into());
         }

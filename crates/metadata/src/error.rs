@@ -15,6 +15,10 @@ pub(crate) const SQLITE_DAMAGED: [u16; 2] = [11, 26];
 /// The length of the codes of the other databases; those of `SQLite` are shorter.
 const SQLSTATE_BYTES: usize = 5;
 
+/// The number of attempts if the database reports a deadlock, or a row changed although it was locked.
+pub(crate) const ATTEMPTS: u32 = 4;
+const CONTENTION: &str = "could not serialize access due to concurrent update";
+
 /// The primary code of an extended `SQLite` code: 11 for 267, a damaged virtual table. `None` for another database.
 pub(crate) fn sqlite_code(code: &str) -> Option<u16> {
     (code.len() < SQLSTATE_BYTES).then(|| code.parse::<u16>().ok()).flatten().map(|code| code & 0xff)
@@ -112,6 +116,18 @@ impl Error {
         }
     }
 
+    /// The conflict of two transactions that lock the same rows: another attempt may succeed.
+    pub(crate) fn contention() -> Self {
+        Self::Conflict(CONTENTION.to_owned())
+    }
+
+    /// Whether the transaction that failed is to be run again. Counts its attempts, from 1.
+    pub(crate) fn is_retried(&self, attempt: &mut u32) -> bool {
+        let is_contention = matches!(self, Self::Conflict(text) if text == CONTENTION);
+        *attempt += 1;
+        is_contention && *attempt <= ATTEMPTS
+    }
+
     /// Classifies a failed statement. Returns a unique violation as it is: the caller must interpret it.
     pub(crate) fn of_statement(error: sqlx::Error) -> Result<Self, sqlx::Error> {
         let sqlx::Error::Database(database) = error else {
@@ -136,10 +152,8 @@ impl Error {
         Ok(match code.as_deref() {
             // PostgreSQL: serialization failure, deadlock. MariaDB's error 1213 is SQLSTATE 40001, too; 1020 is a row that
             // changed since the snapshot.
-            Some("40001" | "40P01") => Self::Conflict("could not serialize access due to concurrent update".to_owned()),
-            _ if text.contains("1020 (") => {
-                Self::Conflict("could not serialize access due to concurrent update".to_owned())
-            }
+            Some("40001" | "40P01") => Self::contention(),
+            _ if text.contains("1020 (") => Self::contention(),
             // PostgreSQL stores no text with a zero byte.
             Some("22021") => Self::Refused(
                 UserError::new(ErrorKind::InvalidValue, "invalid character in the statement").detail(text),

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::ledger::{Change, Reservation, ScopeKey};
+use model::ledger::{Change, Reservation, ScopeKey, ScopedChange};
 use model::number::Epoch;
 
 use crate::backend::Mode;
 use crate::error::Error;
-use crate::ledger::{LedgerChange, MAX_BATCH_SCOPES};
+use crate::ledger::MAX_BATCH_SCOPES;
 use crate::ledger_rows;
 use crate::ledger_sql as sql;
 use crate::store::Store;
@@ -33,7 +33,7 @@ impl Store {
             if scopes.len() > MAX_BATCH_SCOPES {
                 break;
             }
-            changes.push(LedgerChange { scopes: of_one, change: Change::Expire { id: Arc::clone(reservation.id()) } });
+            changes.push(ScopedChange { scopes: of_one, change: Change::Expire { id: Arc::clone(reservation.id()) } });
         }
         if changes.is_empty() {
             return Ok(Vec::new());

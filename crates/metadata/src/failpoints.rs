@@ -10,6 +10,8 @@ pub const COMMIT_DECIDED: &str = "metadata.commit.decided";
 pub const COMMIT_OBJECT: &str = "metadata.commit.object_written";
 /// It has changed the slots.
 pub const COMMIT_SLOTS: &str = "metadata.commit.slots_written";
+/// It has changed the limits of scopes.
+pub const COMMIT_LIMITS: &str = "metadata.commit.limits_written";
 /// Just before COMMIT of an alteration.
 pub const COMMIT_BEFORE: &str = "metadata.commit.before_commit";
 /// Just after COMMIT of an alteration, before the caller has the answer.
@@ -69,6 +71,7 @@ pub const ALL: &[&str] = &[
     COMMIT_DECIDED,
     COMMIT_OBJECT,
     COMMIT_SLOTS,
+    COMMIT_LIMITS,
     COMMIT_BEFORE,
     COMMIT_AFTER,
     ABORT_BEFORE,

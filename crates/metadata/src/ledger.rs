@@ -16,18 +16,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::failpoint;
-use model::ledger::{Change, Ledger, Moment, Refusal, Reservation, Role, Scope, ScopeKey, Scopes};
+use model::ledger::{
+    Change, Decided, Ledger, Moment, Refusal, Reservation, Role, Scope, ScopeKey, ScopeKind, ScopedChange, State,
+};
 use model::name::PoolName;
 use model::number::Epoch;
 
 use crate::backend::Mode;
 use crate::batch::keys;
-use crate::error::Error;
+use crate::error::{ATTEMPTS, Error};
 use crate::failpoints;
 use crate::ledger_rows::{self, ScopeRow};
 use crate::ledger_sql as sql;
 use crate::master;
 use crate::read;
+use crate::rows;
 use crate::store::Store;
 use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
 
@@ -35,22 +38,14 @@ use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
 pub const MAX_CHANGES: usize = 256;
 /// The maximum number of scopes of a batch.
 pub const MAX_BATCH_SCOPES: usize = 64;
-/// The number of attempts if the database reports a deadlock, or a concurrent transaction inserts the same row.
-pub(crate) const ATTEMPTS: u32 = 4;
+/// The maximum number of external requests that wait for a tenant on a pool.
+pub const MAX_WAITING_OF_TENANT: i64 = 1_000;
+/// The maximum number of external requests that wait for a pool.
+pub const MAX_WAITING_OF_POOL: i64 = 10_000;
 
 const MASTER_POINTS: CommitPoints = CommitPoints { before: failpoints::LEDGER_BEFORE, after: failpoints::LEDGER_AFTER };
-const HOLDER_POINTS: CommitPoints =
+pub(crate) const HOLDER_POINTS: CommitPoints =
     CommitPoints { before: failpoints::RESERVE_BEFORE, after: failpoints::RESERVE_AFTER };
-
-/// A change with the scopes of its reservation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LedgerChange {
-    pub scopes: Scopes,
-    pub change: Change,
-}
-
-/// The reservation after a change, or why nothing changed.
-pub type Decided = Result<Arc<Reservation>, Refusal>;
 
 /// What a transaction has locked and read.
 pub(crate) struct Loaded {
@@ -61,12 +56,12 @@ pub(crate) struct Loaded {
 impl Store {
     /// Runs a batch of a master's changes in one transaction, in order, each with its own result: a refused one does
     /// not affect the others. At most [`MAX_CHANGES`] on at most [`MAX_BATCH_SCOPES`].
-    pub async fn ledger(&self, epoch: Epoch, changes: &[LedgerChange]) -> Result<Vec<Decided>, Error> {
+    pub async fn ledger(&self, epoch: Epoch, changes: &[ScopedChange]) -> Result<Vec<Decided>, Error> {
         self.change(Some(epoch), changes).await
     }
 
     /// Runs changes of holders, or with an epoch those of a master.
-    pub(crate) async fn change(&self, epoch: Option<Epoch>, changes: &[LedgerChange]) -> Result<Vec<Decided>, Error> {
+    pub(crate) async fn change(&self, epoch: Option<Epoch>, changes: &[ScopedChange]) -> Result<Vec<Decided>, Error> {
         let scopes: BTreeSet<ScopeKey> =
             changes.iter().flat_map(|change| change.scopes.in_lock_order()).cloned().collect();
         if changes.len() > MAX_CHANGES || scopes.len() > MAX_BATCH_SCOPES {
@@ -87,9 +82,15 @@ impl Store {
 
     /// Records the requests that an admission round left in the queue of each pool, whose engines it has counted.
     pub async fn admitted(&self, epoch: Epoch, queued: &BTreeMap<PoolName, i64>) -> Result<(), Error> {
-        let mut tx = self.begin(Mode::Write).await?;
-        let result = record_admission(&mut tx, epoch, queued).await;
-        tx.end(MASTER_POINTS, result).await
+        let mut attempt = 1;
+        loop {
+            let mut tx = self.begin(Mode::Write).await?;
+            let result = record_admission(&mut tx, epoch, queued).await;
+            match tx.end(MASTER_POINTS, result).await {
+                Err(error) if error.is_retried(&mut attempt) => {}
+                other => return other,
+            }
+        }
     }
 
     /// Everything: for tests and diagnoses of small ledgers.
@@ -127,11 +128,12 @@ async fn record_admission(
     Ok(if changed > 0 { Done::Write(()) } else { Done::Same(()) })
 }
 
-async fn decide(
+/// Decides changes and writes their difference; with an epoch those of a master.
+pub(crate) async fn decide(
     tx: &mut Transaction,
     epoch: Option<Epoch>,
     scopes: &BTreeSet<ScopeKey>,
-    changes: &[LedgerChange],
+    changes: &[ScopedChange],
 ) -> Result<Done<Vec<Decided>>, Error> {
     if let Some(epoch) = epoch {
         master::lock(tx, epoch).await?;
@@ -144,20 +146,21 @@ async fn decide(
         Some(epoch) => epoch,
         None => read::master(tx).await?.epoch,
     };
+    let mut waiting = tx.waiting(changes).await?;
     let mut decided = Vec::with_capacity(changes.len());
     for change in changes {
-        let queued = if epoch.is_none() { must_queue(&ledger, change, master) } else { None };
-        decided.push(match queued {
-            Some(refusal) => Err(refusal),
-            None => apply(&mut ledger, change, at),
-        });
+        let refusal = if epoch.is_none() { must_queue(&ledger, change, master) } else { None };
+        let refusal = refusal.or_else(|| waiting.refuses(&ledger, change));
+        let outcome = refusal.map_or_else(|| apply(&mut ledger, change, at), Err);
+        waiting.count(&loaded.ledger, &outcome);
+        decided.push(outcome);
     }
     Ok(if tx.write_ledger(&loaded, &ledger).await? { Done::Write(decided) } else { Done::Same(decided) })
 }
 
 /// The refusal of a holder's new request while others wait for its pool, or while the engines of the pool have not been
 /// counted by the current master: what they use could be granted again.
-fn must_queue(ledger: &Ledger, change: &LedgerChange, master: Epoch) -> Option<Refusal> {
+fn must_queue(ledger: &Ledger, change: &ScopedChange, master: Epoch) -> Option<Refusal> {
     let Change::Reserve(request) = &change.change else { return None };
     let key = request.scopes.pool();
     let Role::Pool(pool) = ledger.scope(key)?.role else { return None };
@@ -165,8 +168,35 @@ fn must_queue(ledger: &Ledger, change: &LedgerChange, master: Epoch) -> Option<R
     (is_new && (pool.queued > 0 || pool.counted_epoch != master)).then(|| Refusal::MustQueue(key.clone()))
 }
 
+/// The requests that wait for tenants on pools, and for pools. Under the locks of the pools none is added.
+#[derive(Debug, Default)]
+struct Waiting(BTreeMap<ScopeKey, i64>);
+
+impl Waiting {
+    /// Why a new request cannot wait.
+    fn refuses(&self, ledger: &Ledger, change: &ScopedChange) -> Option<Refusal> {
+        let Change::Enqueue { request, .. } = &change.change else { return None };
+        if ledger.of_key(request).is_some() {
+            return None;
+        }
+        let limits = [(change.scopes.tenant(), MAX_WAITING_OF_TENANT), (change.scopes.pool(), MAX_WAITING_OF_POOL)];
+        let full = limits.into_iter().find(|(key, limit)| self.0.get(*key).copied().unwrap_or(0) >= *limit);
+        full.map(|(key, limit)| Refusal::QueueFull { scope: key.clone(), limit })
+    }
+
+    fn count(&mut self, before: &Ledger, outcome: &Decided) {
+        let Ok(reservation) = outcome else { return };
+        if reservation.state == State::Waiting && before.reservation(reservation.id()).is_none() {
+            let scopes = &reservation.request.scopes;
+            for key in [scopes.tenant(), scopes.pool()] {
+                *self.0.entry(key.clone()).or_default() += 1;
+            }
+        }
+    }
+}
+
 /// Applies a change whose scopes are locked; refuses one whose reservation has others.
-fn apply(ledger: &mut Ledger, LedgerChange { scopes, change }: &LedgerChange, at: Moment) -> Decided {
+fn apply(ledger: &mut Ledger, ScopedChange { scopes, change }: &ScopedChange, at: Moment) -> Decided {
     let existing = match change.request() {
         Some(request) => ledger.of_key(request),
         None => ledger.reservation(change.id()),
@@ -196,6 +226,22 @@ impl Transaction {
         self.rows_in_tuples(sql::SCOPES_OF, keys).await?.iter().map(ledger_rows::scope).collect()
     }
 
+    /// Counts the requests that wait for the pools of new ones.
+    async fn waiting(&mut self, changes: &[ScopedChange]) -> Result<Waiting, Error> {
+        let enqueued = changes.iter().filter(|change| matches!(change.change, Change::Enqueue { .. }));
+        let pools: BTreeSet<&ScopeKey> = enqueued.map(|change| change.scopes.pool()).collect();
+        let mut waiting = Waiting::default();
+        for pool in pools {
+            for row in self.rows(sql::RESERVATIONS_WAITING, args![&*pool.name]).await? {
+                let (tenant, count) = (rows::text(&row, "tenant")?, rows::int(&row, "waiting")?);
+                let tenant = ScopeKey { kind: ScopeKind::Tenant, name: format!("{tenant}/{}", pool.name).into() };
+                waiting.0.insert(tenant, count);
+                *waiting.0.entry(pool.clone()).or_default() += count;
+            }
+        }
+        Ok(waiting)
+    }
+
     /// Reads the reservations of all keys: `head` ends with the column and `IN`.
     pub(crate) async fn reservations_in(
         &mut self,
@@ -207,9 +253,9 @@ impl Transaction {
 
     /// Reads what the changes depend on, after its locks: the scopes, the reservations, and the charged ones of their
     /// lineages.
-    async fn load_changes(&mut self, scopes: &BTreeSet<ScopeKey>, changes: &[LedgerChange]) -> Result<Loaded, Error> {
+    async fn load_changes(&mut self, scopes: &BTreeSet<ScopeKey>, changes: &[ScopedChange]) -> Result<Loaded, Error> {
         let (mut ids, mut request_keys, mut lineages) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        for LedgerChange { change, .. } in changes {
+        for ScopedChange { change, .. } in changes {
             ids.insert(Arc::clone(change.id()));
             if let Some(request) = change.request() {
                 if request.holder.is_external() {
@@ -275,7 +321,8 @@ impl Transaction {
         if self.execute(sql::SCOPE_WRITE, ledger_rows::scope_args(key, scope, version)).await? == 1 {
             Ok(())
         } else {
-            Err(Error::Conflict(format!("{key} changed although it was locked")))
+            tracing::debug!(scope = %key, "scope changed although it was locked");
+            Err(Error::contention())
         }
     }
 }

@@ -48,9 +48,21 @@ fn counter(row: &AnyRow, prefix: &str) -> Result<Counter, Error> {
     Ok(Counter { limit, held: triple(row, &format!("{prefix}held_"))? })
 }
 
-pub(crate) fn scope(row: &AnyRow) -> Result<ScopeRow, Error> {
+pub(crate) fn key(row: &AnyRow) -> Result<ScopeKey, Error> {
     let number = int(row, "kind")?;
     let kind = ScopeKind::from_number(number).ok_or_else(|| broken("kind", number))?;
+    Ok(ScopeKey { kind, name: text(row, "name")?.into() })
+}
+
+/// The measured capacity of a pool, in requests.
+pub(crate) fn capacity(row: &AnyRow) -> Result<Option<Triple<Limit>>, Error> {
+    let json = text_or_none(row, "capacity")?;
+    json.map(|json| serde_json::from_str(&json)).transpose().map_err(|error| broken("capacity", error))
+}
+
+pub(crate) fn scope(row: &AnyRow) -> Result<ScopeRow, Error> {
+    let key = key(row)?;
+    let kind = key.kind;
     let role = match kind {
         ScopeKind::User | ScopeKind::Creator => Role::Principal,
         ScopeKind::Tenant => Role::Tenant(Guarantees {
@@ -66,7 +78,7 @@ pub(crate) fn scope(row: &AnyRow) -> Result<ScopeRow, Error> {
         }),
     };
     Ok(ScopeRow {
-        key: ScopeKey { kind, name: text(row, "name")?.into() },
+        key,
         scope: Scope { is_open: int(row, "open")? != 0, counter: counter(row, "")?, role },
         version: int(row, "version")?,
     })
@@ -106,34 +118,73 @@ fn resource(row: &AnyRow, column: &str) -> Result<Option<Resource>, Error> {
     json.map(|json| Resource::from_json(&json)).transpose().map_err(|error| user(&error))
 }
 
-pub(crate) fn reservation(row: &AnyRow) -> Result<Reservation, Error> {
-    let id: Arc<str> = text(row, "id")?.into();
+fn scopes(row: &AnyRow) -> Result<Scopes, Error> {
+    let tenant = TenantName::new(text(row, "tenant")?).map_err(|error| user(&error))?;
+    let pool = PoolName::new(text(row, "pool")?).map_err(|error| user(&error))?;
+    let (usr, creator) = (text(row, "usr")?, text(row, "creator")?);
+    let charged = |name: &'_ str| (!name.is_empty()).then(|| name.to_owned());
+    Ok(Scopes::new(&tenant, &pool, charged(&usr).as_deref(), charged(&creator).as_deref()))
+}
+
+fn state(row: &AnyRow) -> Result<State, Error> {
+    let state = text(row, "state")?;
+    State::from_word(&state).ok_or_else(|| broken("state", state))
+}
+
+fn holder(row: &AnyRow) -> Result<Holder, Error> {
     let holder = text(row, "holder")?;
-    let holder = match holder.as_str() {
+    Ok(match holder.as_str() {
         ENGINE => Holder::Engine {
             unit: UnitName::new(text(row, "unit")?).map_err(|error| user(&error))?,
             incarnation: Incarnation(int(row, "incarnation")?),
         },
         EXTERNAL => Holder::External { key: text(row, "request_key")?.into(), instance: text(row, "instance")?.into() },
         _ => return Err(broken("holder", holder)),
+    })
+}
+
+/// A reservation with what a plan reads of it, as a snapshot has it.
+pub(crate) fn planned(row: &AnyRow) -> Result<Reservation, Error> {
+    let amounts = amounts(row, "")?;
+    let request = Request {
+        id: text(row, "id")?.into(),
+        holder: holder(row)?,
+        lineage: text(row, "lineage")?.into(),
+        scopes: scopes(row)?,
+        amounts,
+        asked: None,
+        ttl_ms: int_or_none(row, "ttl_ms")?,
     };
-    let tenant = TenantName::new(text(row, "tenant")?).map_err(|error| user(&error))?;
-    let pool = PoolName::new(text(row, "pool")?).map_err(|error| user(&error))?;
-    let (usr, creator) = (text(row, "usr")?, text(row, "creator")?);
-    let charged = |name: &'_ str| (!name.is_empty()).then(|| name.to_owned());
+    Ok(Reservation {
+        request: Arc::new(request),
+        state: state(row)?,
+        amounts,
+        actual: None,
+        uid: text_or_none(row, "uid")?.map(Into::into),
+        epoch: Epoch::default(),
+        asked_at_ms: int(row, "asked_at_ms")?,
+        locked_at_ms: None,
+        used_at_ms: int_or_none(row, "used_at_ms")?,
+        ended_at_ms: int_or_none(row, "ended_at_ms")?,
+        deadline_ms: int_or_none(row, "deadline_ms")?,
+        reason: None,
+    })
+}
+
+pub(crate) fn reservation(row: &AnyRow) -> Result<Reservation, Error> {
+    let id: Arc<str> = text(row, "id")?.into();
     let request = Request {
         id,
-        holder,
+        holder: holder(row)?,
         lineage: text(row, "lineage")?.into(),
-        scopes: Scopes::new(&tenant, &pool, charged(&usr).as_deref(), charged(&creator).as_deref()),
+        scopes: scopes(row)?,
         amounts: amounts(row, "asked_")?,
         asked: resource(row, "asked")?,
         ttl_ms: int_or_none(row, "ttl_ms")?,
     };
-    let state = text(row, "state")?;
     Ok(Reservation {
         request: Arc::new(request),
-        state: State::from_word(&state).ok_or_else(|| broken("state", state))?,
+        state: state(row)?,
         amounts: amounts(row, "")?,
         actual: resource(row, "actual")?,
         uid: text_or_none(row, "uid")?.map(Into::into),

@@ -5,6 +5,8 @@
 //! | `quota_scope` | a user, creator, tenant on a pool, or pool: its limits and what it holds. `version` changes whenever a transaction locks it |
 //! | `reservation` | a charge with its holder, or a request that waits for one; ended ones are kept for a while |
 //!
+//! `capacity` of a pool is the JSON of its measured capacity in requests, NULL if its capacity is not measured.
+//!
 //! A limit of 2^62 is unlimited, so no condition compares with NULL. A guarantee of −1 is none. `usr` and `creator` are
 //! empty if neither is charged.
 
@@ -48,6 +50,17 @@ pub(crate) const LEDGER: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS reservation_by_creator ON reservation (creator, state)",
 ];
 
+/// What connects the ledger to slots and pools: whom a slot is charged to, and measured capacities. The rows of scopes are filled
+/// by `migration.rs`.
+pub(crate) const LEDGER_IN_USE: &[&str] = &[
+    "ALTER TABLE slot ADD COLUMN IF NOT EXISTS usr VARCHAR(255) NOT NULL DEFAULT ''",
+    "ALTER TABLE slot ADD COLUMN IF NOT EXISTS creator VARCHAR(255) NOT NULL DEFAULT ''",
+    "ALTER TABLE slot ADD COLUMN IF NOT EXISTS asked_at_ms BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE quota_scope ADD COLUMN IF NOT EXISTS capacity TEXT",
+    "ALTER TABLE quota_scope ADD COLUMN IF NOT EXISTS measured_at_ms BIGINT",
+    "CREATE INDEX IF NOT EXISTS reservation_by_incarnation ON reservation (incarnation)",
+];
+
 /// Locks a scope. It changes a column: after an update that changes none, a SELECT of `MariaDB` reads an older
 /// snapshot.
 pub(crate) const SCOPE_LOCK: &str = "UPDATE quota_scope SET version = version + 1 WHERE kind = ? AND name = ?";
@@ -71,6 +84,22 @@ pub(crate) const SCOPES_INSERT: &str = "INSERT INTO quota_scope (open, open_unti
      unguaranteed_limit_memory, unguaranteed_limit_engines, unguaranteed_held_cpu, unguaranteed_held_memory, \
      unguaranteed_held_engines, kind, name, version)";
 
+/// The users and creators.
+pub(crate) const PRINCIPALS: &str = "SELECT kind, name FROM quota_scope WHERE kind IN (1, 2)";
+pub(crate) const SCOPE_KEYS_OF: &str = "SELECT kind, name FROM quota_scope WHERE (kind, name) IN";
+/// The pools, and the tenants on pools.
+pub(crate) const SCOPES_OF_POOLS: &str = "SELECT * FROM quota_scope WHERE kind IN (3, 4)";
+/// Gives users or creators a limit. It depends on nothing that they hold, so they are not read.
+pub(crate) const PRINCIPALS_LIMIT: &str = "UPDATE quota_scope SET open = 1, limit_cpu = ?, limit_memory = ?, \
+     limit_engines = ?, version = version + 1 WHERE kind = ? AND name IN";
+pub(crate) const CAPACITIES: &str = "SELECT name, capacity FROM quota_scope WHERE kind = 4 AND capacity IS NOT NULL";
+pub(crate) const CAPACITY_WRITE: &str =
+    "UPDATE quota_scope SET capacity = ?, measured_at_ms = ? WHERE kind = 4 AND name = ?";
+
+/// Forgets a measured capacity and its lease.
+pub(crate) const CAPACITY_FORGET: &str = "UPDATE quota_scope SET capacity = NULL, measured_at_ms = NULL, \
+     open_until_ms = ? WHERE kind = 4 AND name = ?";
+
 /// Writes what an admission round left, if it has changed.
 pub(crate) const POOL_ADMISSION: &str = "UPDATE quota_scope SET queued = ?, counted_epoch = ? \
      WHERE kind = 4 AND name = ? AND (queued <> ? OR counted_epoch <> ?)";
@@ -81,7 +110,14 @@ pub(crate) const SCOPE_DELETE: &str = "DELETE FROM quota_scope WHERE kind = ? AN
      AND held_cpu = 0 AND held_memory = 0 AND held_engines = 0";
 
 pub(crate) const RESERVATIONS: &str = "SELECT * FROM reservation ORDER BY id";
+/// The head of a query; conditions and order are appended.
+pub(crate) const RESERVATIONS_ANY: &str = "SELECT * FROM reservation WHERE 1 = 1";
 pub(crate) const RESERVATIONS_OF_IDS: &str = "SELECT * FROM reservation WHERE id IN";
+/// A page of a list; conditions follow.
+pub(crate) const RESERVATION_PAGE: &str = "SELECT * FROM reservation WHERE id > ?";
+/// The external requests that wait for a pool, up to one of them by age.
+pub(crate) const RESERVATION_POSITION: &str = "SELECT COUNT(*) AS waiting FROM reservation WHERE pool = ? \
+     AND state = 'waiting' AND (asked_at_ms < ? OR (asked_at_ms = ? AND id <= ?))";
 pub(crate) const RESERVATIONS_OF_KEYS: &str = "SELECT * FROM reservation WHERE request_key IN";
 pub(crate) const RESERVATIONS_OF_LINEAGES: &str =
     "SELECT * FROM reservation WHERE state IN ('locked', 'used') AND lineage IN";
@@ -92,6 +128,18 @@ pub(crate) const RESERVATIONS_OF_CREATORS: &str =
     "SELECT * FROM reservation WHERE state IN ('locked', 'used') AND creator IN";
 pub(crate) const RESERVATIONS_OF_TENANTS: &str =
     "SELECT * FROM reservation WHERE state IN ('locked', 'used') AND (tenant, pool) IN";
+/// What a plan reads: the charged and waiting reservations, and the ended ones of current engines.
+pub(crate) const RESERVATIONS_PLANNED: &str = "SELECT id, request_key, holder, lineage, tenant, pool, unit, incarnation, \
+     instance, usr, creator, state, cpu, memory, engines, request_cpu, request_memory, ttl_ms, uid, asked_at_ms, \
+     used_at_ms, ended_at_ms, deadline_ms FROM reservation WHERE state IN ('waiting', 'locked', 'used') \
+     UNION ALL SELECT r.id, r.request_key, r.holder, r.lineage, r.tenant, r.pool, r.unit, r.incarnation, r.instance, \
+     r.usr, r.creator, r.state, r.cpu, r.memory, r.engines, r.request_cpu, r.request_memory, r.ttl_ms, r.uid, \
+     r.asked_at_ms, r.used_at_ms, r.ended_at_ms, r.deadline_ms FROM slot s CROSS JOIN reservation r \
+     WHERE r.incarnation = s.incarnation AND r.ended_at_ms IS NOT NULL AND r.tenant = s.tenant AND r.pool = s.pool \
+     AND r.unit = s.unit";
+/// The requests that wait for a pool, by tenant.
+pub(crate) const RESERVATIONS_WAITING: &str =
+    "SELECT tenant, COUNT(*) AS waiting FROM reservation WHERE pool = ? AND state = 'waiting' GROUP BY tenant";
 pub(crate) const RESERVATIONS_OVERDUE: &str = "SELECT * FROM reservation WHERE holder = 'external' \
      AND state IN ('waiting', 'locked', 'used') AND deadline_ms <= ? ORDER BY deadline_ms, id LIMIT ?";
 pub(crate) const RESERVATIONS_OLD: &str =

@@ -11,7 +11,7 @@ use model::failpoint;
 use model::millis;
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::MAX_REASON_BYTES;
-use model::slot::{Renewal, SlotKey};
+use model::slot::{Renewal, Slot, SlotKey};
 use model::snapshot::MasterRecord;
 use model::text::cut;
 
@@ -19,7 +19,7 @@ use crate::backend::Mode;
 use crate::error::Error;
 use crate::failpoints;
 use crate::read;
-use crate::rows::{self, SlotRow};
+use crate::rows;
 use crate::slot_batch::{self, Renewed};
 use crate::slots::Issue;
 use crate::sql;
@@ -131,18 +131,20 @@ impl Store {
             [one] => read::slots_of(tx, &one.slot.link()).await?,
             _ => read::slots(tx).await?,
         };
-        let by_key: HashMap<&SlotKey, &SlotRow> = rows.iter().map(|row| (&row.slot.key, row)).collect();
+        let by_key: HashMap<&SlotKey, &Slot> = rows.iter().map(|slot| (&slot.key, slot)).collect();
         let mut next = last - renewals.len() as i64;
         let mut renewed: BTreeMap<&SlotKey, Renewed<'_>> = BTreeMap::new();
         let mut answers = Vec::with_capacity(renewals.len());
         for renewal in renewals {
             next += 1;
-            let row = by_key.get(&renewal.slot).copied();
+            let slot = by_key.get(&renewal.slot).copied();
             let drawn = renewed.get(&renewal.slot).map(|renewed| renewed.incarnation);
-            let current = drawn.or_else(|| row.map(|row| row.slot.incarnation));
-            if let Some(row) = row.filter(|_| current == Some(renewal.observed)) {
+            let current = drawn.or_else(|| slot.map(|slot| slot.incarnation));
+            if let Some(slot) = slot.filter(|_| current == Some(renewal.observed)) {
                 let incarnation = Incarnation(next);
-                renewed.insert(&renewal.slot, Renewed { row, incarnation, failures: renewal.failures });
+                let earlier = renewed.get(&renewal.slot).and_then(|renewed| renewed.condemn);
+                let condemn = renewal.condemn.as_deref().or(earlier);
+                renewed.insert(&renewal.slot, Renewed { slot, incarnation, failures: renewal.failures, condemn });
                 answers.push(Ok(incarnation));
             } else {
                 let what = current.map_or_else(|| "is gone".to_owned(), |current| format!("has incarnation {current}"));

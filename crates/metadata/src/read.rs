@@ -12,7 +12,7 @@ use model::slot::{Link, Slot, SlotKey};
 use model::snapshot::{EngineRecord, MasterRecord};
 
 use crate::error::Error;
-use crate::rows::{self, ObservedRow, SlotRow};
+use crate::rows::{self, ObservedRow};
 use crate::sql;
 use crate::transaction::{Transaction, args};
 
@@ -48,7 +48,7 @@ pub(crate) async fn catalog(tx: &mut Transaction) -> Result<Catalog, Error> {
     Ok(catalog)
 }
 
-pub(crate) async fn slots(tx: &mut Transaction) -> Result<Vec<SlotRow>, Error> {
+pub(crate) async fn slots(tx: &mut Transaction) -> Result<Vec<Slot>, Error> {
     tx.rows(sql::SLOTS, args![]).await?.iter().map(rows::slot).collect()
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn slots_count(tx: &mut Transaction) -> Result<usize, Error> {
 }
 
 /// The slots of a (tenant, pool, unit), by ordinal.
-pub(crate) async fn slots_of(tx: &mut Transaction, link: &Link) -> Result<Vec<SlotRow>, Error> {
+pub(crate) async fn slots_of(tx: &mut Transaction, link: &Link) -> Result<Vec<Slot>, Error> {
     let args = args![link.tenant.as_str(), link.pool.as_str(), link.unit.as_str()];
     tx.rows(sql::SLOTS_OF_LINK, args).await?.iter().map(rows::slot).collect()
 }

@@ -1,4 +1,4 @@
-//! START, STOP and RESTART: one transaction each, idempotent by the request id.
+//! STOP and RESTART, and what START has in common with them: one transaction each, idempotent by the request id.
 //!
 //! The transaction that carries out a request inserts its row with the answer, so a repeat, however late, returns the same answer
 //! and does nothing. The permissions of the user are checked again here, because the statement depends on the list of users.
@@ -7,15 +7,14 @@ use std::fmt;
 use std::time::Duration;
 
 use model::alteration::RequestId;
-use model::catalog::{Catalog, UnitSpec};
-use model::desired;
+use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::error::UserError;
 use model::failpoint;
 use model::name::{PoolName, TenantName};
 use model::number::{Generation, Incarnation};
 use model::rights::StatementKind;
-use model::slot::{Link, Origin, Slot, SlotKey};
+use model::slot::{Slot, SlotKey};
 use model::text::cut;
 use serde::{Deserialize, Serialize};
 
@@ -26,14 +25,15 @@ use crate::commit::{MAX_WORD_BYTES, other_statement, too_late};
 use crate::error::Error;
 use crate::failpoints;
 use crate::read;
-use crate::rows::{self, SlotRow, to_json};
+use crate::rows::{self, to_json};
 use crate::slots::{self, Issue, Older};
 use crate::sql;
 use crate::store::Store;
 use crate::transaction::{CommitPoints, Done, Transaction, args};
 use crate::user_error;
 
-const POINTS: CommitPoints = CommitPoints { before: failpoints::REQUEST_BEFORE, after: failpoints::REQUEST_AFTER };
+pub(crate) const POINTS: CommitPoints =
+    CommitPoints { before: failpoints::REQUEST_BEFORE, after: failpoints::REQUEST_AFTER };
 
 /// The fields that the three statements share.
 #[derive(Debug, Clone)]
@@ -44,13 +44,6 @@ pub struct Request {
     pub caller: Caller,
     /// When it is refused, on the boot clock, which includes suspend time.
     pub deadline: Duration,
-}
-
-/// START ENGINE.
-#[derive(Debug, Clone)]
-pub struct StartRequest {
-    pub request: Request,
-    pub link: Link,
 }
 
 /// STOP ENGINE.
@@ -115,14 +108,6 @@ pub struct EngineAnswer {
 }
 
 impl Store {
-    /// START: adds a slot at the lowest free ordinal. Refused above `MAX_ENGINES`, if tenant, pool and unit are not linked, and if
-    /// the pool has no nodes.
-    pub async fn start(&self, start: &StartRequest) -> Result<EngineAnswer, Error> {
-        let mut tx = self.begin(Mode::Write).await?;
-        let result = self.start_in(&mut tx, start).await;
-        tx.end(POINTS, result).await
-    }
-
     /// STOP: deletes the slot of the engine and condemns its engines. Refused below `MIN_ENGINES`, and for an engine that was
     /// restarted.
     pub async fn stop(&self, stop: &StopRequest) -> Result<EngineAnswer, Error> {
@@ -143,37 +128,6 @@ impl Store {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let found = answered(&mut tx, id).await.map(|found| found.map(|(_, answer)| answer));
         tx.leave(found).await
-    }
-
-    async fn start_in(&self, tx: &mut Transaction, start: &StartRequest) -> Result<Done<EngineAnswer>, Error> {
-        let drawn = tx.lock_catalog_and_draw().await?;
-        if let Some(answer) = self.begin_request(tx, &start.request).await? {
-            return Ok(Done::Same(answer));
-        }
-        let catalog = read::catalog(tx).await?;
-        user_error::unless_allowed(&catalog, &start.request.caller, StatementKind::StartEngine, &start.link.tenant)?;
-        let unit = linked(&catalog, &start.link, &start.request.caller)?;
-        self.unless_nodes(&catalog, &start.link.pool)?;
-        let rows = read::slots_of(tx, &start.link).await?;
-        if rows.len() >= unit.max_engines as usize {
-            return Err(user_error::above_max(&start.link, rows.len(), unit.max_engines).into());
-        }
-        let (all, most) = (read::slots_count(tx).await?, self.rules().max_engines);
-        if all >= most {
-            return Err(user_error::above_total(all, all + 1, most).into());
-        }
-        failpoint!(failpoints::REQUEST_VALIDATED);
-        let slots: Vec<Slot> = rows.into_iter().map(|row| row.slot).collect();
-        let ordinal = desired::lowest_free_ordinal(&start.link, &slots);
-        let Link { tenant, pool, unit } = start.link.clone();
-        let slot = SlotKey { tenant, pool, unit, ordinal };
-        let incarnation = Incarnation(drawn.get());
-        let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: tx.now_ms().await? };
-        slots::add(tx, &issue, &slot, incarnation, Origin::Start).await?;
-        failpoint!(failpoints::REQUEST_WRITTEN);
-        let answer =
-            EngineAnswer { effect: RequestEffect::Started, engine: slot.engine(incarnation), slot, incarnation };
-        finish_request(tx, &start.request, answer, drawn).await
     }
 
     async fn stop_in(&self, tx: &mut Transaction, stop: &StopRequest) -> Result<Done<EngineAnswer>, Error> {
@@ -240,7 +194,7 @@ impl Store {
     }
 
     /// Refuses a new engine in a pool without nodes.
-    fn unless_nodes(&self, catalog: &Catalog, pool: &PoolName) -> Result<(), UserError> {
+    pub(crate) fn unless_nodes(&self, catalog: &Catalog, pool: &PoolName) -> Result<(), UserError> {
         let needs_nodes = self.rules().defaults.instances.needs_nodes();
         match catalog.pool(pool).and_then(|spec| spec.lacks_nodes(needs_nodes)) {
             Some(reason) => Err(user_error::pool_lacks_nodes(pool, reason)),
@@ -249,7 +203,11 @@ impl Store {
     }
 
     /// The answer to a repeat; an error for a request after its deadline.
-    async fn begin_request(&self, tx: &mut Transaction, request: &Request) -> Result<Option<EngineAnswer>, Error> {
+    pub(crate) async fn begin_request(
+        &self,
+        tx: &mut Transaction,
+        request: &Request,
+    ) -> Result<Option<EngineAnswer>, Error> {
         failpoint!(failpoints::REQUEST_LOCKED);
         match answered(tx, &request.id).await? {
             Some((statement, _)) if statement != request.statement => Err(other_statement(&request.id)),
@@ -267,7 +225,7 @@ async fn answered(tx: &mut Transaction, id: &RequestId) -> Result<Option<(String
     Ok(Some((rows::text(&row, "statement")?, answer)))
 }
 
-async fn finish_request(
+pub(crate) async fn finish_request(
     tx: &mut Transaction,
     request: &Request,
     answer: EngineAnswer,
@@ -304,32 +262,6 @@ async fn finish_request(
     Ok(Done::Write(answer))
 }
 
-/// The unit, if tenant, pool and unit are linked; otherwise an error that names the missing link. A user who may not
-/// see the objects of all tenants sees only the pools of its own and the units of those pools, so for such a user the error
-/// does not reveal whether the other object exists.
-fn linked<'a>(catalog: &'a Catalog, link: &Link, caller: &Caller) -> Result<&'a UnitSpec, UserError> {
-    let Link { tenant, pool, unit } = link;
-    let tenant_spec = catalog.tenant(tenant).ok_or_else(|| user_error::no_tenant(tenant))?;
-    if !caller.subject.may_in_any(StatementKind::ShowObjects) {
-        if !tenant_spec.pools.contains(pool) {
-            return Err(user_error::tenant_lacks_pool(tenant, pool, &tenant_spec.pools));
-        }
-        let offered = catalog.pool(pool).map_or(&[][..], |spec| &spec.units);
-        if !offered.contains(unit) {
-            return Err(user_error::pool_lacks_unit(pool, unit, offered));
-        }
-    }
-    let pool_spec = catalog.pool(pool).ok_or_else(|| user_error::no_pool(pool))?;
-    let spec = catalog.unit(unit).ok_or_else(|| user_error::no_unit(unit))?;
-    if !tenant_spec.pools.contains(pool) {
-        return Err(user_error::tenant_lacks_pool(tenant, pool, &tenant_spec.pools));
-    }
-    if !pool_spec.units.contains(unit) {
-        return Err(user_error::pool_lacks_unit(pool, unit, &pool_spec.units));
-    }
-    Ok(spec)
-}
-
 /// What the name of an engine refers to.
 enum Named {
     /// The current engine of this slot.
@@ -354,12 +286,11 @@ async fn named(
     if engine.slot.pool != *pool {
         return Err(user_error::engine_of_other_pool(name, pool, &engine.slot.pool).into());
     }
-    let rows = read::slots_of(tx, &engine.slot.link()).await?;
-    let row = rows.into_iter().find(|row| row.slot.key == engine.slot);
-    Ok(match row {
-        Some(SlotRow { slot, .. }) if slot.incarnation == engine.incarnation => Named::Current(slot),
+    let slots = read::slots_of(tx, &engine.slot.link()).await?;
+    Ok(match slots.into_iter().find(|slot| slot.key == engine.slot) {
+        Some(slot) if slot.incarnation == engine.incarnation => Named::Current(slot),
         // A row that is newer than the engine is another slot with the same key.
-        Some(SlotRow { slot, born }) if born <= engine.incarnation => Named::Restarted(slot),
+        Some(slot) if slot.owns(engine.incarnation) => Named::Restarted(slot),
         _ => Named::Gone(EngineAnswer {
             effect: RequestEffect::NoLongerWanted,
             engine: engine.name,

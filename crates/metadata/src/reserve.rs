@@ -5,15 +5,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::catalog::Catalog;
-use model::ledger::{Change, Claim, Confirmation, Refusal, Request, Scope, ScopeKey, ScopeKind};
-use model::quota::Limit;
-use model::resource::Triple;
+use model::ledger::{
+    Change, Claim, Confirmation, Decided, Refusal, Request, ScopeKey, ScopeKind, ScopedChange, principal,
+};
 
 use crate::backend::Mode;
-use crate::error::Error;
+use crate::error::{ATTEMPTS, Error};
 use crate::failpoints;
-use crate::ledger::{ATTEMPTS, Decided, LedgerChange};
 use crate::ledger_rows;
 use crate::ledger_sql as sql;
 use crate::read;
@@ -22,24 +20,16 @@ use crate::transaction::{CommitPoints, Done, Transaction};
 
 const POINTS: CommitPoints = CommitPoints { before: failpoints::SCOPES_BEFORE, after: failpoints::SCOPES_AFTER };
 
-/// The limits of a user or a creator that charges for the first time.
-pub type PrincipalLimits = fn(&Catalog, &ScopeKey) -> Triple<Limit>;
-
 impl Store {
     /// Reserves for an external holder. A repeat returns the reservation in whatever state it is.
-    pub async fn reserve(&self, request: &Arc<Request>, limits: PrincipalLimits) -> Result<Decided, Error> {
-        self.request_change(request, Change::Reserve(Arc::clone(request)), limits).await
+    pub async fn reserve(&self, request: &Arc<Request>) -> Result<Decided, Error> {
+        self.request_change(request, Change::Reserve(Arc::clone(request))).await
     }
 
     /// Queues a request of an external holder until a master grants it, for at most `wait_ms`.
-    pub async fn enqueue(
-        &self,
-        request: &Arc<Request>,
-        wait_ms: i64,
-        limits: PrincipalLimits,
-    ) -> Result<Decided, Error> {
+    pub async fn enqueue(&self, request: &Arc<Request>, wait_ms: i64) -> Result<Decided, Error> {
         let change = Change::Enqueue { request: Arc::clone(request), wait_ms };
-        self.request_change(request, change, limits).await
+        self.request_change(request, change).await
     }
 
     pub async fn confirm(&self, confirmation: &Confirmation) -> Result<Decided, Error> {
@@ -62,10 +52,16 @@ impl Store {
     /// Inserts the users and creators among the scopes that have no row, with their limits of the catalog. In a
     /// transaction of its own under the catalog lock, so that no row is made from a quota that a concurrent ALTER
     /// replaces.
-    pub async fn insert_principals(&self, keys: &BTreeSet<ScopeKey>, limits: PrincipalLimits) -> Result<(), Error> {
-        let mut tx = self.begin(Mode::Write).await?;
-        let result = insert(&mut tx, keys, limits).await;
-        tx.end(POINTS, result).await
+    pub async fn insert_principals(&self, keys: &BTreeSet<ScopeKey>) -> Result<(), Error> {
+        let mut attempt = 1;
+        loop {
+            let mut tx = self.begin(Mode::Write).await?;
+            let result = insert(&mut tx, keys).await;
+            match tx.end(POINTS, result).await {
+                Err(error) if error.is_retried(&mut attempt) => {}
+                other => return other,
+            }
+        }
     }
 
     /// Changes a reservation that exists.
@@ -73,46 +69,40 @@ impl Store {
         let Some(existing) = self.reservation(change.id()).await? else {
             return Ok(Err(Refusal::Unknown(Arc::clone(change.id()))));
         };
-        self.one(LedgerChange { scopes: existing.request.scopes.clone(), change }).await
+        self.one(ScopedChange { scopes: existing.request.scopes.clone(), change }).await
     }
 
-    async fn request_change(
-        &self,
-        request: &Request,
-        change: Change,
-        limits: PrincipalLimits,
-    ) -> Result<Decided, Error> {
-        let change = LedgerChange { scopes: request.scopes.clone(), change };
+    async fn request_change(&self, request: &Request, change: Change) -> Result<Decided, Error> {
+        let change = ScopedChange { scopes: request.scopes.clone(), change };
         let mut attempt = 1;
         loop {
             match self.one(change.clone()).await? {
                 Err(Refusal::NoScope(key)) if is_principal(&key) && attempt < ATTEMPTS => {
                     attempt += 1;
-                    self.insert_principals(&request.scopes.policy().cloned().collect(), limits).await?;
+                    self.insert_principals(&request.scopes.policy().cloned().collect()).await?;
                 }
                 decided => return Ok(decided),
             }
         }
     }
 
-    async fn one(&self, change: LedgerChange) -> Result<Decided, Error> {
+    async fn one(&self, change: ScopedChange) -> Result<Decided, Error> {
         let decided = self.change(None, &[change]).await?;
         decided.into_iter().next().ok_or_else(|| Error::Broken("a change has no result".into()))
     }
 }
 
-fn is_principal(key: &ScopeKey) -> bool {
+pub(crate) fn is_principal(key: &ScopeKey) -> bool {
     matches!(key.kind, ScopeKind::User | ScopeKind::Creator)
 }
 
-async fn insert(tx: &mut Transaction, keys: &BTreeSet<ScopeKey>, limits: PrincipalLimits) -> Result<Done<()>, Error> {
+async fn insert(tx: &mut Transaction, keys: &BTreeSet<ScopeKey>) -> Result<Done<()>, Error> {
     tx.lock_catalog().await?;
     let keys: BTreeSet<ScopeKey> = keys.iter().filter(|key| is_principal(key)).cloned().collect();
-    let existing: BTreeSet<ScopeKey> = tx.scopes(&keys).await?.into_iter().map(|row| row.key).collect();
+    let existing = tx.existing_scopes(&keys).await?;
     let catalog = read::catalog(tx).await?;
-    let missing = keys.difference(&existing);
-    let rows: Vec<_> =
-        missing.map(|key| ledger_rows::scope_args(key, &Scope::principal(limits(&catalog, key)), 0)).collect();
+    let missing = keys.difference(&existing).filter_map(|key| Some((key, principal(&catalog, key)?)));
+    let rows: Vec<_> = missing.map(|(key, scope)| ledger_rows::scope_args(key, &scope, 0)).collect();
     let is_written = !rows.is_empty();
     tx.insert_all(sql::SCOPES_INSERT, rows).await?;
     Ok(if is_written { Done::Write(()) } else { Done::Same(()) })

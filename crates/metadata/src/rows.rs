@@ -8,7 +8,7 @@ use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{ClusterWarnings, ObservedEngine, ObservedNode};
-use model::slot::{Origin, Slot, SlotKey};
+use model::slot::{Origin, Slot, SlotKey, StartedFor};
 use model::snapshot::{EngineRecord, MasterRecord};
 use serde::de::DeserializeOwned;
 use sqlx::Row as _;
@@ -24,13 +24,6 @@ pub struct ObservedRow {
     pub observed_at_ms: i64,
     /// The epoch of that master.
     pub epoch: Epoch,
-}
-
-/// A slot with the first incarnation of its row.
-#[derive(Debug, Clone)]
-pub(crate) struct SlotRow {
-    pub(crate) slot: Slot,
-    pub(crate) born: Incarnation,
 }
 
 fn broken(what: &str, reason: impl std::fmt::Display) -> Error {
@@ -93,19 +86,19 @@ pub(crate) fn slot_key(row: &AnyRow) -> Result<SlotKey, Error> {
     })
 }
 
-pub(crate) fn slot(row: &AnyRow) -> Result<SlotRow, Error> {
+pub(crate) fn slot(row: &AnyRow) -> Result<Slot, Error> {
     let origin = text(row, "origin")?;
-    let slot = Slot {
+    let (user, creator) = (text(row, "usr")?, text(row, "creator")?);
+    Ok(Slot {
         key: slot_key(row)?,
         incarnation: Incarnation(int(row, "incarnation")?),
         origin: Origin::from_word(&origin).ok_or_else(|| broken("origin", origin))?,
         failures: count(row, "failures")?,
         forced: int(row, "forced")? != 0,
         born: Incarnation(int(row, "born")?),
-        started_for: None,
-        asked_at_ms: 0,
-    };
-    Ok(SlotRow { born: slot.born, slot })
+        started_for: (!user.is_empty()).then_some(StartedFor { user, creator }),
+        asked_at_ms: int(row, "asked_at_ms")?,
+    })
 }
 
 /// An engine's row with the last lines of its log.

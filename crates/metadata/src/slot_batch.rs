@@ -11,13 +11,13 @@ use model::configuration::Configuration;
 use model::desired::SlotChanges;
 use model::millis;
 use model::number::{Generation, Incarnation};
-use model::slot::{Link, Origin, SlotKey};
+use model::slot::{Link, Origin, Slot, SlotKey};
 
 use crate::batch::keys;
 use crate::error::Error;
 use crate::read;
-use crate::rows::{self, SlotRow};
-use crate::slots::{Issue, key_args};
+use crate::rows;
+use crate::slots::{Issue, key_args, slot_args};
 use crate::sql;
 use crate::transaction::{Arg, Transaction, args};
 
@@ -26,7 +26,7 @@ use crate::transaction::{Arg, Transaction, args};
 pub(crate) async fn write(
     tx: &mut Transaction,
     issue: &Issue<'_>,
-    slots: &[SlotRow],
+    slots: &[Slot],
     changes: &SlotChanges,
     first: Generation,
     grace: Duration,
@@ -37,20 +37,29 @@ pub(crate) async fn write(
         let gone = delete.iter().map(|(key, _)| key).chain(renew).map(|key| key_args(key).into()).collect();
         tx.execute_in_tuples(sql::SLOTS_DELETE, gone).await?;
     }
-    let by_key: HashMap<&SlotKey, &SlotRow> = slots.iter().map(|row| (&row.slot.key, row)).collect();
+    let by_key: HashMap<&SlotKey, &Slot> = slots.iter().map(|slot| (&slot.key, slot)).collect();
     let mut incarnation = Incarnation(first.get());
     let (mut of_slots, mut issued) = (Vec::new(), Vec::new());
     for key in renew {
-        let row = by_key
+        let slot = by_key
             .get(key)
             .ok_or_else(|| Error::Broken(format!("slot {key} changed under the catalog lock").into()))?;
         incarnation = Incarnation(incarnation.get() + 1);
-        of_slots.push(slot_args(key, incarnation, row.born, row.slot.origin, 0));
+        of_slots.push(slot_args(&renewed_as(slot, incarnation, 0)));
         issued.push((key, incarnation));
     }
     for key in add {
         incarnation = Incarnation(incarnation.get() + 1);
-        of_slots.push(slot_args(key, incarnation, incarnation, Origin::Minimum, 0));
+        of_slots.push(slot_args(&Slot {
+            key: key.clone(),
+            incarnation,
+            origin: Origin::Minimum,
+            failures: 0,
+            forced: false,
+            born: incarnation,
+            started_for: None,
+            asked_at_ms: issue.now_ms,
+        }));
         issued.push((key, incarnation));
     }
     tx.insert_all(sql::SLOTS_INSERT, of_slots).await?;
@@ -59,29 +68,48 @@ pub(crate) async fn write(
 
 /// A slot with a new incarnation, because its current engine has ended or does not match.
 pub(crate) struct Renewed<'a> {
-    pub(crate) row: &'a SlotRow,
+    pub(crate) slot: &'a Slot,
     pub(crate) incarnation: Incarnation,
     pub(crate) failures: u32,
+    /// Why the older engines of the slot are condemned; `None` if they stand in.
+    pub(crate) condemn: Option<&'a str>,
 }
 
-/// Renews slots, each once. How their older engines end is not changed.
+/// Renews slots, each once. Older engines that are not condemned end as they would have.
 pub(crate) async fn renew(tx: &mut Transaction, issue: &Issue<'_>, renewed: &[Renewed<'_>]) -> Result<(), Error> {
     let (mut old, mut of_slots, mut issued) = (Vec::new(), Vec::new(), Vec::new());
-    for Renewed { row, incarnation, failures } in renewed {
-        let key = &row.slot.key;
-        old.push(key_args(key).into());
-        of_slots.push(slot_args(key, *incarnation, row.born, row.slot.origin, *failures));
-        issued.push((key, *incarnation));
+    for Renewed { slot, incarnation, failures, .. } in renewed {
+        old.push(key_args(&slot.key).into());
+        of_slots.push(slot_args(&renewed_as(slot, *incarnation, *failures)));
+        issued.push((&slot.key, *incarnation));
     }
+    condemn_older(tx, renewed).await?;
     tx.execute_in_tuples(sql::SLOTS_DELETE, old).await?;
     tx.insert_all(sql::SLOTS_INSERT, of_slots).await?;
     issue_names(tx, issue, &issued).await
 }
 
-fn slot_args(key: &SlotKey, incarnation: Incarnation, born: Incarnation, origin: Origin, failures: u32) -> Vec<Arg> {
-    let mut args: Vec<Arg> = key_args(key).into();
-    args.extend(args![incarnation, born, origin.as_str(), failures, false]);
-    args
+fn renewed_as(slot: &Slot, incarnation: Incarnation, failures: u32) -> Slot {
+    Slot { incarnation, failures, forced: false, ..slot.clone() }
+}
+
+/// Condemns the older engines of slots whose renewal has a reason for it, with their grace or the default.
+async fn condemn_older(tx: &mut Transaction, renewed: &[Renewed<'_>]) -> Result<(), Error> {
+    let reasons: HashMap<&SlotKey, &str> =
+        renewed.iter().filter_map(|renewed| Some((&renewed.slot.key, renewed.condemn?))).collect();
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let mut condemned: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for row in tx.rows(sql::ENGINES_UNCONDEMNED, args![]).await? {
+        if let Some(reason) = reasons.get(&rows::slot_key(&row)?) {
+            condemned.entry(*reason).or_default().push(rows::text(&row, "name")?);
+        }
+    }
+    for (reason, names) in condemned {
+        tx.execute_in(sql::ENGINES_CONDEMN_AS_THEY_ARE, &[Arg::from(reason)], keys(names)).await?;
+    }
+    Ok(())
 }
 
 /// Condemns the engines of slots that go, each with its reason, and gives the engines of renewed slots their grace as

@@ -8,7 +8,7 @@ use model::catalog::Catalog;
 use model::configuration::{Configuration, Defaults};
 use model::millis;
 use model::number::Incarnation;
-use model::slot::{Origin, SlotKey};
+use model::slot::{Slot, SlotKey, StartedFor};
 
 use crate::error::Error;
 use crate::sql;
@@ -34,18 +34,23 @@ pub(crate) fn key_args(key: &SlotKey) -> [Arg; 4] {
     [key.tenant.as_str().into(), key.pool.as_str().into(), key.unit.as_str().into(), key.ordinal.into()]
 }
 
-/// Adds a slot with its first incarnation and issues the engine's name.
-pub(crate) async fn add(
-    tx: &mut Transaction,
-    issue: &Issue<'_>,
-    key: &SlotKey,
-    incarnation: Incarnation,
-    origin: Origin,
-) -> Result<(), Error> {
+/// The values of an insert.
+pub(crate) fn slot_args(slot: &Slot) -> Vec<Arg> {
+    let Slot { key, incarnation, origin, failures, forced, born, started_for, asked_at_ms } = slot;
     let mut args: Vec<Arg> = key_args(key).into();
-    args.extend(args![incarnation, incarnation, origin.as_str()]);
-    tx.execute(sql::SLOT_INSERT, args).await?;
-    issue_name(tx, issue, key, incarnation).await
+    args.extend(args![*incarnation, *born, origin.as_str(), *failures, *forced]);
+    let [user, creator] = match started_for {
+        Some(StartedFor { user, creator }) => [user.as_str(), creator.as_str()],
+        None => ["", ""],
+    };
+    args.extend(args![user, creator, *asked_at_ms]);
+    args
+}
+
+/// Adds a slot and issues the name of its engine.
+pub(crate) async fn add(tx: &mut Transaction, issue: &Issue<'_>, slot: &Slot) -> Result<(), Error> {
+    tx.insert_all(sql::SLOTS_INSERT, vec![slot_args(slot)]).await?;
+    issue_name(tx, issue, &slot.key, slot.incarnation).await
 }
 
 /// Gives a slot a new incarnation and issues the name of its engine; returns false if the observed incarnation is stale.

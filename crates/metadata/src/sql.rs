@@ -6,7 +6,7 @@
 //! | `catalog` | the counter from which generations and incarnations are drawn (one row); raising it takes the catalog lock |
 //! | `master` | the epoch of the current master, its holder, and what it waits for (one row) |
 //! | `tenant`, `resource_pool`, `resource_unit`, `resource_quota` | one object: its spec as JSON and the generation of its last change |
-//! | `slot` | one desired engine; `born` is the first incarnation of this row, which distinguishes engines of an earlier row with the same key |
+//! | `slot` | one desired engine; `born` is the first incarnation of this row, which distinguishes engines of an earlier row with the same key; `usr` and `creator` are empty unless its engines are charged to both |
 //! | `request` | one START, STOP or RESTART that took effect, with its answer |
 //! | `engine` | one issued name, with the state and the termination of its engine |
 //! | `alteration` | one CREATE, ALTER or DROP with its outcome and progress |
@@ -21,12 +21,12 @@
 //! upserts and locking reads differently. A placeholder is `?`.
 
 use crate::batch::UpdateEach;
-use crate::ledger_sql::LEDGER;
+use crate::ledger_sql::{LEDGER, LEDGER_IN_USE};
 
 /// The migrations in order; the version is the position, counted from 1. A released migration never changes. On `MariaDB` every
 /// statement commits by itself, so each must be repeatable.
 pub(crate) const MIGRATIONS: &[&[&str]] =
-    &[FIRST, DETAILS, ANSWERED, CLUSTER_WARNINGS, NODES, INCARNATIONS, AUDIT, RESOURCE_QUOTAS, LEDGER];
+    &[FIRST, DETAILS, ANSWERED, CLUSTER_WARNINGS, NODES, INCARNATIONS, AUDIT, RESOURCE_QUOTAS, LEDGER, LEDGER_IN_USE];
 
 const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS catalog (id SMALLINT NOT NULL PRIMARY KEY, generation BIGINT NOT NULL)",
@@ -194,19 +194,17 @@ pub(crate) const UNIT_DELETE: &str = "DELETE FROM resource_unit WHERE name = ? A
 pub(crate) const QUOTA_DELETE: &str = "DELETE FROM resource_quota WHERE name = ? AND generation = ?";
 
 // Slots.
-pub(crate) const SLOTS: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, forced \
-     FROM slot ORDER BY tenant, pool, unit, ordinal";
+pub(crate) const SLOTS: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, forced, \
+     usr, creator, asked_at_ms FROM slot ORDER BY tenant, pool, unit, ordinal";
 pub(crate) const SLOTS_COUNT: &str = "SELECT COUNT(*) AS slots FROM slot";
 pub(crate) const SLOTS_OF_LINK: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, \
-     forced FROM slot WHERE tenant = ? AND pool = ? AND unit = ? ORDER BY ordinal";
-pub(crate) const SLOT_INSERT: &str = "INSERT INTO slot (tenant, pool, unit, ordinal, incarnation, born, origin, \
-     failures, forced) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)";
+     forced, usr, creator, asked_at_ms FROM slot WHERE tenant = ? AND pool = ? AND unit = ? ORDER BY ordinal";
 pub(crate) const SLOT_RENEW: &str = "UPDATE slot SET incarnation = ?, failures = ?, forced = ? \
      WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ? AND incarnation = ?";
 pub(crate) const SLOT_DELETE: &str = "DELETE FROM slot WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ?";
 /// The head of a batched statement, like all statements that end with IN or with the columns.
 pub(crate) const SLOTS_INSERT: &str = "INSERT INTO slot (tenant, pool, unit, ordinal, incarnation, born, origin, \
-     failures, forced)";
+     failures, forced, usr, creator, asked_at_ms)";
 pub(crate) const SLOTS_DELETE: &str = "DELETE FROM slot WHERE (tenant, pool, unit, ordinal) IN";
 
 // Requests.
@@ -260,6 +258,8 @@ pub(crate) const ENGINES_INSERT: &str = "INSERT INTO engine (name, tenant, pool,
 pub(crate) const ENGINES_UNCONDEMNED: &str = "SELECT name, tenant, pool, unit, ordinal FROM engine \
      WHERE ended_at_ms IS NULL AND end_reason IS NULL";
 pub(crate) const ENGINES_GRACE_ALL: &str = "UPDATE engine SET end_grace_ms = ? WHERE name IN";
+/// With the grace of the row, or the default.
+pub(crate) const ENGINES_CONDEMN_AS_THEY_ARE: &str = "UPDATE engine SET end_reason = ? WHERE name IN";
 pub(crate) const ENGINES_CONDEMN_ALL: &str = "UPDATE engine SET end_grace_ms = ?, end_reason = ? WHERE name IN";
 pub(crate) const ENGINES_UIDS: &str = "SELECT name, uid FROM engine WHERE name IN";
 

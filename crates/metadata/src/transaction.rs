@@ -18,7 +18,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use crate::audit_row::AuditRow;
-use crate::backend::Backend;
+use crate::backend::{Backend, Mode};
 use crate::error::Error;
 
 /// A value for a placeholder.
@@ -162,6 +162,15 @@ impl Transaction {
             // Another process creates the same table concurrently.
             None => Err(Error::Conflict("another process is migrating the database".to_owned())),
         }
+    }
+
+    /// Begins the transaction again on `MariaDB`, which has committed it with each statement of a migration.
+    pub(crate) async fn begin_after_ddl(&mut self) -> Result<(), Error> {
+        if self.backend == Backend::Mariadb {
+            let begin = self.backend.begin_sql(Mode::Write);
+            timed(self.deadline, self.connection()?.execute(sqlx::raw_sql(begin))).await?.map_err(failed)?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn rows(&mut self, sql: &'static str, args: Vec<Arg>) -> Result<Vec<AnyRow>, Error> {

@@ -3,7 +3,9 @@
 use model::catalog::{Catalog, TenantSpec};
 use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
+use model::ledger::{ScopeKey, ScopeKind};
 use model::name::{PoolName, TenantName, UnitName};
+use model::quota::{Principal, QuotaSubject};
 use model::rights::StatementKind;
 use model::slot::Link;
 use model::text::as_detail;
@@ -41,6 +43,23 @@ pub fn no_engine(engine: &EngineName) -> UserError {
 pub fn engine_of_other_pool(engine: &EngineName, named: &PoolName, actual: &PoolName) -> UserError {
     UserError::new(ErrorKind::UndefinedObject, format!("engine \"{engine}\" is not in resource pool \"{named}\""))
         .hint(format!("It is in resource pool {actual}."))
+}
+
+/// The quota that limits the scope; `None` for a pool, and if there is none.
+pub fn quota_of_scope<'a>(catalog: &'a Catalog, key: &ScopeKey) -> Option<&'a str> {
+    let named = |subject: &QuotaSubject| catalog.quota_of(subject).map(|(name, _)| name.as_str());
+    let of = |subject: fn(Principal) -> QuotaSubject| {
+        named(&subject(Principal::Named(key.name.to_string()))).or_else(|| named(&subject(Principal::Default)))
+    };
+    match key.kind {
+        ScopeKind::User => of(QuotaSubject::User),
+        ScopeKind::Creator => of(QuotaSubject::Creator),
+        ScopeKind::Tenant => {
+            let (tenant, pool) = key.tenant_and_pool()?;
+            named(&QuotaSubject::Tenant(TenantName::new(tenant).ok()?, PoolName::new(pool).ok()?))
+        }
+        ScopeKind::Pool => None,
+    }
 }
 
 fn names<T: AsRef<str>>(items: &[T]) -> String {

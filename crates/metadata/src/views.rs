@@ -12,6 +12,7 @@ use model::snapshot::{EngineRecord, MasterRecord, ProxySnapshot, Snapshot};
 
 use crate::backend::Mode;
 use crate::error::Error;
+use crate::ledger_views;
 use crate::read;
 use crate::rows::{self, ObservedRow};
 use crate::sql;
@@ -118,9 +119,10 @@ impl Store {
 
 async fn snapshot(tx: &mut Transaction) -> Result<Snapshot, Error> {
     let (now_ms, catalog) = (tx.now_ms().await?, read::catalog(tx).await?);
-    let slots: Vec<Slot> = read::slots(tx).await?.into_iter().map(|row| row.slot).collect();
+    let slots = read::slots(tx).await?;
     let mut engines = read::engines(tx).await?;
     read::failures_before(tx, &slots, &mut engines).await?;
+    let ledger = ledger_views::planned(tx, &slots).await?;
     Ok(Snapshot {
         now_ms,
         catalog,
@@ -129,7 +131,7 @@ async fn snapshot(tx: &mut Transaction) -> Result<Snapshot, Error> {
         alterations: read::open_alterations(tx).await?,
         master: read::master(tx).await?,
         namespaces: read::namespaces(tx).await?.into_iter().map(|(name, _)| name).collect(),
-        ledger: model::ledger::Ledger::default(),
+        ledger,
     })
 }
 
@@ -137,7 +139,7 @@ async fn proxy_snapshot(tx: &mut Transaction) -> Result<ProxySnapshot, Error> {
     Ok(ProxySnapshot {
         // No quota decides about a route, and there may be many.
         catalog: Catalog { quotas: BTreeMap::new(), ..read::catalog(tx).await? },
-        slots: read::slots(tx).await?.into_iter().map(|row| row.slot).collect(),
+        slots: read::slots(tx).await?,
         observed: read::observed(tx).await?.into_iter().map(|row| row.engine).collect(),
         // Not needed for routing, and may be long.
         master: MasterRecord { cluster_warnings: ClusterWarnings::default(), ..read::master(tx).await? },
@@ -160,8 +162,8 @@ async fn node_overview(tx: &mut Transaction) -> Result<NodeOverview, Error> {
 
 async fn detail(tx: &mut Transaction, name: &EngineName) -> Result<Option<EngineDetail>, Error> {
     let Some(record) = read::engine(tx, name).await? else { return Ok(None) };
-    let rows = read::slots_of(tx, &record.slot.link()).await?;
-    let slot = rows.into_iter().map(|row| row.slot).find(|slot| slot.key == record.slot);
+    let slots = read::slots_of(tx, &record.slot.link()).await?;
+    let slot = slots.into_iter().find(|slot| slot.key == record.slot);
     let row = tx.row(sql::OBSERVED_ONE, args![name.as_str()]).await?;
     let seen = row.as_ref().map(rows::observed).transpose()?;
     let (catalog, master) = (read::catalog(tx).await?, read::master(tx).await?);

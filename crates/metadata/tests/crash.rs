@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use contract::bench::{AUDIT_KEEP, Bench, abort_of, by, commit, id, link, memory};
+use contract::bench::{AUDIT_KEEP, Bench, abort_of, by, commit, id, link, memory, start_request};
 use contract::ledgers;
-use metadata::{AuditFilter, Error, Refusal, RequestEffect, StartRequest, Store, StoreSettings, failpoints};
+use metadata::{AuditFilter, Error, Refusal, RequestEffect, Store, StoreSettings, failpoints};
 use model::alteration::{AlterationProgress, Outcome};
 use model::change::Rules;
 use model::clock::ManualClock;
@@ -42,7 +42,7 @@ async fn alter(bench: &Bench) -> Result<metadata::Committed, Error> {
 
 async fn start(bench: &Bench) -> Result<metadata::EngineAnswer, Error> {
     let request = bench.request("the-start", "START ENGINE t_1 rp_1 uc_1", by("alice"));
-    bench.store.start(&StartRequest { request, link: link("t_1", "rp_1", "uc_1") }).await
+    bench.store.start(&start_request(request, link("t_1", "rp_1", "uc_1"))).await
 }
 
 fn refusal() -> Refusal {

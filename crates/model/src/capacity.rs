@@ -1,8 +1,10 @@
-//! The capacity of a resource pool: the figures of DESCRIBE RESOURCE POOL, and nodes that two pools claim.
+//! The capacity of a resource pool: what its nodes can take, the figures of DESCRIBE RESOURCE POOL, and nodes that two
+//! pools claim.
 //!
 //! Pure arithmetic over the nodes that the orchestrator observed. CPU and memory are allocatable amounts, and *used*
 //! is the sum of our own requests: what other workloads use is not known here, so an engine that fits by these
-//! figures may still have to wait. Informational only; a stale reading shows the pool as it was.
+//! figures may still have to wait. [`of_nodes`] is what a master records of a pool with `CAPACITY NODES`; the rest is
+//! informational only, and a stale reading shows the pool as it was.
 
 use crate::catalog::{Catalog, PoolSpec};
 use crate::name::PoolName;
@@ -17,6 +19,26 @@ pub struct Amount {
     /// In thousandths of a core.
     pub cpu_millis: u64,
     pub memory_bytes: u64,
+}
+
+/// What engines can request of the nodes of a pool whose capacity is that of its nodes.
+///
+/// A node that is ready and takes no new engines counts what those on it request, so it neither adds nor removes
+/// headroom. A node that is not ready counts nothing.
+pub fn of_nodes(spec: &PoolSpec, nodes: &[ObservedNode]) -> Amount {
+    let admitted = nodes.iter().filter(|node| spec.admits(&node.name, &node.labels));
+    sum(admitted.map(|node| match (node.open, node.ready) {
+        (true, _) => (node.cpu_millis, node.memory_bytes),
+        (false, true) => (node.cpu_used_millis, node.memory_used_bytes),
+        (false, false) => (0, 0),
+    }))
+}
+
+fn sum(amounts: impl Iterator<Item = (u64, u64)>) -> Amount {
+    amounts.fold(Amount::default(), |sum, (cpu, memory)| Amount {
+        cpu_millis: sum.cpu_millis.saturating_add(cpu),
+        memory_bytes: sum.memory_bytes.saturating_add(memory),
+    })
 }
 
 /// The nodes of a pool with their use.
@@ -75,10 +97,7 @@ impl<'a> PoolCapacity<'a> {
     }
 
     fn sum(&self, of: impl Fn(&ObservedNode) -> (u64, u64)) -> Amount {
-        self.nodes.iter().map(|node| of(node)).fold(Amount::default(), |sum, (cpu, memory)| Amount {
-            cpu_millis: sum.cpu_millis.saturating_add(cpu),
-            memory_bytes: sum.memory_bytes.saturating_add(memory),
-        })
+        sum(self.nodes.iter().map(|node| of(node)))
     }
 
     /// The largest engine that still fits on one schedulable node, with the node: the most CPU, then the most memory.
@@ -185,6 +204,23 @@ mod tests {
         assert_eq!((amount.to_string().as_str(), at), ("1 CPU and 12G", "node-1"));
         nodes[0].cpu_used_millis = 5_000;
         assert_eq!(PoolCapacity::new(&catalog, &name("rp_1"), &spec, &nodes).largest_fit(), None);
+    }
+
+    #[test]
+    fn a_cordoned_node_counts_its_use_and_one_that_is_not_ready_nothing() {
+        let mut nodes = vec![node("node-1", 4, 16), node("node-2", 4, 16), node("node-3", 64, 256)];
+        let spec = listed(&["node-1", "node-2", "gone"]);
+        let capacity = |nodes: &[ObservedNode]| of_nodes(&spec, nodes).to_string();
+        assert_eq!(capacity(&nodes), "8 CPU and 32G");
+        (nodes[0].cpu_used_millis, nodes[0].memory_used_bytes) = (3_000, 4 * GIB);
+        assert_eq!(capacity(&nodes), "8 CPU and 32G");
+        (nodes[0].ready, nodes[0].open) = (true, false);
+        assert_eq!(capacity(&nodes), "7 CPU and 20G");
+        nodes[0].ready = false;
+        assert_eq!(capacity(&nodes), "4 CPU and 16G");
+        nodes[0].labels = zone("b");
+        let selected = PoolSpec { node_selector: zone("a"), ..PoolSpec::default() };
+        assert_eq!(of_nodes(&selected, &nodes).to_string(), "68 CPU and 272G");
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | `audit` | recomputes what scopes hold |
 //! | `record` | what a master records of the ledger apart from changes of reservations |
 //! | `refusal` | why an operation changed nothing |
+//! | `status` | reservations and refusals as programs read them |
 //!
 //! Users, creators and tenants are charged nominal sizes, once for each lineage: the component-wise maximum of its
 //! charged reservations, because the engines of a slot replace each other. A pool is charged the requests of each
@@ -37,13 +38,14 @@ mod refusal;
 mod reservation;
 mod scope;
 mod snapshot;
+mod status;
 mod trial;
 
 pub use audit::Drift;
 pub use book::{Ledger, Moment};
 pub use change::{Change, Decided, ScopedChange};
 pub use derive::{Measured, changed, derive, principal};
-pub use engine::{RESERVATION_TTL, engine_scopes, lineage_of};
+pub use engine::{RESERVATION_TTL, engine_scopes, lineage_of, reclaim_reason, reclaimed_for};
 pub use hold::{Actual, Claim, Confirmation, End, overdue_end};
 pub use limits::PoolCapacity;
 pub use record::{LedgerRecord, LedgerRecorded};
@@ -52,3 +54,4 @@ pub use reservation::{Amounts, Holder, Request, Reservation, State, is_transitio
 pub use scope::{
     Counter, Guarantees, Parts, PoolRow, Role, Scope, ScopeKey, ScopeKind, Scopes, UNLIMITED, bound, limit_from,
 };
+pub use status::{HolderKind, LedgerError, ReservationStatus, ShortageStatus};

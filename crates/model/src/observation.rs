@@ -98,8 +98,15 @@ pub struct ObservedNode {
     pub cpu_used_millis: u64,
     /// The memory requests of our instances there.
     pub memory_used_bytes: u64,
-    /// Whether new engines can be scheduled there.
+    /// Whether it is ready, so that the engines there run. Older rows do not say.
+    #[serde(default = "assumed_ready")]
+    pub ready: bool,
+    /// Whether new engines can be scheduled there: it is ready and not cordoned.
     pub open: bool,
+}
+
+const fn assumed_ready() -> bool {
+    true
 }
 
 /// Foreign objects in our namespaces and permissions that we lack. Informational only.

@@ -2,9 +2,12 @@
 //! rejected.
 //!
 //! Each tenant has a queue on each pool. The first requests of all queues take turns: those within the guarantee of
-//! their tenant first, also where one that exceeds it is before them in their queue, then those of the tenant that
-//! borrows the smallest share, so tenants alternate engine by engine. A request that does not fit is set aside and
-//! never blocks one of another tenant, except that borrowers wait for a request within its guarantee.
+//! their tenant first, also where one that exceeds it is before them in their queue, then those of tenants without a
+//! guarantee, then those of the tenant that borrows the smallest share. Among tenants without a guarantee, which have no
+//! share, the one is first that will have the smallest part of what no guarantee covers, or the fewest engines where that is
+//! unlimited; only then do priority and age decide. So tenants alternate engine by engine, whether or not they have quotas.
+//! A request that does not fit is set aside and never blocks one of another tenant, except that borrowers wait for a request
+//! within its guarantee.
 //!
 //! Invariants:
 //!

@@ -6,6 +6,7 @@ use model::engine_name::EngineName;
 use model::number::Incarnation;
 use model::slot::{Slot, SlotKey};
 
+use crate::admit::Request;
 use crate::decision::{Action, Chain, Decision, Stage, Wait};
 use crate::desired::DesiredState;
 use crate::inventory::Engine;
@@ -21,6 +22,18 @@ pub(crate) struct PendingWork {
     pub what: String,
 }
 
+/// An engine that is created if its reservation is granted.
+pub(crate) struct Candidate {
+    pub engine: EngineName,
+    pub request: Request,
+    /// The decisions that follow the reservation.
+    pub chain: Vec<Decision>,
+    /// Its state while the chain is run.
+    pub state: String,
+    /// When it may change, by the database's clock.
+    pub until_ms: Option<i64>,
+}
+
 /// The decisions so far.
 pub(crate) struct PlanBuilder<'a> {
     pub desired: &'a DesiredState,
@@ -30,6 +43,8 @@ pub(crate) struct PlanBuilder<'a> {
     /// Why each engine differs from its desired state: SHOW's column *reason*.
     pub reasons: BTreeMap<EngineName, String>,
     pub pending: Vec<PendingWork>,
+    /// The engines that are created if their reservation is granted.
+    pub candidates: Vec<Candidate>,
     /// The names that this plan drains: a name has one drain order.
     draining: BTreeSet<EngineName>,
     groups: LinkCache<'a>,
@@ -45,6 +60,7 @@ impl<'a> PlanBuilder<'a> {
             waits: Vec::new(),
             reasons: BTreeMap::new(),
             pending: Vec::new(),
+            candidates: Vec::new(),
             draining: BTreeSet::new(),
             groups: LinkCache::default(),
             labels,
@@ -57,8 +73,8 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// The sizes of all lists: equal values mean that nothing was added in between.
-    pub fn sizes(&self) -> [usize; 4] {
-        [self.chains.len(), self.waits.len(), self.pending.len(), self.reasons.len()]
+    pub fn sizes(&self) -> [usize; 5] {
+        [self.chains.len(), self.waits.len(), self.pending.len(), self.reasons.len(), self.candidates.len()]
     }
 
     /// Adds a chain, unless it is empty.
@@ -85,8 +101,24 @@ impl<'a> PlanBuilder<'a> {
 
     /// Adds why the engine differs from its desired state.
     pub fn wait(&mut self, engine: &Engine<'_>, reason: String, until_ms: Option<i64>) {
+        self.add_wait(engine, reason, until_ms, false);
+    }
+
+    /// Adds why the engine has no reservation, and when that may change without any other event.
+    pub fn queue(&mut self, engine: &Engine<'_>, reason: String, until_ms: Option<i64>) {
+        self.add_wait(engine, reason, until_ms, true);
+    }
+
+    fn add_wait(&mut self, engine: &Engine<'_>, reason: String, until_ms: Option<i64>, is_queued: bool) {
         self.reasons.insert(engine.name.clone(), reason.clone());
-        self.waits.push(Wait { engine: engine.name.clone(), slot: engine.slot.as_deref().cloned(), reason, until_ms });
+        let slot = engine.slot.as_deref().cloned();
+        self.waits.push(Wait { engine: engine.name.clone(), slot, reason, until_ms, is_queued });
+    }
+
+    /// Adds what is missing of an engine that is being created, for SHOW and for alterations.
+    pub fn wait_for_create(&mut self, engine: &Engine<'_>, reason: String, until_ms: Option<i64>) {
+        self.add_pending(engine, reason.clone());
+        self.wait(engine, reason, until_ms);
     }
 
     /// Adds what alterations wait for that affect the engine's slot.

@@ -1,6 +1,7 @@
 //! The plan for a slot's current engine: create it, keep it, or draw a new incarnation for the slot.
 
 use model::charge::Charge;
+use model::configuration::Configuration;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
@@ -9,12 +10,14 @@ use model::millis;
 use model::slot::Slot;
 use model::snapshot::EngineRecord;
 
+use crate::admission;
 use crate::backoff;
-use crate::builder::{PlanBuilder, decide};
+use crate::builder::{Candidate, PlanBuilder, decide};
 use crate::decision::{Action, Decision, DesiredEngine, Stage};
 use crate::inventory::Engine;
 use crate::limits::BACK_OFF_MOST;
 use crate::observed::Instance;
+use crate::reservations;
 use crate::teardown;
 use crate::unregistered;
 
@@ -63,8 +66,15 @@ fn renew(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, failur
     builder.push(Stage::Renew, vec![decide(engine, action, reason)]);
 }
 
-/// Creates permit and instance and records the uid, for a slot without an engine or one with an interrupted create.
+/// Creates permit and instance and records the uid, for a slot without an engine or one with an interrupted create. Without a
+/// reservation the engine is a candidate: the chain follows if its reservation is granted.
 fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, context: SlotContext<'_>) {
+    if engine.instance.is_none()
+        && let Some(reason) = reservations::used_up(builder, engine)
+    {
+        builder.add_pending(engine, reason.clone());
+        return renew(builder, engine, slot, slot.failures, reason);
+    }
     if context.waits_for_turn {
         let reason = format!(
             "waits for its turn: engines of unit \"{}\" are replaced {} at a time",
@@ -72,36 +82,57 @@ fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, conte
         );
         return builder.wait(engine, reason, None);
     }
-    let blocked = |builder: &mut PlanBuilder<'_>, reason: String, until_ms| {
-        builder.add_pending(engine, reason.clone());
-        builder.wait(engine, reason, until_ms);
-    };
     let Some(configuration) = builder.desired.configuration(&slot.key) else {
-        return blocked(builder, "the catalog has no such unit or pool".to_owned(), None);
+        return builder.wait_for_create(engine, "the catalog has no such unit or pool".to_owned(), None);
     };
     if let Some(why) = builder.desired.lacks_nodes(&slot.key) {
         // No alteration waits for it: only another alteration can give the pool nodes.
         return builder.wait(engine, format!("resource pool \"{}\" has no nodes: {why}", slot.key.pool), None);
     }
-    let pool = builder.desired.pool(&slot.key);
-    let nodes = pool.and_then(|pool| pool.nodes.clone());
-    let node_selector = pool.map(|pool| pool.node_selector.clone()).unwrap_or_default();
     let failure = builder.observed.create_failures.get(&engine.name);
-    if let Some(failure) = failure {
-        let reason = format!("could not be created, failure {}: {}", failure.failures, failure.reason);
-        blocked(builder, reason, Some(builder.desired.snapshot.now_ms.saturating_add(millis::ceil(failure.retry_in))));
-        if !failure.retry_in.is_zero() {
-            return;
+    let (state, until_ms) = match failure {
+        Some(failure) => {
+            let due_ms = builder.desired.snapshot.now_ms.saturating_add(millis::ceil(failure.retry_in));
+            let state = format!("could not be created, failure {}: {}", failure.failures, failure.reason);
+            (state, earliest(Some(due_ms), reservations::deadline_ms(engine)))
         }
-    } else {
-        blocked(builder, "is being created".to_owned(), None);
+        None => ("is being created".to_owned(), None),
+    };
+    if failure.is_some_and(|failure| !failure.retry_in.is_zero()) {
+        return builder.wait_for_create(engine, state, until_ms);
     }
+    let chain = create_chain(builder, engine, slot, context, configuration);
+    if engine.charged().is_some() {
+        builder.wait_for_create(engine, state, until_ms);
+        return builder.push(Stage::Create, chain);
+    }
+    if engine.instances().next().is_some() {
+        // It exists, so it is adopted, not admitted.
+        return builder.wait_for_create(engine, "waits until its reservation is adopted".to_owned(), None);
+    }
+    let Some(request) = admission::request(builder.desired, slot) else {
+        return builder.queue(engine, "cannot start: it is larger than any reservation".to_owned(), None);
+    };
+    builder.candidates.push(Candidate { engine: engine.name.clone(), request, chain, state, until_ms });
+}
+
+/// The decisions that create the engine.
+fn create_chain(
+    builder: &PlanBuilder<'_>,
+    engine: &Engine<'_>,
+    slot: &Slot,
+    context: SlotContext<'_>,
+    configuration: Configuration,
+) -> Vec<Decision> {
     let because = match context.stand_in {
         _ if engine.instance.is_some() => "its creation was interrupted".to_owned(),
         Some(stand_in) => format!("replaces {stand_in}"),
         None if slot.failures > 0 => format!("the slot has no engine after failure {}", slot.failures),
         None => "the slot has no engine".to_owned(),
     };
+    let pool = builder.desired.pool(&slot.key);
+    let nodes = pool.and_then(|pool| pool.nodes.clone());
+    let node_selector = pool.map(|pool| pool.node_selector.clone()).unwrap_or_default();
     let labels = EngineLabels::new(&builder.desired.cluster, &slot.key, slot.incarnation, &configuration);
     let config = labels.config.clone();
     let mut chain = Vec::new();
@@ -118,7 +149,12 @@ fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, conte
     if recorded.is_none() || engine.permit.is_none_or(|permit| permit.uid.as_ref() != recorded) {
         chain.push(decide(engine, Action::WritePermitUid { uid: None }, "allows it to register"));
     }
-    builder.push(Stage::Create, chain);
+    chain
+}
+
+/// The earlier of two times of which each may be missing.
+fn earliest(one_ms: Option<i64>, other_ms: Option<i64>) -> Option<i64> {
+    one_ms.into_iter().chain(other_ms).min()
 }
 
 /// The uid is recorded, and no list has it.
@@ -196,6 +232,13 @@ fn keep_or_renew<'a>(
         chain.push(decide(engine, action, reason));
         return builder.push(Stage::Renew, chain);
     }
+    if let Some(reason) = reservations::unregistered_too_long(builder, engine, instance) {
+        builder.reasons.insert(engine.name.clone(), reason.clone());
+        chain.retain(|decision| matches!(decision.action, Action::RecordUid { .. }));
+        let failures = slot.failures.saturating_add(1);
+        chain.push(decide(engine, Action::DrawIncarnation { observed: slot.incarnation, failures }, reason));
+        return builder.push(Stage::Renew, chain);
+    }
     if instance.incomplete {
         return create(builder, engine, slot, context);
     }
@@ -218,6 +261,7 @@ fn keep_or_renew<'a>(
             (None, Phase::Pending, _) => "waits to be scheduled".to_owned(),
             (None, ..) => "is not registered yet".to_owned(),
         };
+        let until_ms = earliest(until_ms, reservations::deadline_ms(engine));
         builder.wait(engine, after_failures(reason, engine, slot), until_ms);
     }
 }

@@ -167,6 +167,8 @@ pub struct Wait {
     pub reason: String,
     /// Until when, by the database's clock, if known.
     pub until_ms: Option<i64>,
+    /// Whether it waits for a reservation that was not granted.
+    pub is_queued: bool,
 }
 
 /// Decisions about one engine or one alteration, in order: each needs the one before it.

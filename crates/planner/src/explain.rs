@@ -4,18 +4,25 @@
 //! started engine registers, each drained one exits. The simulation advances only when nothing is left to decide, because
 //! engines need longer than a tick.
 
+mod limits;
+mod start;
+
 use model::alteration::{AlterationProgress, AlterationRecord, Outcome, RequestId};
 use model::change::{Applied, Change, Rules};
 use model::desired::derive;
 use model::error::UserError;
+use model::ledger::{Ledger, Measured};
 use model::millis;
 use model::number::Generation;
 use model::slot::{Origin, Slot};
 
-use crate::decision::Row;
+use crate::decision::{Action, Decision, Row};
 use crate::desired::DesiredState;
 use crate::observed::ObservedState;
+use crate::plan::Plan;
 use crate::simulation::Simulation;
+
+pub use start::{ExplainedStart, ScopeRow, Verdict, explain_restart, explain_start};
 
 /// The maximum number of plans of one EXPLAIN.
 pub const MAX_ROUNDS: usize = 2_000;
@@ -53,9 +60,10 @@ fn explain_within(desired: &DesiredState, observed: &ObservedState, bounds: Boun
             if advance(&mut simulation, plan.waits.iter().filter_map(|wait| wait.until_ms).min()) {
                 continue;
             }
-            return rows;
+            return with_queue(rows, &plan);
         }
-        for decision in plan.decisions() {
+        let ledger = &simulation.desired.snapshot.ledger;
+        for decision in plan.decisions().filter(|decision| is_shown(decision, ledger)) {
             if rows.len() == bounds.rows {
                 return truncated(rows);
             }
@@ -64,6 +72,25 @@ fn explain_within(desired: &DesiredState, observed: &ObservedState, bounds: Boun
         simulation.apply(&plan);
     }
     truncated(rows)
+}
+
+/// Whether the decision has a row: a change of reservations only if one of its scopes has a limit. Without limits every request
+/// is granted, and there is nothing to explain.
+fn is_shown(decision: &Decision, ledger: &Ledger) -> bool {
+    match &decision.action {
+        Action::Ledger(change) => ledger.is_limited(&change.scopes),
+        _ => true,
+    }
+}
+
+/// Adds a row for each engine that stays without a reservation.
+fn with_queue(mut rows: Vec<Row>, plan: &Plan) -> Vec<Row> {
+    for wait in plan.waits.iter().filter(|wait| wait.is_queued) {
+        let slot = wait.slot.as_ref().map(ToString::to_string).unwrap_or_default();
+        let (step, engine) = (rows.len() as u32 + 1, wait.engine.to_string());
+        rows.push(Row { step, decision: "wait".to_owned(), engine, slot, because: wait.reason.clone() });
+    }
+    rows
 }
 
 fn truncated(mut rows: Vec<Row>) -> Vec<Row> {
@@ -140,11 +167,21 @@ impl Simulation {
     pub fn commit_catalog(&mut self, catalog: model::catalog::Catalog) {
         commit(self, catalog);
     }
+
+    /// Records measured capacities, as a master does for pools with `CAPACITY NODES`. The others stay as they are.
+    pub fn measure(&mut self, capacities: Measured) {
+        let snapshot = &mut self.desired.snapshot;
+        let mut measured = limits::measured(&snapshot.catalog, &snapshot.ledger);
+        measured.extend(capacities);
+        limits::set(&mut snapshot.ledger, &snapshot.catalog, &measured);
+    }
 }
 
 fn commit(simulation: &mut Simulation, after: model::catalog::Catalog) {
     let snapshot = &simulation.desired.snapshot;
     let changes = derive(&snapshot.catalog, &after, &snapshot.slots, &simulation.desired.defaults);
+    let measured = limits::measured(&snapshot.catalog, &snapshot.ledger);
+    limits::set(&mut simulation.desired.snapshot.ledger, &after, &measured);
     let grace_ms = millis::from_duration(simulation.desired.limits.grace(None));
     simulation.desired.snapshot.catalog = after;
     for (key, reason) in &changes.delete {
@@ -166,7 +203,7 @@ fn commit(simulation: &mut Simulation, after: model::catalog::Catalog) {
             forced: false,
             born: incarnation,
             started_for: None,
-            asked_at_ms: 0,
+            asked_at_ms: simulation.desired.snapshot.now_ms,
         };
         simulation.desired.snapshot.slots.push(slot);
         simulation.issue(key, incarnation);

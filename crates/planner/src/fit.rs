@@ -20,6 +20,7 @@ mod pods;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::catalog::{Catalog, PoolSpec};
+use model::labels::LabelMap;
 use model::observation::ObservedNode;
 
 pub use amount::NodeAmount;
@@ -135,12 +136,26 @@ impl Nodes {
 
     /// From what the orchestrator observed. Without any node it has none or was not read, so all nodes are unknown.
     pub fn observed(nodes: &[ObservedNode], catalog: &Catalog) -> Self {
+        let labels: BTreeMap<&str, &LabelMap> = nodes.iter().map(|node| (node.name.as_str(), &node.labels)).collect();
+        Self::of_pools(nodes.iter().map(NodeCapacity::from).collect(), |node| labels.get(node).copied(), catalog)
+    }
+
+    /// From the known nodes and the labels of those whose labels are known. A node with unknown labels is one of every pool
+    /// that does not name others. Without any node all nodes are unknown.
+    pub(crate) fn of_pools<'a>(
+        nodes: Vec<NodeCapacity>,
+        labels: impl Fn(&str) -> Option<&'a LabelMap>,
+        catalog: &Catalog,
+    ) -> Self {
         if nodes.is_empty() {
             return Self::default();
         }
-        let by_name: BTreeMap<&str, &ObservedNode> = nodes.iter().map(|node| (node.name.as_str(), node)).collect();
-        let pools = catalog.pools.iter().map(|(name, pool)| (name.to_string(), names_of(&pool.spec, &by_name)));
-        Self::new(nodes.iter().map(NodeCapacity::from), pools)
+        let pools: Vec<(String, Vec<String>)> = catalog
+            .pools
+            .iter()
+            .map(|(name, pool)| (name.to_string(), names_of(&pool.spec, &nodes, &labels)))
+            .collect();
+        Self::new(nodes, pools)
     }
 
     /// A pod that fits on no node of the pool, if there is one: the engine can never run there. A pool without nodes is
@@ -213,11 +228,11 @@ impl Nodes {
     }
 }
 
-/// The nodes of a pool: the observed ones that it admits, and those of its list that were not observed.
-fn names_of(pool: &PoolSpec, observed: &BTreeMap<&str, &ObservedNode>) -> Vec<String> {
-    let admits = |name: &str| observed.get(name).is_none_or(|node| pool.selects(&node.labels));
+/// The nodes of a pool: the known ones that it admits, and those of its list that are not known.
+fn names_of<'a>(pool: &PoolSpec, nodes: &[NodeCapacity], labels: impl Fn(&str) -> Option<&'a LabelMap>) -> Vec<String> {
+    let admits = |name: &&String| labels(name).is_none_or(|labels| pool.selects(labels));
     match &pool.nodes {
-        Some(listed) => listed.iter().filter(|name| admits(name)).cloned().collect(),
-        None => observed.keys().filter(|name| admits(name)).map(|name| (*name).to_owned()).collect(),
+        Some(listed) => listed.iter().filter(admits).cloned().collect(),
+        None => nodes.iter().map(|node| &node.name).filter(admits).cloned().collect(),
     }
 }

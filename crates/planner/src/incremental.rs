@@ -4,12 +4,13 @@
 //! so the result for an engine holds until one of its inputs changes. The inputs are compared item by item with those of
 //! the last plan ([`IncrementalPlanner::compare`]), and only some engines are planned again ([`IncrementalPlanner::plan`]):
 //!
-//! - those with a changed slot, row, permit, registration, drain order or instance;
+//! - those with a changed slot, row, reservation, permit, registration, drain order or instance;
 //! - those that were not *steady*: they had decisions or waits, or time alone may cause some;
 //! - the current engine of the slot of each of these, because a stand-in depends on it.
 //!
-//! Everything is planned again if an input of all engines has changed (catalog, defaults, limits, labels of nodes), or if
-//! too many engines would be in scope.
+//! Everything is planned again if an input of all engines has changed (the objects of the catalog, defaults, limits, labels of
+//! nodes), or if too many engines would be in scope. The counter of the catalog alone, quotas, the scopes of the ledger and the
+//! capacity of nodes are no such input: only engines that are to be created depend on them, and those are never steady.
 //!
 //! Invariant: the plan equals the one that [`plan`](crate::plan()) makes of the same input. The state kept here is only a
 //! cache: losing it costs one full plan.
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
+use model::ledger::{Ledger, Reservation};
 use model::number::Incarnation;
 use model::observation::ObservedEngine;
 use model::slot::{Slot, SlotKey};
@@ -158,6 +160,7 @@ impl Last {
         let mut names = self.outcome.unsteady.clone();
         let (before, now) = (&self.desired.snapshot, &desired.snapshot);
         add_changed(&before.engines, &now.engines, |record| record.incarnation, |record| &record.name, &mut names);
+        add_changed_reservations(&before.ledger, &now.ledger, &mut names);
         add_changed(
             &self.observed.permits,
             &observed.permits,
@@ -192,7 +195,8 @@ impl Last {
 
     /// Whether the inputs of all engines are unchanged.
     fn has_same_globals(&self, desired: &DesiredState, observed: &ObservedState) -> bool {
-        self.desired.snapshot.catalog == desired.snapshot.catalog
+        let (before, now) = (&self.desired.snapshot.catalog, &desired.snapshot.catalog);
+        (&before.units, &before.pools, &before.tenants) == (&now.units, &now.pools, &now.tenants)
             && self.desired.defaults == desired.defaults
             && self.desired.limits == desired.limits
             && self.desired.cluster == desired.cluster
@@ -345,6 +349,32 @@ fn add_changed<'a, T: PartialEq, K: Eq + Hash>(
         Diff::Gone(was) => names.insert(name(&before[was])),
         Diff::New(is) => names.insert(name(&now[is])),
     });
+}
+
+/// Adds the engines of all added, removed and changed reservations.
+fn add_changed_reservations(before: &Ledger, now: &Ledger, names: &mut NameSet) {
+    let mut add = |reservation: &Reservation| {
+        // The id of an external reservation is no engine's.
+        if let (false, Ok(name)) = (reservation.request.holder.is_external(), EngineName::new(&**reservation.id())) {
+            names.insert(&name);
+        }
+    };
+    let mut before = before.reservations().peekable();
+    for reservation in now.reservations() {
+        while let Some(gone) = before.next_if(|old| old.id() < reservation.id()) {
+            add(gone);
+        }
+        if before.next_if(|old| old.id() == reservation.id()).is_none_or(|old| differ(old, reservation)) {
+            add(reservation);
+        }
+    }
+    before.for_each(|gone| add(gone));
+}
+
+/// Whether two versions of a reservation differ. What was requested under an id never changes.
+fn differ(old: &Reservation, new: &Reservation) -> bool {
+    let mutable = |reservation: &Reservation| (reservation.state, reservation.deadline_ms, reservation.amounts);
+    mutable(old) != mutable(new) || old.uid != new.uid
 }
 
 fn in_order(slots: &[Slot]) -> Vec<usize> {

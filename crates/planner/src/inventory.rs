@@ -1,4 +1,4 @@
-//! The inventory: rows, permits, registrations, drain orders and instances, joined by engine name.
+//! The inventory: rows, reservations, permits, registrations, drain orders and instances, joined by engine name.
 //!
 //! Identity comes from table `engine`: names are looked up, never parsed. Labels identify an engine only if it has no row,
 //! because they may have been changed by hand.
@@ -8,9 +8,12 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::iter::Peekable;
+use std::sync::Arc;
 
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
+use model::ledger::{Reservation, State};
 use model::number::Incarnation;
 use model::slot::{Slot, SlotKey};
 use model::snapshot::EngineRecord;
@@ -30,6 +33,11 @@ pub(crate) struct Inventory<'a> {
 }
 
 impl<'a> Inventory<'a> {
+    pub fn engine(&self, name: &EngineName) -> Option<&Engine<'a>> {
+        let at = self.engines.binary_search_by(|engine| engine.name.cmp(name)).ok()?;
+        Some(&self.engines[at])
+    }
+
     pub fn slot(&self, key: &SlotKey) -> Option<&'a Slot> {
         let at = self.slots.binary_search_by(|(slot, _)| slot.key.cmp(key)).ok()?;
         Some(self.slots[at].0)
@@ -54,6 +62,8 @@ pub(crate) struct Engine<'a> {
     pub registration: Option<&'a Registration>,
     pub drain: Option<&'a DrainOrder>,
     pub load: Option<EngineLoad>,
+    /// The reservation with its name, in whatever state.
+    pub reservation: Option<&'a Arc<Reservation>>,
 }
 
 impl<'a> Engine<'a> {
@@ -70,7 +80,18 @@ impl<'a> Engine<'a> {
             registration: None,
             drain: None,
             load: None,
+            reservation: None,
         }
+    }
+
+    /// Its reservation, if that is charged.
+    pub fn charged(&self) -> Option<&'a Arc<Reservation>> {
+        self.reservation.filter(|reservation| reservation.state.is_charged())
+    }
+
+    /// Its reservation, if that is not confirmed yet.
+    pub fn locked(&self) -> Option<&'a Arc<Reservation>> {
+        self.reservation.filter(|reservation| reservation.state == State::Locked)
     }
 
     /// Its instance, if that is neither ended nor being deleted.
@@ -138,6 +159,7 @@ impl<'a> Inventory<'a> {
             chosen(&observed.registrations, |registration| &registration.engine, names).into_iter().peekable();
         let mut drains = chosen(&observed.drains, |drain| &drain.engine, names).into_iter().peekable();
         let mut instances = chosen(&observed.instances, |instance| &instance.name, names).into_iter().peekable();
+        let mut reservations = reservations(desired, names).into_iter().peekable();
         let mut loads = names.is_none().then(|| observed.loads.iter().peekable());
         loop {
             let heads = [
@@ -148,7 +170,8 @@ impl<'a> Inventory<'a> {
                 drains.peek().map(|drain| &drain.engine),
                 instances.peek().map(|instance| &instance.name),
             ];
-            let Some(name) = heads.into_iter().flatten().min().cloned() else { break };
+            let named = heads.into_iter().flatten().min();
+            let Some(name) = first_name(named, &mut reservations) else { break };
             let mut engine = Engine::new(name);
             while let Some((at, record)) = records.next_if(|(_, record)| record.name == engine.name) {
                 of_records[at] = engines.len();
@@ -170,6 +193,12 @@ impl<'a> Inventory<'a> {
             }
             while let Some(instance) = instances.next_if(|instance| instance.name == engine.name) {
                 assign(&mut engine, instance);
+            }
+            while let Some(reservation) =
+                reservations.next_if(|reservation| **reservation.id() <= *engine.name.as_str())
+            {
+                engine.reservation =
+                    Some(reservation).filter(|reservation| **reservation.id() == *engine.name.as_str());
             }
             // A load never creates an entry: only engines with an instance are polled.
             engine.load = if let Some(loads) = &mut loads {
@@ -193,6 +222,38 @@ impl<'a> Inventory<'a> {
         engines.iter_mut().for_each(identify_by_labels);
         Self { engines, slots }
     }
+}
+
+/// The reservations of engines with these names, or of all engines, in the order of names.
+fn reservations<'a>(desired: &'a DesiredState, names: Option<&NameSet>) -> Vec<&'a Arc<Reservation>> {
+    let ledger = &desired.snapshot.ledger;
+    let is_of_engine = |reservation: &&Arc<Reservation>| !reservation.request.holder.is_external();
+    match names {
+        None => ledger.reservations().filter(is_of_engine).collect(),
+        Some(names) if names.is_empty() => Vec::new(),
+        Some(names) => {
+            let found = names.sorted().into_iter().filter_map(|name| ledger.reservation(name.as_str()));
+            found.filter(is_of_engine).collect()
+        }
+    }
+}
+
+/// The first name of all lists; `named` is that of the other ones. A reservation whose id is no name of an engine has no entry.
+fn first_name<'a>(
+    named: Option<&EngineName>,
+    reservations: &mut Peekable<impl Iterator<Item = &'a Arc<Reservation>>>,
+) -> Option<EngineName> {
+    while let Some(reservation) = reservations.peek() {
+        let id: &str = reservation.id();
+        if named.is_some_and(|name| name.as_str() <= id) {
+            break;
+        }
+        match EngineName::new(id) {
+            Ok(name) => return Some(name),
+            Err(_) => drop(reservations.next()),
+        }
+    }
+    named.cloned()
 }
 
 /// The items with these names, or all, in the order of names.
@@ -290,7 +351,7 @@ mod tests {
         Instance {
             name: name.clone(),
             uid: uid.to_owned(),
-            labels: std::sync::Arc::default(),
+            labels: Arc::default(),
             phase: Phase::Running,
             incomplete: false,
             generation: None,
@@ -298,7 +359,7 @@ mod tests {
             reason: None,
             started_at_ms: None,
             log_tail: None,
-            details: std::sync::Arc::default(),
+            details: Arc::default(),
         }
     }
 

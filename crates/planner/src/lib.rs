@@ -13,6 +13,9 @@
 //! - A name with a recorded uid is never created again.
 //! - One plan drains at most one engine per name, because a name has one drain order.
 //! - An instance created from a newer snapshot than the one at hand is left alone.
+//! - An engine is created only with a charged reservation, which its chain makes first unless it exists. In a pool in which the
+//!   plan adopts engines it reserves nothing.
+//! - A charge is returned only when nothing is listed under the engine's name.
 //! - Chains of decisions are independent: a failure stops its own chain only.
 //!
 //! A stale snapshot or observation yields decisions that are rejected where they take effect: each names what it was
@@ -20,6 +23,7 @@
 //! Drains and deletes need no second check as long as the observation is older than the snapshot: what a newer snapshot
 //! does not want is never wanted again.
 
+mod admission;
 mod admit;
 mod alteration;
 mod backoff;
@@ -29,8 +33,10 @@ mod decision;
 mod degraded;
 mod desired;
 mod diff;
+mod engine_request;
 mod explain;
 mod fit;
+mod free_nodes;
 mod incremental;
 mod inventory;
 mod limits;
@@ -39,7 +45,9 @@ mod name_set;
 mod observed;
 mod plan;
 mod reclaim;
+mod reclaiming;
 mod report;
+mod reservations;
 mod role;
 mod scope;
 mod simulation;
@@ -53,7 +61,10 @@ pub use backoff::back_off;
 pub use decision::{Action, Chain, Decision, DesiredEngine, Row, Stage, Transition, Wait};
 pub use degraded::plan_without_engines;
 pub use desired::DesiredState;
-pub use explain::{MAX_LOOKS, MAX_ROUNDS, MAX_ROWS, explain, explain_change};
+pub use explain::{
+    ExplainedStart, MAX_LOOKS, MAX_ROUNDS, MAX_ROWS, ScopeRow, Verdict, explain, explain_change, explain_restart,
+    explain_start,
+};
 pub use fit::{NodeAmount, NodeCapacity, Nodes, NodesFull, Oversized, Pods, Taken};
 pub use incremental::{Delta, IncrementalPlanner};
 pub use limits::{BACK_OFF_FIRST, BACK_OFF_MOST, DELETE_AFTER_GRACE, DELETE_GRACE, Limits, STEADY_LIFE};

@@ -200,6 +200,9 @@ impl ObservedState {
                     unclaimed: Duration::ZERO,
                 });
             }
+            if let (Some(sessions), Some(running)) = (row.sessions, row.running) {
+                observed.loads.insert(row.name.clone(), EngineLoad { sessions, running });
+            }
             observed.instances.push(instance);
         }
         observed

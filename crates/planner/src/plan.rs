@@ -10,6 +10,7 @@ use model::name::PoolName;
 use model::number::Generation;
 use model::observation::ObservedEngine;
 
+use crate::admission::{self, Engines};
 use crate::builder::PlanBuilder;
 use crate::current::{self, SlotContext};
 use crate::decision::{Chain, Decision, Stage, Wait};
@@ -20,7 +21,7 @@ use crate::name_set::NameSet;
 use crate::observed::ObservedState;
 use crate::role::{self, Role};
 use crate::scope::Scope;
-use crate::{alteration, report, teardown};
+use crate::{alteration, report, reservations, teardown};
 
 /// What to do, and what to report.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -116,7 +117,10 @@ pub(crate) fn make(
     let inventory = Inventory::join(desired, observed, scope);
     let roles = role::classify_all(desired, &inventory);
     let mut builder = PlanBuilder::new(desired, observed, labels);
+    let adopting = reservations::plan(&mut builder, &inventory);
     let steady = plan_current(&mut builder, &inventory, &roles);
+    let engines = Engines { inventory: &inventory, roles: &roles, is_complete: scope.is_none() };
+    let queued = admission::plan(&mut builder, engines, &adopting);
     for (engine, role) in inventory.engines.iter().zip(&roles) {
         plan_other(&mut builder, engine, role);
     }
@@ -128,7 +132,7 @@ pub(crate) fn make(
         chains: builder.chains,
         waits: builder.waits,
         waits_for,
-        queued: None,
+        queued: Some(queued),
     };
     let mut unsteady = NameSet::default();
     for (engine, _) in inventory.engines.iter().zip(steady).filter(|(_, steady)| !steady) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
+use model::ledger::State;
 use model::slot::{Link, Slot, SlotKey};
 
 use crate::desired::DesiredState;
@@ -138,14 +139,16 @@ pub(crate) fn never_registered(engine: &Engine<'_>) -> bool {
 }
 
 /// Whether the slot's current engine can be left alone until something observed of it changes: it runs under its recorded
-/// uid, is registered, and nothing else has its name. Time alone changes nothing about such an engine.
+/// uid, is registered, its reservation is confirmed, and nothing else has its name. Time alone changes nothing about such an
+/// engine.
 pub(crate) fn is_steady(engine: &Engine<'_>, slot: &Slot) -> bool {
     let (Some(instance), Some(record), Some(permit)) = (engine.alive(), engine.record, engine.permit) else {
         return false;
     };
     let recorded = record.uid.as_deref() == Some(&instance.uid) && record.slot == slot.key;
     let permitted = permit.readable && permit.uid.as_deref() == Some(&instance.uid);
-    recorded && permitted && engine.is_ready() && engine.drain.is_none() && engine.strays.is_empty()
+    let reserved = engine.reservation.is_some_and(|reservation| reservation.state == State::Used);
+    reserved && recorded && permitted && engine.is_ready() && engine.drain.is_none() && engine.strays.is_empty()
 }
 
 /// The slots that have a stand-in, each with the name of its newest one.
@@ -195,7 +198,7 @@ pub(crate) fn waiting_for_turn(
     waiting
 }
 
-/// Whether any part of the engine has been created.
+/// Whether any part of the engine has been created, or capacity is reserved for it.
 fn is_begun(engine: &Engine<'_>) -> bool {
-    engine.uid().is_some() || engine.permit.is_some()
+    engine.uid().is_some() || engine.permit.is_some() || engine.charged().is_some()
 }

@@ -3,14 +3,17 @@
 //! The simulation does nothing by itself. Its events (engines that register, drained ones that exit, time that passes) are
 //! methods, so the caller determines when they happen.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
+use model::ledger::{Change, Moment, engine_scopes, principal, reclaim_reason};
 use model::millis;
+use model::name::TenantName;
 use model::number::{Generation, Incarnation};
-use model::slot::SlotKey;
-use model::snapshot::EngineRecord;
+use model::slot::{Slot, SlotKey};
+use model::snapshot::{EngineRecord, Snapshot};
 
 use crate::decision::{Action, Decision, DesiredEngine, Transition};
 use crate::desired::DesiredState;
@@ -38,18 +41,32 @@ impl Simulation {
         plan(&self.desired, &self.observed)
     }
 
-    /// Applies all decisions of a plan.
+    /// Applies all decisions of a plan. A chain ends at a change that the ledger refuses.
     pub fn apply(&mut self, plan: &Plan) {
         for chain in &plan.chains {
             let mut uid = None;
-            for decision in &chain.decisions {
-                self.apply_one(decision, &mut uid);
-            }
+            let _ = chain.decisions.iter().all(|decision| self.apply_one(decision, &mut uid));
         }
     }
 
-    /// Applies one decision; `created` is the uid that the chain's create returned.
-    pub fn apply_one(&mut self, decision: &Decision, created: &mut Option<String>) {
+    /// Applies one decision; `created` is the uid that the chain's create returned. Returns whether its chain goes on.
+    pub fn apply_one(&mut self, decision: &Decision, created: &mut Option<String>) -> bool {
+        if let Action::Ledger(change) = &decision.action {
+            let snapshot = &mut self.desired.snapshot;
+            let at = Moment { now_ms: snapshot.now_ms, epoch: snapshot.master.epoch };
+            let decided = snapshot.ledger.apply(&change.change, at);
+            if matches!(change.change, Change::End(_)) {
+                self.forget_ended_reservations();
+            }
+            return decided.is_ok_and(|reservation| {
+                !matches!(change.change, Change::Reserve(_)) || reservation.state.is_charged()
+            });
+        }
+        self.apply_to_cluster(decision, created);
+        true
+    }
+
+    fn apply_to_cluster(&mut self, decision: &Decision, created: &mut Option<String>) {
         if let Action::Finish { id, transition } = &decision.action {
             let stalled = *transition == Transition::Stalled;
             self.desired.snapshot.alterations.retain(|record| record.id != *id || stalled);
@@ -109,7 +126,12 @@ impl Simulation {
             Action::DeleteEngine { uid, .. } => observed.instances.retain(|instance| instance.uid != *uid),
             Action::DeletePermit => self.withdraw(engine),
             Action::RemoveDrainOrder => observed.drains.retain(|drain| drain.engine != *engine),
-            Action::Ledger(_) | Action::Retire { .. } | Action::Finish { .. } => {}
+            Action::Retire { observed, reclaimed_for, .. } => {
+                if let Some(slot) = &decision.slot {
+                    self.retire(slot, *observed, reclaimed_for);
+                }
+            }
+            Action::Ledger(_) | Action::Finish { .. } => {}
         }
     }
 
@@ -154,9 +176,22 @@ impl Simulation {
     }
 
     fn draw(&mut self, key: &SlotKey, observed: Incarnation, failures: u32) {
-        let moved = |slot: &&mut model::slot::Slot| slot.key == *key && slot.incarnation == observed;
+        let moved = |slot: &&mut Slot| slot.key == *key && slot.incarnation == observed;
         if self.desired.snapshot.slots.iter_mut().find(moved).is_none() {
             return;
+        }
+        self.renew(key, failures, false);
+    }
+
+    /// Draws a new incarnation that condemns the engine, which agreed to retire.
+    fn retire(&mut self, key: &SlotKey, observed: Incarnation, tenant: &TenantName) {
+        let snapshot = &mut self.desired.snapshot;
+        let Some(slot) = snapshot.slots.iter().find(|slot| slot.key == *key && slot.incarnation == observed) else {
+            return;
+        };
+        let failures = slot.failures;
+        for record in snapshot.engines.iter_mut().filter(|record| record.slot == *key && record.ended_at_ms.is_none()) {
+            record.end_reason.get_or_insert_with(|| reclaim_reason(tenant));
         }
         self.renew(key, failures, false);
     }
@@ -177,6 +212,22 @@ impl Simulation {
         }
         self.forget_ended();
         Some(name)
+    }
+
+    /// Inserts a slot with a new incarnation, as START does, and the rows of its user and creator; returns the engine's name.
+    pub fn insert_slot(&mut self, mut slot: Slot) -> EngineName {
+        let incarnation = self.next_number();
+        (slot.incarnation, slot.born) = (incarnation, incarnation);
+        let snapshot = &mut self.desired.snapshot;
+        let scopes = engine_scopes(&slot.key, incarnation, Some(&slot));
+        for key in scopes.policy().filter(|key| snapshot.ledger.scope(key).is_none()).collect::<Vec<_>>() {
+            if let Some(scope) = principal(&snapshot.catalog, key) {
+                snapshot.ledger.put_scope(key.clone(), scope);
+            }
+        }
+        let key = slot.key.clone();
+        snapshot.slots.push(slot);
+        self.issue(&key, incarnation)
     }
 
     /// Draws the next number of the catalog's counter.
@@ -221,9 +272,20 @@ impl Simulation {
 
     /// A snapshot has only those ended engines that are the current one of their slot.
     fn forget_ended(&mut self) {
-        let current: Vec<EngineName> = self.desired.snapshot.slots.iter().map(model::slot::Slot::engine).collect();
+        let current: Vec<EngineName> = self.desired.snapshot.slots.iter().map(Slot::engine).collect();
         let engines = &mut self.desired.snapshot.engines;
+        let before = engines.len();
         engines.retain(|record| record.ended_at_ms.is_none() || current.contains(&record.name));
+        if engines.len() < before {
+            self.forget_ended_reservations();
+        }
+    }
+
+    /// A snapshot has only those ended reservations that are of its engines.
+    fn forget_ended_reservations(&mut self) {
+        let Snapshot { engines, ledger, .. } = &mut self.desired.snapshot;
+        let names: HashSet<&str> = engines.iter().map(|record| record.name.as_str()).collect();
+        ledger.forget_ended(|reservation| names.contains(&**reservation.id()));
     }
 
     /// The engines that could register now: they run, are not draining, and their permit has their uid.

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cluster::judge::{Judge, judge_surge};
-use cluster::moves::{alter, apply, moves, pick, prepared, slots};
+use cluster::ledger_judge::judge_counted;
+use cluster::moves::{Move, alter, apply, limited_moves, moves, pick, prepared, slots};
 use cluster::{Cluster, Step};
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
@@ -68,6 +69,26 @@ fn assert_as_desired(cluster: &mut Cluster) {
     assert!(plan.chains.is_empty() && plan.waits.is_empty(), "a steady state plans nothing: {plan:#?}");
 }
 
+/// As desired, except for slots that wait for a reservation and those that wait for these.
+fn assert_as_limited(cluster: &mut Cluster) {
+    let plan = cluster.simulation.plan();
+    assert!(plan.chains.is_empty(), "{plan:#?}");
+    let is_queued = plan.waits.iter().any(|wait| wait.is_queued);
+    if !is_queued {
+        return assert_as_desired(cluster);
+    }
+    let Simulation { desired, observed, .. } = &cluster.simulation;
+    let waiting: BTreeSet<_> = plan.waits.iter().filter_map(|wait| wait.slot.clone()).collect();
+    for slot in desired.snapshot.slots.iter().filter(|slot| !waiting.contains(&slot.key)) {
+        assert!(observed.instances.iter().any(|instance| instance.name == slot.engine()), "{}", slot.key);
+    }
+    for instance in &observed.instances {
+        let slot = desired.snapshot.engines.iter().find(|row| row.name == instance.name).map(|row| &row.slot);
+        assert!(desired.snapshot.slots.iter().any(|each| Some(&each.key) == slot), "{}", instance.name);
+    }
+    assert!(desired.snapshot.alterations.is_empty(), "a queued engine delays no alteration");
+}
+
 /// The number of clusters for each property; `PROPTEST_CASES` overrides it.
 fn cases() -> u32 {
     std::env::var_os("PROPTEST_CASES").map_or(400, |_| ProptestConfig::default().cases)
@@ -83,9 +104,93 @@ proptest! {
         for event in &moves {
             apply(&mut cluster, &mut judge, event);
         }
+        let mut counted = cluster.clone();
+        for _ in 0..3 {
+            apply(&mut counted, &mut judge.clone(), &Move::Tick);
+        }
+        judge_counted(&counted);
         finish_terminating(&mut cluster);
         cluster.settle(|cluster, step| if let Step::Plan(plan) = step { judge.look(cluster); judge.judge(cluster, plan) });
         assert_as_desired(&mut cluster);
+    }
+
+    #[test]
+    fn any_cluster_with_limits_converges_and_counts_every_engine(moves in limited_moves()) {
+        let mut cluster = prepared();
+        let mut judge = Judge::default();
+        for event in &moves {
+            apply(&mut cluster, &mut judge, event);
+        }
+        let mut counted = cluster.clone();
+        for _ in 0..3 {
+            apply(&mut counted, &mut judge.clone(), &Move::Tick);
+        }
+        judge_counted(&counted);
+        finish_terminating(&mut cluster);
+        cluster.settle(|cluster, step| if let Step::Plan(plan) = step { judge.look(cluster); judge.judge(cluster, plan) });
+        assert_as_limited(&mut cluster);
+    }
+
+    #[test]
+    fn explain_prints_the_decisions_that_follow_within_limits(moves in limited_moves()) {
+        let mut cluster = prepared();
+        let mut judge = Judge::default();
+        for event in &moves {
+            apply(&mut cluster, &mut judge, event);
+        }
+        finish_terminating(&mut cluster);
+        let mut explained = cluster.explain_now();
+        explained.retain(|row| row.decision != "wait");
+        let mut decided = Vec::new();
+        cluster.settle(|cluster, step| if let Step::Plan(plan) = step {
+            for decision in cluster.shown(plan) {
+                decided.push(decision.row(decided.len() as u32 + 1));
+            }
+        });
+        prop_assert_eq!(explained, decided);
+    }
+
+    #[test]
+    fn a_plan_within_limits_does_not_depend_on_the_order_of_the_observation(moves in limited_moves()) {
+        let mut cluster = prepared();
+        let mut judge = Judge::default();
+        for event in &moves {
+            apply(&mut cluster, &mut judge, event);
+        }
+        let plan = cluster.simulation.plan();
+        let names: BTreeSet<&EngineName> = cluster.simulation.observed.instances.iter().map(|instance| &instance.name).collect();
+        if names.len() == cluster.simulation.observed.instances.len() {
+            let mut reversed = cluster.clone();
+            reversed.simulation.observed.instances.reverse();
+            reversed.simulation.observed.registrations.reverse();
+            reversed.simulation.desired.snapshot.engines.reverse();
+            reversed.simulation.desired.snapshot.slots.reverse();
+            prop_assert_eq!(plan, reversed.simulation.plan());
+        }
+    }
+
+    #[test]
+    fn an_incremental_plan_within_limits_equals_the_full_plan(
+        moves in limited_moves(), seeds in proptest::collection::vec(any::<u16>(), 60),
+    ) {
+        let mut cluster = prepared();
+        cluster.settle(|_, _| {});
+        let mut judge = Judge::default();
+        let mut planner = IncrementalPlanner::default();
+        for (event, seed) in moves.iter().zip(seeds) {
+            apply(&mut cluster, &mut judge, event);
+            perturb(&mut cluster, seed);
+            let mut delta = planner.compare(cluster.simulation.desired.clone(), cluster.simulation.observed.clone());
+            prop_assert_eq!(delta.probes(), probes(&cluster.simulation.desired, &cluster.simulation.observed));
+            let full = cluster.simulation.plan();
+            if cluster.simulation.observed != *delta.observed() {
+                delta = planner.compare(cluster.simulation.desired.clone(), cluster.simulation.observed.clone());
+            }
+            prop_assert_eq!(planner.plan(&mut delta), full);
+            if seed % 4 > 0 {
+                planner.keep(delta);
+            }
+        }
     }
 
     #[test]
@@ -98,8 +203,8 @@ proptest! {
         finish_terminating(&mut cluster);
         let explained = cluster.explain_now();
         let mut decided = Vec::new();
-        cluster.settle(|_, step| if let Step::Plan(plan) = step {
-            for decision in plan.decisions() {
+        cluster.settle(|cluster, step| if let Step::Plan(plan) = step {
+            for decision in cluster.shown(plan) {
                 decided.push(decision.row(decided.len() as u32 + 1));
             }
         });

@@ -20,8 +20,8 @@ fn options<'a>(words: &[&'a str]) -> BTreeMap<&'a str, &'a str> {
     words.iter().map(|word| word.split_once('=').unwrap_or_else(|| panic!("no = in {word}"))).collect()
 }
 
-fn print_plan(out: &mut String, plan: &Plan) {
-    for (at, decision) in plan.decisions().enumerate() {
+fn print_plan(out: &mut String, cluster: &Cluster, plan: &Plan) {
+    for (at, decision) in cluster.shown(plan).into_iter().enumerate() {
         writeln!(out, "  {}", decision.row(at as u32 + 1)).unwrap();
     }
     for wait in &plan.waits {
@@ -60,19 +60,22 @@ fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
         ["stop", slot] => cluster.stop(&slot_key(slot)),
         ["restart", slot] => cluster.restart(&slot_key(slot), false),
         ["restart", slot, "force"] => cluster.restart(&slot_key(slot), true),
-        ["plan"] => print_plan(out, &cluster.simulation.plan()),
+        ["plan"] => {
+            let plan = cluster.simulation.plan();
+            print_plan(out, cluster, &plan);
+        }
         ["tick"] => {
             let plan = cluster.simulation.plan();
-            print_plan(out, &plan);
+            print_plan(out, cluster, &plan);
             cluster.simulation.apply(&plan);
         }
         ["tick", "dies-after", count] => {
             let plan = cluster.simulation.plan();
-            print_plan(out, &plan);
-            cluster.apply_first(&plan, count.parse().unwrap());
+            print_plan(out, cluster, &plan);
+            cluster.apply_first_shown(&plan, count.parse().unwrap());
         }
-        ["settle"] => cluster.settle(|_, step| match step {
-            Step::Plan(plan) => print_plan(out, plan),
+        ["settle"] => cluster.settle(|cluster, step| match step {
+            Step::Plan(plan) => print_plan(out, cluster, plan),
             Step::Event(what) => writeln!(out, "  * {what}").unwrap(),
         }),
         ["explain", rest @ ..] => {

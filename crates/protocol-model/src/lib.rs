@@ -1,12 +1,16 @@
 //! A model of the protocol that is checked exhaustively within explicit limits.
 //!
-//! There are two models, each a set of small state machines whose steps are those of the real code:
+//! There are four models, each a set of small state machines whose steps are those of the real code:
 //!
 //! - [`alteration`]: metadata agents, the acting master, the alter node with its id child, the database (catalog
 //!   lock, generation, alteration rows, epoch), unknown COMMITs, late and repeated calls, crashes, lost sessions,
 //!   deletions by hand.
 //! - [`engines`]: slots, permits, registrations, drain orders, pods with uids, requests that race with the master's
 //!   tick, deposed masters, dying engines, a ZooKeeper that has lost everything.
+//! - [`ledger`]: the transactions that charge, return, limit and audit, statement by statement: row locks, isolation
+//!   levels, broken connections, lost replies, deposed masters.
+//! - [`reservations`]: when a charge is made and when it is returned: instances that terminate, late calls, deadlines,
+//!   an external holder with two programs, an upgrade with running engines.
 //!
 //! **Names.** Every step has the name of the failpoint at its end in the code, or of the function that performs it
 //! (`crate::module::function`); the names of faults begin with `fault:`. A test compares the names with the sources, and
@@ -26,4 +30,6 @@
 
 pub mod alteration;
 pub mod engines;
+pub mod ledger;
+pub mod reservations;
 pub mod search;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use protocol_model::{alteration, engines};
+use protocol_model::{alteration, engines, ledger, reservations};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -19,13 +19,17 @@ fn read(path: &str) -> String {
 
 fn names() -> BTreeSet<&'static str> {
     let alteration = alteration::Action::EACH.iter().map(|action| action.name());
-    alteration.chain(engines::Action::EACH.iter().map(|action| action.name())).collect()
+    let engines = engines::Action::EACH.iter().map(|action| action.name());
+    let ledger = ledger::Action::EACH.iter().map(|action| action.name());
+    let reservations = reservations::Action::EACH.iter().map(|action| action.name());
+    alteration.chain(engines).chain(ledger).chain(reservations).collect()
 }
 
-/// Steps that are no code of ours: faults, late arrivals, what ZooKeeper and the orchestrator do by themselves, and
-/// what only a variant does.
+/// Steps that are no code of ours: faults, deadlines, late arrivals, what ZooKeeper, the orchestrator and external
+/// holders do by themselves, and what only a variant does.
 fn is_outside(name: &str) -> bool {
-    ["fault: ", "late: ", "zookeeper: ", "orchestrator: ", "without: "].iter().any(|prefix| name.starts_with(prefix))
+    let outside = ["fault: ", "time: ", "late: ", "zookeeper: ", "orchestrator: ", "holder: ", "without: "];
+    outside.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Every failpoint of the crates that the protocol runs in.
@@ -69,7 +73,7 @@ fn the_page_has_every_step_and_every_variant() {
     for name in names() {
         assert!(page.contains(&format!("`{name}`")), "docs/model.md lacks the step `{name}`");
     }
-    for file in ["alteration_without", "engines_without"] {
+    for file in ["alteration_without", "engines_without", "ledger_without", "reservations_without"] {
         let source = read(&format!("crates/protocol-model/tests/{file}.rs"));
         let tests: Vec<&str> = source
             .split("#[test]")
@@ -93,10 +97,10 @@ fn switches(file: &str) -> Vec<String> {
 
 #[test]
 fn each_switchable_rule_is_switched_off_by_a_test() {
-    for (model, file) in [("alteration", "alteration/parameters.rs"), ("engines", "engines/parameters.rs")] {
+    for (model, least) in [("alteration", 15), ("engines", 15), ("ledger", 14), ("reservations", 13)] {
         let tests = read(&format!("crates/protocol-model/tests/{model}_without.rs"));
-        let switches = switches(file);
-        assert!(switches.len() >= 15, "{model}: {switches:?}");
+        let switches = switches(&format!("{model}/parameters.rs"));
+        assert!(switches.len() >= least, "{model}: {switches:?}");
         for switch in switches {
             let is_removed = tests
                 .match_indices(&format!("removed.{switch}"))

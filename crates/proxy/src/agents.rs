@@ -1,9 +1,13 @@
 //! The metadata agents as a proxy reaches them: connections for control statements, and the catalog.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent_api::{AgentApi as _, AgentPool, ApiError, PoolOptions, Role};
+use agent_api::{
+    AgentApi as _, AgentClient, AgentPool, ApiError, ApiErrorKind, PoolOptions, ReservationApi as _, ReservationReply,
+    ReservationRequest, Role,
+};
 use coordination::RegistrySnapshot;
 use hs2::{Auth, Client, ClientOptions};
 use model::credential::Purpose;
@@ -95,5 +99,30 @@ impl Agents {
             return Err(ApiError::Unavailable("no metadata agent is registered".into()));
         }
         pool.call(|agent| async move { agent.proxy_snapshot().await }, |_| true).await
+    }
+    /// The reply to a call about reservations, from the first agent that decides it.
+    pub(crate) async fn reservations(&self, request: &ReservationRequest) -> Result<ReservationReply, ApiError> {
+        let pool = self.pool();
+        if pool.addresses().is_empty() {
+            return Err(ApiError::Unavailable("no metadata agent is registered".into()));
+        }
+        let is_in_doubt = AtomicBool::new(false);
+        let call = |agent: Arc<AgentClient>| {
+            let is_in_doubt = &is_in_doubt;
+            async move {
+                let reply = agent.reservations(request.clone()).await;
+                if let Err(ApiError::OutcomeUnknown(_)) = &reply {
+                    is_in_doubt.store(true, Ordering::Relaxed);
+                }
+                reply
+            }
+        };
+        match pool.call(call, |kind| kind != ApiErrorKind::Refused).await {
+            // What the last agent did not do, an earlier one may have done.
+            Err(error @ (ApiError::Unavailable(_) | ApiError::Conflict(_))) if is_in_doubt.load(Ordering::Relaxed) => {
+                Err(ApiError::OutcomeUnknown(error.to_string().into()))
+            }
+            reply => reply,
+        }
     }
 }

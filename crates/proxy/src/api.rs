@@ -9,6 +9,9 @@
 //! printed by `ddl`, so no text of a request is ever part of another statement; the document at `/api/v1/openapi.json` and
 //! the routes are built from the same table.
 //!
+//! Reservations of programs that are no engines are calls of their own (`reservations`): a metadata agent executes them
+//! without a statement.
+//!
 //! Actions on an engine are resources below it (`…/restart`), and no suffix of its name (`…:restart`): the router matches
 //! whole segments, and names need no rule about colons.
 //!
@@ -32,6 +35,8 @@ mod operation;
 mod page;
 mod problem;
 mod quotas;
+mod reservation_call;
+mod reservations;
 mod response;
 mod routes;
 mod rows;
@@ -78,7 +83,8 @@ impl Api {
         gateway.check_accepts_sessions().map_err(|_| shutting_down())?;
         let _admitted = gateway.api_calls.admit(&principal.user)?;
         let client = peer.ip().to_canonical();
-        let call = Call { gateway, principal: Arc::new(principal), client, id };
+        let is_keyed = idempotency::is_keyed(request.headers());
+        let call = Call { gateway, principal: Arc::new(principal), client, id, is_keyed };
         let mut request: Request<Body> = request.map(Body::from);
         request.extensions_mut().insert(call);
         match self.router.clone().oneshot(request).await {

@@ -19,6 +19,7 @@ use model::change::{Change, Object, ObjectPatch, PoolPatch, Rules, TenantPatch, 
 use model::clock::{Clock as _, SystemClock};
 use model::credential::{ClusterSecret, Purpose};
 use model::error::UserError;
+use model::ledger::{Decided, LedgerRecord, LedgerRecorded, ScopedChange};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
@@ -112,6 +113,12 @@ impl AgentApi for Api {
     ) -> Result<Vec<Result<Incarnation, String>>, ApiError> {
         self.0.new_incarnations(epoch, renewals).await.map_err(api_error)
     }
+    async fn ledger(&self, epoch: Epoch, changes: &[ScopedChange]) -> Result<Vec<Decided>, ApiError> {
+        self.0.ledger(epoch, changes).await.map_err(api_error)
+    }
+    async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError> {
+        self.0.record_ledger(epoch, record).await.map_err(api_error)
+    }
 }
 
 macro_rules! no_sessions {
@@ -130,7 +137,7 @@ macro_rules! no_sessions {
                     let (engine, uid) = ("e-1".to_owned(), "u-1".to_owned());
                     return Some(answer_engine_status(
                         call,
-                        &EngineStatus { engine, uid, sessions: 3, running: 2, draining: true },
+                        &EngineStatus { engine, uid, sessions: 3, running: 2, draining: true, idle: None, retiring: false },
                     ));
                 }
                 if self.unknown.lock().is_some_and(|unknown| unknown == call.name) {

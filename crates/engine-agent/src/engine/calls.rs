@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use agent_api::EngineStatus;
 use hs2::answer::encode_refusal;
-use hs2::message::{ExceptionKind, decode_reply, encode_exception, encode_reply};
+use hs2::message::{decode_reply, encode_reply};
 use hs2::relay::{self, Decision, Outcome, RelayError};
 use hs2::scan::{self, Reply, Request};
 use hs2::tcli::{
@@ -17,8 +16,10 @@ use model::error::{ErrorKind, UserError};
 use model::table_catalog::TableCatalog;
 
 use super::context::AgentContext;
+use super::extension;
 use super::failpoints;
-use super::sessions::{EngineSession, Entry, Operation};
+use super::operation::Operation;
+use super::sessions::{EngineSession, Entry};
 use super::settings::{CALL_DEADLINE, STATEMENT_DEADLINE};
 
 /// A reply to a fetch of at most this length is decoded: it may be the empty batch that ends a result. Replies of this
@@ -48,7 +49,10 @@ pub(super) async fn serve(
     connection: &mut Connection,
     message: Message,
 ) -> Result<(), Disconnect> {
-    let Some(method) = message.method() else { return extension(agent, connection, &message).await };
+    let Some(method) = message.method() else {
+        let reply = extension::reply(agent, connection.principal(), &message);
+        return send(connection, &reply).await;
+    };
     match served(agent, connection, method, &message).await {
         Ok(()) => Ok(()),
         Err(Failure::Refused(error)) => send(connection, &encode_refusal(method, message.seqid(), &error)).await,
@@ -81,35 +85,6 @@ impl From<Disconnect> for Failure {
 
 async fn send(connection: &mut Connection, reply: &[u8]) -> Result<(), Disconnect> {
     Ok(connection.send(reply).await?)
-}
-
-/// The status call of proxies and masters, the only extension of `HiveServer2` here. Plain Thrift carries no identity, so
-/// the call is rejected.
-async fn extension(
-    agent: &Arc<AgentContext>,
-    connection: &mut Connection,
-    message: &Message,
-) -> Result<(), Disconnect> {
-    let reply = if connection.principal().is_none() {
-        let text = "only proxies and masters may call this method";
-        encode_exception(message.name(), message.seqid(), ExceptionKind::InternalError, text)
-    } else if let Some(reason) = agent.silence.reason().filter(|_| message.name() == agent_api::ENGINE_STATUS) {
-        let text = format!("engine \"{}\" does not respond: {reason}", agent.settings.engine);
-        encode_exception(message.name(), message.seqid(), ExceptionKind::InternalError, &text)
-    } else if message.name() == agent_api::ENGINE_STATUS {
-        let status = EngineStatus {
-            engine: agent.settings.engine.to_string(),
-            uid: agent.settings.uid.clone(),
-            sessions: agent.sessions.count(),
-            running: agent.sessions.running(),
-            draining: agent.drain.is_draining(),
-        };
-        agent_api::answer_engine_status(&message.call(), &status)
-    } else {
-        let text = format!("unknown method {}", message.name());
-        encode_exception(message.name(), message.seqid(), ExceptionKind::UnknownMethod, &text)
-    };
-    send(connection, &reply).await
 }
 
 async fn served(
@@ -179,7 +154,7 @@ async fn open(
     if agent.drain.is_draining() {
         return Err(draining(agent));
     }
-    agent.sessions.check_limit()?;
+    let _opening = agent.sessions.begin_open()?;
     let mut request: TOpenSessionReq = message.call().decode().map_err(|error| error.user_error("the proxy"))?;
     request.username = Some(user.clone());
     request.password = None;

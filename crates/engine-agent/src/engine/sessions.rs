@@ -6,17 +6,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::StreamExt;
-use hs2::tcli::{
-    TCancelOperationReq, TCloseSessionReq, TGetOperationStatusReq, TOperationHandle, TOperationState, TOperationType,
-};
+use hs2::tcli::{TCancelOperationReq, TCloseSessionReq, TGetOperationStatusReq, TOperationHandle};
 use hs2::{Auth, Client, ClientError, ClientOptions, Handle, HandleTable, Scope};
+use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::debug;
 
+use super::idleness::Idleness;
+use super::operation::Operation;
 use super::runtime::Backend;
 use super::settings::{
     CALL_DEADLINE, CLEAN_UP_DEADLINE, CONNECT_DEADLINE, MAX_CONCURRENT_POLLS, MAX_OPERATIONS, MAX_SESSIONS,
@@ -26,10 +28,25 @@ use super::settings::{
 pub(super) struct Sessions {
     settings: Arc<Settings>,
     backend: Backend,
-    handles: Mutex<HandleTable<Entry>>,
+    clock: SharedClock,
+    table: Mutex<Table>,
     changed: watch::Sender<()>,
     /// Calls in progress: one of them may be about to open a session or to start a statement.
     calls: AtomicUsize,
+}
+
+/// What a consent to retire depends on, under one lock.
+struct Table {
+    handles: HandleTable<Entry>,
+    idleness: Idleness,
+}
+
+/// The current times of an engine that may be idle.
+pub(super) struct Idle {
+    /// For how long no session has been open.
+    pub(super) lasted: Duration,
+    /// Whether it has agreed to retire.
+    pub(super) is_retiring: bool,
 }
 
 /// One session.
@@ -58,47 +75,6 @@ struct SessionWork {
     operations: HashMap<Handle, Operation>,
 }
 
-/// An operation at the engine.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Operation {
-    /// The engine's handle.
-    pub(super) backend: Handle,
-    /// The type in the engine's handle: Spark finds an operation only by handle and type.
-    pub(super) kind: TOperationType,
-    /// The engine still runs it.
-    pub(super) running: bool,
-    /// Its result has not been fetched to its end.
-    pub(super) result_waits: bool,
-}
-
-impl Operation {
-    /// The handle as the engine itself encoded it.
-    pub(super) fn at_engine(&self) -> TOperationHandle {
-        self.backend.operation(self.kind, true)
-    }
-
-    /// Applies a state that the engine reported.
-    pub(super) fn set_state(&mut self, state: TOperationState, has_result_set: Option<bool>) {
-        match state {
-            TOperationState::FINISHED_STATE => {
-                self.running = false;
-                self.result_waits &= has_result_set != Some(false);
-            }
-            TOperationState::ERROR_STATE
-            | TOperationState::CANCELED_STATE
-            | TOperationState::CLOSED_STATE
-            | TOperationState::TIMEDOUT_STATE => self.end(),
-            _ => {}
-        }
-    }
-
-    /// Marks it as finished.
-    pub(super) fn end(&mut self) {
-        self.running = false;
-        self.result_waits = false;
-    }
-}
-
 /// A statement that runs within its call; counted until this is dropped.
 pub(super) struct Executing<'a>(&'a Entry);
 
@@ -115,6 +91,16 @@ impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::SeqCst);
         self.0.changed.send_replace(());
+    }
+}
+
+/// A session that is being opened, until this is dropped.
+pub(super) struct Opening<'a>(&'a Sessions);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let now = self.0.clock.boottime();
+        self.0.table.lock().idleness.end_open(now);
     }
 }
 
@@ -194,15 +180,10 @@ impl Entry {
 }
 
 impl Sessions {
-    pub(super) fn new(settings: Arc<Settings>, backend: Backend) -> Self {
+    pub(super) fn new(settings: Arc<Settings>, backend: Backend, clock: SharedClock) -> Self {
+        let table = Table { handles: HandleTable::new(MAX_SESSIONS), idleness: Idleness::new(clock.boottime()) };
         let changed = watch::Sender::new(());
-        Self {
-            settings,
-            backend,
-            handles: Mutex::new(HandleTable::new(MAX_SESSIONS)),
-            changed,
-            calls: AtomicUsize::new(0),
-        }
+        Self { settings, backend, clock, table: Mutex::new(table), changed, calls: AtomicUsize::new(0) }
     }
 
     /// Notifies when a call, an operation or a session ended.
@@ -218,17 +199,17 @@ impl Sessions {
 
     /// Whether no statement runs, no result is unread, no session is pinned and no call is in progress.
     pub(super) fn nothing_left(&self) -> bool {
-        self.calls.load(Ordering::SeqCst) == 0 && self.handles.lock().sessions().all(|entry| entry.nothing_left())
+        self.calls.load(Ordering::SeqCst) == 0 && self.table.lock().handles.sessions().all(|entry| entry.nothing_left())
     }
 
     /// The number of open sessions.
     pub(super) fn count(&self) -> u32 {
-        self.handles.lock().len() as u32
+        self.table.lock().handles.len() as u32
     }
 
     /// The number of running statements.
     pub(super) fn running(&self) -> u32 {
-        self.handles.lock().sessions().map(|entry| entry.running_count() as u32).sum()
+        self.table.lock().handles.sessions().map(|entry| entry.running_count() as u32).sum()
     }
 
     /// Polls the engine for the state of every running statement: a client that never polls must not keep a draining engine
@@ -236,7 +217,7 @@ impl Sessions {
     /// Uses side connections, at most [`MAX_CONCURRENT_POLLS`]: a session's own may be in the middle of a call, and polls
     /// on it would keep an abandoned result open.
     pub(super) async fn poll_unfinished(&self, results: bool) {
-        let entries: Vec<Arc<Entry>> = self.handles.lock().sessions().cloned().collect();
+        let entries: Vec<Arc<Entry>> = self.table.lock().handles.sessions().cloned().collect();
         let left = entries.iter().map(|entry| (entry, entry.unfinished(results))).filter(|(_, left)| !left.is_empty());
         run_bounded(left.map(|(entry, left)| self.poll_operations(entry, left))).await;
     }
@@ -272,9 +253,36 @@ impl Sessions {
         Client::connect(&options).await
     }
 
-    /// Refuses a session beyond [`MAX_SESSIONS`], before anything is done for it.
-    pub(super) fn check_limit(&self) -> Result<(), UserError> {
-        self.check_limit_of(&self.handles.lock())
+    /// Begins to open a session. Refuses one beyond [`MAX_SESSIONS`], and all while the engine retires, before anything is
+    /// done for it.
+    pub(super) fn begin_open(&self) -> Result<Opening<'_>, UserError> {
+        let now = self.clock.boottime();
+        let mut table = self.table.lock();
+        if table.idleness.is_retiring(now) {
+            let engine = &self.settings.engine;
+            return Err(UserError::new(ErrorKind::EngineSessionLost, format!("engine \"{engine}\" is about to end"))
+                .detail("It was idle and has agreed to open no more sessions.")
+                .hint("Retry; the session will be opened on another engine."));
+        }
+        self.check_limit_of(&table.handles)?;
+        table.idleness.begin_open();
+        Ok(Opening(self))
+    }
+
+    /// For how long it has been idle, and whether it retires.
+    pub(super) fn idle(&self) -> Idle {
+        let now = self.clock.boottime();
+        let table = self.table.lock();
+        let lasted = table.idleness.lasted(table.handles.len(), now);
+        Idle { lasted, is_retiring: table.idleness.is_retiring(now) }
+    }
+
+    /// Whether the engine agrees to retire: it has been idle for this long. It then opens no sessions for a while.
+    pub(super) fn retire(&self, idle: Duration) -> bool {
+        let now = self.clock.boottime();
+        let mut table = self.table.lock();
+        let sessions = table.handles.len();
+        table.idleness.retire(sessions, idle, now)
     }
 
     fn check_limit_of(&self, handles: &HandleTable<Entry>) -> Result<(), UserError> {
@@ -288,35 +296,41 @@ impl Sessions {
         .detail(format!("{} sessions are open.", handles.len())))
     }
 
-    /// Adds a session. If the limit was reached meanwhile, the engine's session ends with its connection, here.
+    /// Adds a session that is [`Opening`]. If the limit was reached meanwhile, the engine's session ends with its connection, here.
     pub(super) fn insert(&self, user: String, connection: u64, session: EngineSession) -> Result<Handle, UserError> {
         let handle = Handle::random();
         let state = tokio::sync::Mutex::new(session);
         let entry = Entry { handle, user, connection, state, work: Mutex::default() };
-        let mut handles = self.handles.lock();
-        self.check_limit_of(&handles)?;
+        let handles = &mut self.table.lock().handles;
+        self.check_limit_of(handles)?;
         handles.insert(handle, Arc::new(entry))?;
         Ok(handle)
     }
 
     /// The session that a call of this scope names.
     pub(super) fn find(&self, scope: Scope, named: &Handle) -> Option<Arc<Entry>> {
-        self.handles.lock().find(scope, named).cloned()
+        self.table.lock().handles.find(scope, named).cloned()
     }
 
     pub(super) fn add_operation(&self, operation: Handle, session: &Handle) {
-        self.handles.lock().add_operation(operation, session);
+        self.table.lock().handles.add_operation(operation, session);
     }
 
     pub(super) fn remove_operation(&self, entry: &Entry, operation: &Handle) {
         entry.work.lock().operations.remove(operation);
-        self.handles.lock().remove_operation(operation);
+        self.table.lock().handles.remove_operation(operation);
         self.changed.send_replace(());
     }
 
     /// Removes a session; the engine's session is closed in the background.
     pub(super) fn close(self: &Arc<Self>, handle: &Handle) {
-        let Some(entry) = self.handles.lock().remove(handle) else { return };
+        let now = self.clock.boottime();
+        let entry = {
+            let mut table = self.table.lock();
+            let Some(entry) = table.handles.remove(handle) else { return };
+            table.idleness.closed(now);
+            entry
+        };
         let sessions = Arc::clone(self);
         tokio::spawn(async move {
             let closing = sessions.close_at_engine(&entry);
@@ -331,7 +345,7 @@ impl Sessions {
     /// Closes the sessions of a connection that ended.
     pub(super) fn close_connection(self: &Arc<Self>, connection: u64) {
         let of_connection: Vec<Handle> = {
-            let handles = self.handles.lock();
+            let handles = &self.table.lock().handles;
             let entries = handles.sessions().filter(|entry| entry.connection == connection);
             entries.map(|entry| entry.handle).collect()
         };

@@ -68,6 +68,8 @@ pub const MAX_CONCURRENT_POLLS: usize = 32;
 pub const STOPPED_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Consecutive checks that find the engine stopped before its agent leaves the registry and refuses status calls.
 pub const STOPPED_CHECKS: u32 = 10;
+/// How long an agent that has agreed to retire opens no sessions: longer than a master needs to give its slot another engine.
+pub const RETIRE_CONSENT: Duration = Duration::from_secs(30);
 /// For stopping the engine.
 pub const STOP_DEADLINE: Duration = Duration::from_secs(10);
 /// For one warm-up query.

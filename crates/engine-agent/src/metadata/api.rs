@@ -6,6 +6,7 @@ use agent_api::{AgentApi, ApiError};
 use async_trait::async_trait;
 use metadata::{Error, Store};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
+use model::ledger::{Decided, LedgerRecord, LedgerRecorded, ScopedChange};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
@@ -23,7 +24,7 @@ impl Api {
     }
 }
 
-fn api_error(error: Error) -> ApiError {
+pub(super) fn api_error(error: Error) -> ApiError {
     match error {
         Error::Deposed(record) => {
             // Logged because the caller may have given up the call.
@@ -101,5 +102,13 @@ impl AgentApi for Api {
         renewals: &[Renewal],
     ) -> Result<Vec<Result<Incarnation, String>>, ApiError> {
         self.of_masters.new_incarnations(epoch, renewals).await.map_err(api_error)
+    }
+
+    async fn ledger(&self, epoch: Epoch, changes: &[ScopedChange]) -> Result<Vec<Decided>, ApiError> {
+        self.of_masters.ledger(epoch, changes).await.map_err(api_error)
+    }
+
+    async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError> {
+        self.of_masters.record_ledger(epoch, record).await.map_err(api_error)
     }
 }

@@ -12,8 +12,10 @@ use model::error::{ErrorKind, UserError};
 use model::name::TenantName;
 use model::rights::{StatementKind, Subject};
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use super::database::Database;
+use super::holders::ReservationPoller;
 use super::operation::Log;
 use super::overview_poller::OverviewPoller;
 use super::refusal_limit::RefusalLimit;
@@ -25,6 +27,8 @@ pub(super) struct Agent {
     pub(super) store: Store,
     /// For statements that WAIT.
     pub(super) overviews: OverviewPoller,
+    /// For clients that wait for a reservation.
+    pub(super) reservations: ReservationPoller,
     pub(super) clock: SharedClock,
     pub(super) supervisor: Supervisor,
     pub(super) database: Database,
@@ -35,6 +39,17 @@ impl Agent {
     /// The session with ZooKeeper, or the error of a statement about `object` that needs it.
     pub(super) fn zookeeper(&self, object: &str) -> Result<Session, UserError> {
         self.supervisor.session().map_err(|error| error.user(object))
+    }
+
+    /// Wakes the master. A lost ring delays the effect by at most one tick interval.
+    pub(super) async fn ring(&self) {
+        let rung = match self.supervisor.session() {
+            Ok(session) => coordination::bell::ring(&session).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = rung {
+            debug!(%error, "could not ring the bell; the master ticks at its interval");
+        }
     }
 
     /// A grace that a statement names, within its limit.

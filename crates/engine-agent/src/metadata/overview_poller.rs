@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 
 use super::settings::{MAX_WAITERS, MAX_WAITERS_PER_USER, WAIT_POLL};
 
-type SharedReading<T> = Result<Arc<T>, String>;
+pub(super) type SharedReading<T> = Result<Arc<T>, String>;
 
 /// Polls everything that SHOW ENGINES needs.
 pub(super) struct OverviewPoller {
@@ -92,7 +92,7 @@ impl OverviewPoller {
 }
 
 /// Coalesces reads: one at a time, with a minimum interval between their beginnings.
-struct SharedReads<T> {
+pub(super) struct SharedReads<T> {
     clock: SharedClock,
     interval: Duration,
     last: Mutex<Option<Reading<T>>>,
@@ -105,11 +105,12 @@ struct Reading<T> {
 }
 
 impl<T: Send + Sync + 'static> SharedReads<T> {
-    fn new(clock: SharedClock, interval: Duration) -> Self {
+    pub(super) fn new(clock: SharedClock, interval: Duration) -> Self {
         Self { clock, interval, last: Mutex::default() }
     }
 
-    async fn next<F>(&self, read: impl FnOnce() -> F) -> SharedReading<T>
+    /// The result of a read that begins now or later.
+    pub(super) async fn next<F>(&self, read: impl FnOnce() -> F) -> SharedReading<T>
     where
         F: Future<Output = Result<T, String>> + Send + 'static,
     {

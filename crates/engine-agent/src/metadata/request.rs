@@ -20,6 +20,9 @@ use super::context::Context;
 use super::settings::{SETTLE_DEADLINE, SETTLE_POLL, UNAVAILABLE_PATIENCE};
 use super::{failpoints, wait};
 
+/// The client application of a statement that names none.
+const DEFAULT_CREATOR: &str = "default";
+
 pub(super) async fn start(
     context: &Context,
     statement: &Statement,
@@ -27,7 +30,13 @@ pub(super) async fn start(
     patience: Option<Duration>,
 ) -> Result<Answer, UserError> {
     let link = Link { tenant: tenant.clone(), pool: pool.clone(), unit: unit.clone() };
-    let start = StartRequest { request: request(context, statement), link };
+    let start = StartRequest {
+        request: request(context, statement),
+        link,
+        creator: DEFAULT_CREATOR.to_owned(),
+        nowait: false,
+        reservation_ttl: context.agent.settings.plan_limits.reservation_ttl,
+    };
     let answer = until_decided(context, || context.store().start(&start)).await?;
     finish(context, answer, patience).await
 }
@@ -129,7 +138,7 @@ fn unknown(cause: Cause) -> UserError {
 
 async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration>) -> Result<Answer, UserError> {
     info!(engine = %done.engine, effect = %done.effect, user = context.subject.user, "request took effect");
-    ring(context).await;
+    context.agent.ring().await;
     model::failpoint!(failpoints::REQUEST_RUNG);
     let mut state = match done.effect {
         RequestEffect::Started => "starting",
@@ -166,17 +175,6 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
         text(done.slot.unit.as_str()),
     ]);
     Ok(answer)
-}
-
-/// Wakes the master. A lost ring delays the effect by at most one tick interval.
-pub(super) async fn ring(context: &Context) {
-    let rung = match context.agent.supervisor.session() {
-        Ok(session) => coordination::bell::ring(&session).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = rung {
-        debug!(%error, "could not ring the bell; the master ticks at its interval");
-    }
 }
 
 #[cfg(test)]

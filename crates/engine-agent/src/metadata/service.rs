@@ -26,6 +26,7 @@ use tokio::sync::Semaphore;
 
 use super::api::Api;
 use super::context::{Agent, Context};
+use super::holders::HolderService;
 use super::operation::Operation;
 use super::sessions::Sessions;
 use super::settings::{DEFAULT_DEADLINE, MAX_RUNNING};
@@ -47,6 +48,7 @@ const MAX_FETCH_ROWS: i64 = 100_000;
 pub(super) struct ControlService {
     agent: Arc<Agent>,
     api: Api,
+    holders: HolderService,
     sessions: Sessions,
     /// Permits of running statements: that of a closed operation may still run.
     running: Arc<Semaphore>,
@@ -55,7 +57,8 @@ pub(super) struct ControlService {
 impl ControlService {
     pub(super) fn new(agent: Arc<Agent>) -> Self {
         let running = Arc::new(Semaphore::new(MAX_RUNNING));
-        Self { api: Api::new(&agent.store), agent, sessions: Sessions::new(), running }
+        let holders = HolderService::new(Arc::clone(&agent));
+        Self { api: Api::new(&agent.store), holders, agent, sessions: Sessions::new(), running }
     }
 
     fn operation(&self, cx: &CallContext, handle: &TOperationHandle) -> Result<Arc<Operation>, UserError> {
@@ -256,6 +259,9 @@ impl Service for ControlService {
     }
 
     async fn extension(&self, _cx: &CallContext, call: &Call<'_>) -> Option<Vec<u8>> {
-        agent_api::serve(&self.api, call).await
+        match agent_api::serve(&self.api, call).await {
+            Some(reply) => Some(reply),
+            None => agent_api::serve_reservations(&self.holders, call).await,
+        }
     }
 }

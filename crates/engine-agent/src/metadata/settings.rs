@@ -9,6 +9,8 @@ use model::change::Rules;
 use model::credential::ClusterSecret;
 use model::rights::RoleLists;
 
+use super::holders::HolderSettings;
+
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The address that proxies and masters connect to.
@@ -40,6 +42,8 @@ pub struct Settings {
     pub tick_interval: Duration,
     /// The retention of the audit; zero keeps it for ever.
     pub audit_keep: Duration,
+    /// What applies to external holders of reservations.
+    pub holders: HolderSettings,
     pub limits: hs2::Limits,
 }
 

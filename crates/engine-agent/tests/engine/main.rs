@@ -11,3 +11,4 @@ mod drains;
 mod odd_engines;
 mod registers;
 mod relays;
+mod retires;

@@ -13,6 +13,7 @@ fn node(name: &str, cores: u64, gib: u64) -> ObservedNode {
         memory_bytes: gib << 30,
         cpu_used_millis: 0,
         memory_used_bytes: 0,
+        ready: true,
         open: true,
     }
 }

@@ -5,7 +5,8 @@
 //! | permits, drain orders | ZooKeeper | a multi that checks the lock and the nodes as they were observed |
 //! | create engine | orchestrator | the name, which is never used twice; the epoch, if the orchestrator keeps one |
 //! | delete engine | orchestrator | the uid; the epoch, if the orchestrator keeps one |
-//! | uids, ends, incarnations, progress | database | the epoch's row, locked in the same transaction |
+//! | uids, ends, incarnations, reservations, progress | database | the epoch's row, locked in the same transaction |
+//! | retire | engine agent, then database | the agent's session lock and the uid; then as an incarnation |
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use planner::{Action, Decision, Transition};
 
 use super::launch::{self, Launch};
 use super::live::{LiveCtx, coordination, orchestration};
-use super::{Applied, Expected, Failure};
+use super::{Applied, Expected, Failure, retire};
 
 impl LiveCtx {
     pub(super) async fn apply_decision(
@@ -57,7 +58,10 @@ impl LiveCtx {
                 let epoch = expected.epoch;
                 let write = |ended: Vec<EndedEngine>| async move {
                     let count = ended.len();
-                    vec![self.record(epoch, &EngineFacts { ended, ..EngineFacts::default() }).await.map(drop); count]
+                    vec![
+                        self.record_facts(epoch, &EngineFacts { ended, ..EngineFacts::default() }).await.map(drop);
+                        count
+                    ]
                 };
                 self.batchers.ends.write(ended, epoch, write).await?;
                 Ok(Applied::Done)
@@ -80,7 +84,11 @@ impl LiveCtx {
                 }
             }
             Action::RemoveDrainOrder => done(drains::remove(&*self.lock()?, engine).await),
-            Action::Ledger(_) | Action::Retire { .. } => Err(unfit("no effect")),
+            Action::Retire { uid, observed, reclaimed_for } => {
+                let slot = decision.slot.clone().ok_or_else(|| unfit("no slot"))?;
+                self.retire(engine, uid, retire::renewal(slot, *observed, reclaimed_for), expected).await
+            }
+            Action::Ledger(_) => Err(unfit("a change of the ledger that does not lead its chain")),
             Action::Finish { .. } => Ok(Applied::Done),
         }
     }
@@ -165,7 +173,7 @@ impl LiveCtx {
         let epoch = expected.epoch;
         let write = |created: Vec<CreatedEngine>| async move {
             let count = created.len();
-            vec![self.record(epoch, &EngineFacts { created, ..EngineFacts::default() }).await; count]
+            vec![self.record_facts(epoch, &EngineFacts { created, ..EngineFacts::default() }).await; count]
         };
         let recorded = self.batchers.uids.write(created, epoch, write).await?;
         if let Some((_, other)) = recorded.other_uid.iter().find(|(name, _)| name == engine) {
@@ -178,7 +186,7 @@ impl LiveCtx {
     }
 
     /// Batched, because a changed default renews thousands of slots in one tick and each transaction reads the whole catalog.
-    async fn draw_incarnation(&self, renewal: Renewal, expected: &Expected<'_>) -> Result<Applied, Failure> {
+    pub(super) async fn draw_incarnation(&self, renewal: Renewal, expected: &Expected<'_>) -> Result<Applied, Failure> {
         let epoch = expected.epoch;
         let write = |renewals: Vec<Renewal>| async move {
             let all = &renewals;
@@ -232,7 +240,7 @@ fn known<'a>(uid: Option<&'a str>, expected: &Expected<'a>) -> Result<&'a str, F
     uid.or(expected.created).ok_or_else(|| unfit("no uid"))
 }
 
-fn permit<'a>(expected: &Expected<'a>, engine: &EngineName) -> Option<&'a PermitNode> {
+pub(super) fn permit<'a>(expected: &Expected<'a>, engine: &EngineName) -> Option<&'a PermitNode> {
     // Sorted by name; there may be thousands, each with a decision.
     let at = expected.nodes.permits.binary_search_by(|permit| permit.engine.cmp(engine)).ok()?;
     expected.nodes.permits.get(at)
@@ -264,6 +272,6 @@ fn done(result: Result<(), coordination::Error>) -> Result<Applied, Failure> {
 }
 
 /// A decision without what its effect needs: the next plan corrects it.
-fn unfit(what: &str) -> Failure {
+pub(super) fn unfit(what: &str) -> Failure {
     Failure::Moved(format!("the decision has {what}"))
 }

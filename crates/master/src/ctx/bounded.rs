@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::alteration::{Abort, AlterationRecord, RequestId};
+use model::ledger::{LedgerRecord, LedgerRecorded};
 use model::number::Epoch;
 use model::observation::Publication;
 use model::snapshot::Snapshot;
@@ -98,8 +99,16 @@ impl ControllerCtx for BoundedCtx<'_> {
 
     async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure> {
         let applied = self.effect(failpoints::before(&effect), self.ctx.apply(effect)).await?;
-        model::failpoint!(failpoints::after(&effect));
+        if applied != Applied::Declined {
+            model::failpoint!(failpoints::after(&effect));
+        }
         Ok(applied)
+    }
+
+    async fn record(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, Failure> {
+        let recorded = self.effect(Some(failpoints::WRITE_CHECKED), self.ctx.record(epoch, record)).await?;
+        model::failpoint!(failpoints::LEDGER_RECORDED);
+        Ok(recorded)
     }
 
     async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ use model::clock::SharedClock;
 use model::credential::Purpose;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
+use model::ledger::{LedgerRecord, LedgerRecorded, ScopedChange};
 use model::log_throttle::LogThrottle;
 use model::number::Epoch;
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts, Publication, Recorded};
@@ -125,6 +126,10 @@ impl LiveCtx {
         }
     }
 
+    pub(super) fn statuses(&self) -> &StatusClient {
+        &self.deps.statuses
+    }
+
     pub(super) fn lock(&self) -> Result<Arc<Lock>, Failure> {
         let lock = self.lock.lock().clone();
         lock.ok_or_else(|| Failure::Lost("it was given up".to_owned()))
@@ -142,9 +147,15 @@ impl LiveCtx {
     }
 
     /// Records uids and ends.
-    pub(super) async fn record(&self, epoch: Epoch, facts: &EngineFacts) -> Result<Recorded, Failure> {
+    pub(super) async fn record_facts(&self, epoch: Epoch, facts: &EngineFacts) -> Result<Recorded, Failure> {
         model::failpoint!(failpoints::WRITE_SENDING);
         self.deps.agents.call(|agent| async move { agent.record(epoch, facts).await }).await
+    }
+
+    async fn change_ledger(&self, epoch: Epoch, changes: &[ScopedChange]) -> Result<Applied, Failure> {
+        model::failpoint!(failpoints::WRITE_SENDING);
+        let decided = self.deps.agents.call(|agent| async move { agent.ledger(epoch, changes).await }).await?;
+        Ok(Applied::Decided(decided))
     }
 
     async fn observe_coordination(&self) -> Result<coordination::Observation, Failure> {
@@ -261,12 +272,18 @@ impl ControllerCtx for LiveCtx {
     async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure> {
         match effect {
             Effect::Decision(guarded) => self.apply_decision(guarded.decision, &guarded.expected).await,
+            Effect::Ledger { epoch, changes } => self.change_ledger(epoch, changes).await,
             Effect::DeleteAlterNode(node) => {
                 let lock = self.lock()?;
                 alter_node::delete(&lock, node).await.map_err(|error| coordination(&error))?;
                 Ok(Applied::Done)
             }
         }
+    }
+
+    async fn record(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, Failure> {
+        model::failpoint!(failpoints::WRITE_SENDING);
+        self.deps.agents.call(|agent| async move { agent.record_ledger(epoch, record).await }).await
     }
 
     async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure> {

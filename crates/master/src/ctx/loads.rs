@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_api::{SERVICE_MASTER, engine_status};
+use agent_api::{RetireRequest, SERVICE_MASTER, engine_status, retire};
 use coordination::Observation as Coordination;
 use futures::stream::{self, Stream, StreamExt};
 use hs2::{Auth, Client, ClientOptions};
@@ -178,29 +178,58 @@ async fn publish(answers: impl Stream<Item = (EngineName, Option<EngineLoad>)>, 
 /// The maximum number of cached connections.
 const MAX_KEPT: usize = 2_000;
 
-/// A client of engine agents with cached connections.
+/// A client of engine agents with cached connections, and the idle times that they reported.
 pub(super) struct StatusClient {
     secret: ClusterSecret,
     deadline: Duration,
     kept: Mutex<BTreeMap<EngineName, (String, Client)>>,
+    /// For how long each engine had been idle when it was last polled. It changes with every poll, so it is no part of the
+    /// loads, a change of which wakes the master.
+    idle: Mutex<BTreeMap<EngineName, Duration>>,
 }
 
 impl StatusClient {
     pub(super) fn new(secret: ClusterSecret, deadline: Duration) -> Self {
-        Self { secret, deadline, kept: Mutex::default() }
+        Self { secret, deadline, kept: Mutex::default(), idle: Mutex::default() }
     }
 
-    /// Polls one engine agent. A connection that failed once is not used again.
+    /// Polls one engine agent.
     pub(super) async fn ask(&self, engine: &EngineName, address: &str) -> Result<EngineLoad, Failure> {
-        let away = |error: String| Failure::Unavailable(format!("engine agent {engine}: {error}"));
-        let kept = self.take(engine).filter(|(at, client)| at == address && !client.is_broken());
-        let mut client = match kept {
-            Some((_, client)) => client,
-            None => self.connect(engine, address).await.map_err(|error| away(error.to_string()))?,
-        };
-        let answer = engine_status(&mut client, self.deadline).await.map_err(|error| away(error.to_string()))?;
+        self.idle.lock().remove(engine);
+        let mut client = self.client(engine, address).await?;
+        let answer = engine_status(&mut client, self.deadline).await.map_err(|error| away(engine, &error))?;
         self.keep(engine, address, client);
+        if let Some(idle) = answer.idle {
+            self.idle.lock().insert(engine.clone(), idle);
+        }
         Ok(EngineLoad { sessions: answer.sessions, running: answer.running })
+    }
+
+    /// For how long the engine had been idle when it was last polled; `None` if it did not answer or does not report it.
+    pub(super) fn idle(&self, engine: &EngineName) -> Option<Duration> {
+        self.idle.lock().get(engine).copied()
+    }
+
+    /// Whether the agent agrees to retire.
+    pub(super) async fn retire(
+        &self,
+        engine: &EngineName,
+        address: &str,
+        request: &RetireRequest,
+    ) -> Result<bool, Failure> {
+        let mut client = self.client(engine, address).await?;
+        let agreed = retire(&mut client, request, self.deadline).await.map_err(|error| away(engine, &error))?;
+        self.keep(engine, address, client);
+        Ok(agreed)
+    }
+
+    /// A connection to an engine agent. One that failed once is not used again.
+    async fn client(&self, engine: &EngineName, address: &str) -> Result<Client, Failure> {
+        let kept = self.take(engine).filter(|(at, client)| at == address && !client.is_broken());
+        match kept {
+            Some((_, client)) => Ok(client),
+            None => self.connect(engine, address).await.map_err(|error| away(engine, &error)),
+        }
     }
 
     async fn connect(&self, engine: &EngineName, address: &str) -> Result<Client, hs2::ClientError> {
@@ -225,7 +254,12 @@ impl StatusClient {
     /// Closes the connections to other engines.
     pub(super) fn retain(&self, engines: impl Fn(&EngineName) -> bool) {
         self.kept.lock().retain(|engine, _| engines(engine));
+        self.idle.lock().retain(|engine, _| engines(engine));
     }
+}
+
+fn away(engine: &EngineName, error: &dyn std::error::Error) -> Failure {
+    Failure::Unavailable(format!("engine agent {engine}: {error}"))
 }
 
 #[cfg(test)]

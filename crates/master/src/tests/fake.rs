@@ -3,6 +3,7 @@
 
 mod boundary;
 mod journal;
+mod ledger;
 mod script;
 
 use std::collections::BTreeMap;
@@ -48,6 +49,8 @@ pub struct State {
     pub list: InstanceList,
     pub script: Script,
     pub journal: Journal,
+    /// Whether the agents of engines do not agree to retire.
+    pub declines: bool,
 }
 
 /// The settings of all tests: an effect may take 50 ms.
@@ -78,6 +81,7 @@ impl Fake {
             list: InstanceList { nodes: Some(Vec::new()), ..InstanceList::default() },
             script: Script::default(),
             journal: Journal::default(),
+            declines: false,
         };
         Arc::new(Self { state: Mutex::new(state) })
     }
@@ -311,7 +315,7 @@ impl State {
             planner::Transition::Superseded => AlterationProgress::Superseded,
         };
         self.records.get_mut(alteration).unwrap().progress = Some(progress);
-        self.simulation.apply_one(decision, &mut None);
+        let _ = self.simulation.apply_one(decision, &mut None);
         ctx::Applied::Progress(progress)
     }
 }

@@ -4,10 +4,13 @@
 mod deposed;
 mod draining;
 mod fake;
+mod ledger;
+mod ledger_records;
 mod logging;
 mod outages;
 mod races;
 mod resigning;
+mod retiring;
 mod settle;
 mod silence;
 mod stale_pods;

@@ -296,7 +296,14 @@ impl Cluster {
 
     pub async fn start(&self) -> EngineName {
         let link = self.store.catalog().await.unwrap().links().into_iter().next().unwrap();
-        self.store.start(&StartRequest { request: self.request(), link }).await.unwrap().engine
+        let start = StartRequest {
+            request: self.request(),
+            link,
+            creator: "default".to_owned(),
+            nowait: false,
+            reservation_ttl: model::ledger::RESERVATION_TTL,
+        };
+        self.store.start(&start).await.unwrap().engine
     }
 
     pub async fn stop(&self, engine: &EngineName) {

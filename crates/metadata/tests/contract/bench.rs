@@ -128,6 +128,12 @@ pub fn abort_of(text: &str) -> Abort {
     }
 }
 
+/// START of the client application `IDE`, with a wait.
+pub fn start_request(request: Request, link: Link) -> StartRequest {
+    let reservation_ttl = model::ledger::RESERVATION_TTL;
+    StartRequest { request, link, creator: "IDE".to_owned(), nowait: false, reservation_ttl }
+}
+
 /// Runs SQL on a connection of its own.
 pub async fn raw(settings: &StoreSettings, sql: &str) {
     let pool = sqlx::any::AnyPoolOptions::new().max_connections(1).connect(&settings.url).await.unwrap();
@@ -205,7 +211,7 @@ impl Bench {
 
     pub async fn start_as(&self, text: &str, caller: Caller, link: Link) -> Result<EngineAnswer, Error> {
         let request = self.request(text, "START ENGINE", caller);
-        self.store.start(&StartRequest { request, link }).await
+        self.store.start(&start_request(request, link)).await
     }
 
     pub fn stop_request(&self, text: &str, engine: &EngineName) -> StopRequest {

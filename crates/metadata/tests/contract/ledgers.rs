@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use metadata::{Error, LedgerChange, MAX_CHANGES};
+use metadata::{Error, MAX_CHANGES};
 use model::ledger::{
     Amounts, Change, Claim, Confirmation, End, Holder, PoolCapacity, Refusal, Request, Scope, ScopeKey, ScopeKind,
-    Scopes, State,
+    ScopedChange, Scopes, State,
 };
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Incarnation};
@@ -80,16 +80,12 @@ fn engines(limit: i64) -> PoolCapacity {
     PoolCapacity { capacity, protected: Amount::ZERO, overcommit_percent: 100 }
 }
 
-pub(super) fn unlimited(_: &model::catalog::Catalog, _: &ScopeKey) -> Triple<Limit> {
-    UNLIMITED
-}
-
 /// Pool `rp_1` of that many engines with the tenants, none of which has a quota.
 async fn founded(bench: &Bench, limit: i64) {
     let none = [Triple::all(None); 3];
     let mut limits = vec![(pool(), engines(limit).scope(&none).unwrap())];
     limits.extend(TENANTS.map(|name| (tenant(name), Scope::tenant(&none[0]))));
-    bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
+    bench.store.write_limits(EPOCH, &limits).await.unwrap();
 }
 
 /// Reserves for a new user, and ends the reservation as a master: passes every failpoint of the ledger. A repeat
@@ -98,12 +94,12 @@ pub async fn reserve_and_end(bench: &Bench, epoch: Epoch) {
     let of = scopes("t_a", Some("alice"));
     let none = Triple::all(None);
     let limits = vec![(pool(), engines(10).scope(&[none]).unwrap()), (tenant("t_a"), Scope::tenant(&none))];
-    bench.store.write_limits(epoch, |_| Ok(limits)).await.unwrap();
+    bench.store.write_limits(epoch, &limits).await.unwrap();
     bench.store.admitted(epoch, &[(pool_name(), 0)].into()).await.unwrap();
     let request = external("the-reservation", "the-key", of.clone(), one_engine());
-    bench.store.reserve(&request, unlimited).await.unwrap().unwrap();
+    bench.store.reserve(&request).await.unwrap().unwrap();
     let end = End { id: Arc::clone(&request.id), state: State::Released, reason: "gone".into() };
-    let end = LedgerChange { scopes: of, change: Change::End(end) };
+    let end = ScopedChange { scopes: of, change: Change::End(end) };
     bench.store.ledger(epoch, &[end]).await.unwrap().remove(0).unwrap();
 }
 
@@ -134,12 +130,12 @@ pub async fn concurrent_requests_never_hold_more_than_the_pool_has(bench: Bench)
                     let of = scopes(TENANTS[worker % 3], Some(user));
                     let id = format!("x{worker}-{at}");
                     let decided = if worker % 2 == 0 {
-                        bench.store.reserve(&external(&id, &id, of, one_engine()), unlimited).await.unwrap()
+                        bench.store.reserve(&external(&id, &id, of, one_engine())).await.unwrap()
                     } else {
                         let keys: BTreeSet<ScopeKey> = of.policy().cloned().collect();
-                        bench.store.insert_principals(&keys, unlimited).await.unwrap();
+                        bench.store.insert_principals(&keys).await.unwrap();
                         let change = Change::Reserve(engine(&id, 1, of.clone(), one_engine()));
-                        bench.store.ledger(EPOCH, &[LedgerChange { scopes: of, change }]).await.unwrap().remove(0)
+                        bench.store.ledger(EPOCH, &[ScopedChange { scopes: of, change }]).await.unwrap().remove(0)
                     };
                     match decided {
                         Ok(reservation) => granted += i64::from(reservation.state == State::Locked),
@@ -165,7 +161,7 @@ pub async fn concurrent_repeats_of_a_request_reserve_once(bench: Bench) {
         .map(|at| {
             let store = bench.store.clone();
             let request = external(&format!("id-{at}"), "one key", scopes("t_a", Some("alice")), one_engine());
-            tokio::spawn(async move { store.reserve(&request, unlimited).await.unwrap().unwrap().id().to_string() })
+            tokio::spawn(async move { store.reserve(&request).await.unwrap().unwrap().id().to_string() })
         })
         .collect();
     let mut ids = BTreeSet::new();
@@ -183,7 +179,7 @@ pub async fn one_key_for_two_requests_is_refused(bench: Bench) {
     let of_tenant = ScopeKey { kind: ScopeKind::Tenant, name: "t_a/rp_2".into() };
     let limits =
         vec![(other, engines(10).scope(&[Triple::all(None)]).unwrap()), (of_tenant, Scope::tenant(&Triple::all(None)))];
-    bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
+    bench.store.write_limits(EPOCH, &limits).await.unwrap();
     let second = Scopes::new(&TenantName::new("t_a").unwrap(), &PoolName::new("rp_2").unwrap(), None, None);
     for round in 0..6 {
         let tasks: Vec<_> = [scopes("t_a", None), second.clone()]
@@ -192,7 +188,7 @@ pub async fn one_key_for_two_requests_is_refused(bench: Bench) {
             .map(|(at, scopes)| {
                 let store = bench.store.clone();
                 let request = external(&format!("id-{round}-{at}"), &format!("key {round}"), scopes, one_engine());
-                tokio::spawn(async move { store.reserve(&request, unlimited).await.unwrap() })
+                tokio::spawn(async move { store.reserve(&request).await.unwrap() })
             })
             .collect();
         let mut won = 0;
@@ -211,14 +207,14 @@ pub async fn one_key_for_two_requests_is_refused(bench: Bench) {
 pub async fn a_deposed_master_changes_no_reservation(bench: Bench) {
     founded(&bench, 10).await;
     let request = engine("l", 1, scopes("t_a", None), one_engine());
-    let reserve = [LedgerChange { scopes: request.scopes.clone(), change: Change::Reserve(Arc::clone(&request)) }];
+    let reserve = [ScopedChange { scopes: request.scopes.clone(), change: Change::Reserve(Arc::clone(&request)) }];
     bench.store.ledger(EPOCH, &reserve).await.unwrap().remove(0).unwrap();
     bench.store.raise_epoch(EPOCH, "the next master").await.unwrap();
     let end = End { id: Arc::clone(&request.id), state: State::Released, reason: "gone".into() };
-    let end = [LedgerChange { scopes: request.scopes.clone(), change: Change::End(end) }];
+    let end = [ScopedChange { scopes: request.scopes.clone(), change: Change::End(end) }];
     assert!(matches!(bench.store.ledger(EPOCH, &end).await, Err(Error::Deposed(_))));
     assert!(matches!(bench.store.audit_ledger(EPOCH).await, Err(Error::Deposed(_))));
-    assert!(matches!(bench.store.write_limits(EPOCH, |_| Ok(Vec::new())).await, Err(Error::Deposed(_))));
+    assert!(matches!(bench.store.write_limits(EPOCH, &[]).await, Err(Error::Deposed(_))));
     assert_eq!(held(&bench).await[&pool()], 1);
     bench.store.ledger(Epoch(1), &end).await.unwrap().remove(0).unwrap();
     assert_eq!(held(&bench).await[&pool()], 0);
@@ -228,30 +224,30 @@ pub async fn a_deposed_master_changes_no_reservation(bench: Bench) {
 pub async fn a_batch_has_one_result_for_each_change(bench: Bench) {
     founded(&bench, 200).await;
     let of = scopes("t_b", None);
-    let reserve = |at: usize| LedgerChange {
+    let reserve = |at: usize| ScopedChange {
         scopes: of.clone(),
         change: Change::Reserve(engine(&format!("l{at}"), 1, of.clone(), one_engine())),
     };
-    let batch: Vec<LedgerChange> = (0..MAX_CHANGES).map(reserve).collect();
+    let batch: Vec<ScopedChange> = (0..MAX_CHANGES).map(reserve).collect();
     for _ in 0..2 {
         let decided = bench.store.ledger(EPOCH, &batch).await.unwrap();
         let granted = decided.iter().take_while(|decided| decided.is_ok()).count();
         assert_eq!((granted, decided.iter().filter(|decided| decided.is_ok()).count()), (200, 200));
         assert_eq!(held(&bench).await[&pool()], 200);
     }
-    let confirm: Vec<LedgerChange> = (0..200)
+    let confirm: Vec<ScopedChange> = (0..200)
         .map(|at| {
             let request = engine(&format!("l{at}"), 1, of.clone(), one_engine());
             let confirmation = Confirmation { claim: claim(&request, "uid"), actual: None, lease_ms: None };
-            LedgerChange { scopes: of.clone(), change: Change::Confirm(confirmation) }
+            ScopedChange { scopes: of.clone(), change: Change::Confirm(confirmation) }
         })
         .collect();
     let used = bench.store.ledger(EPOCH, &confirm).await.unwrap();
     assert!(used.iter().all(|decided| decided.as_ref().unwrap().state == State::Used));
-    let one_more: Vec<LedgerChange> = (0..=MAX_CHANGES).map(reserve).collect();
+    let one_more: Vec<ScopedChange> = (0..=MAX_CHANGES).map(reserve).collect();
     assert!(matches!(bench.store.ledger(EPOCH, &one_more).await, Err(Error::Broken(_))));
     // Scopes that are not those of the reservation.
-    let wrong = LedgerChange { scopes: scopes("t_c", None), ..confirm[0].clone() };
+    let wrong = ScopedChange { scopes: scopes("t_c", None), ..confirm[0].clone() };
     let refused = bench.store.ledger(EPOCH, &[wrong]).await.unwrap().remove(0);
     assert_eq!(refused, Err(Refusal::OtherRequest("l0-1".into())));
 }
@@ -263,12 +259,12 @@ pub async fn overdue_external_reservations_end_and_return_their_charge(bench: Be
     let later = external("later", "b", of(), one_engine());
     let waiting = external("waiting", "c", of(), one_engine());
     for request in [&due, &later] {
-        bench.store.reserve(request, unlimited).await.unwrap().unwrap();
+        bench.store.reserve(request).await.unwrap().unwrap();
     }
-    bench.store.enqueue(&waiting, 0, unlimited).await.unwrap().unwrap();
+    bench.store.enqueue(&waiting, 0).await.unwrap().unwrap();
     let first = engine("l", 1, scopes("t_a", None), one_engine());
     let unregistered = Arc::new(Request { ttl_ms: Some(0), ..(*first).clone() });
-    let reserve = LedgerChange { scopes: unregistered.scopes.clone(), change: Change::Reserve(unregistered) };
+    let reserve = ScopedChange { scopes: unregistered.scopes.clone(), change: Change::Reserve(unregistered) };
     bench.store.ledger(EPOCH, &[reserve]).await.unwrap().remove(0).unwrap();
     assert_eq!(held(&bench).await[&pool()], 3);
     let ended = bench.store.expire(EPOCH).await.unwrap();
@@ -285,12 +281,7 @@ pub async fn an_audit_corrects_every_counter(bench: Bench) {
     founded(&bench, 10).await;
     for (at, name) in TENANTS.iter().enumerate() {
         let id = format!("x{at}");
-        bench
-            .store
-            .reserve(&external(&id, &id, scopes(name, Some("alice")), one_engine()), unlimited)
-            .await
-            .unwrap()
-            .unwrap();
+        bench.store.reserve(&external(&id, &id, scopes(name, Some("alice")), one_engine())).await.unwrap().unwrap();
     }
     let before = held(&bench).await;
     bench.raw("UPDATE quota_scope SET held_engines = held_engines + 5, shared_held_cpu = shared_held_cpu + 7").await;
@@ -305,7 +296,7 @@ pub async fn an_audit_corrects_every_counter(bench: Bench) {
 pub async fn a_counter_below_zero_is_refused_by_the_database(bench: Bench) {
     founded(&bench, 10).await;
     let request = external("x", "x", scopes("t_a", None), one_engine());
-    bench.store.reserve(&request, unlimited).await.unwrap().unwrap();
+    bench.store.reserve(&request).await.unwrap().unwrap();
     bench.raw("UPDATE quota_scope SET held_engines = 0 WHERE kind = 4").await;
     assert_eq!(bench.store.release(&claim(&request, "u")).await.unwrap(), Err(Refusal::OutOfRange));
     bench.store.audit_ledger(EPOCH).await.unwrap();
@@ -319,23 +310,23 @@ pub async fn a_holder_reserves_only_while_the_pool_is_counted_and_has_no_queue(b
     let request = |id: &str| external(id, id, scopes("t_a", None), one_engine());
     let (pool_of, queued) = (pool_name(), |queued| [(pool_name(), queued)].into());
     let must_queue = Err(Refusal::MustQueue(ScopeKey::pool(&pool_of)));
-    bench.store.reserve(&request("x0"), unlimited).await.unwrap().unwrap();
+    bench.store.reserve(&request("x0")).await.unwrap().unwrap();
     bench.store.admitted(EPOCH, &queued(3)).await.unwrap();
-    assert_eq!(bench.store.reserve(&request("x1"), unlimited).await.unwrap(), must_queue);
-    let waiting = bench.store.enqueue(&request("x1"), LONG_MS, unlimited).await.unwrap().unwrap();
+    assert_eq!(bench.store.reserve(&request("x1")).await.unwrap(), must_queue);
+    let waiting = bench.store.enqueue(&request("x1"), LONG_MS).await.unwrap().unwrap();
     assert_eq!(waiting.state, State::Waiting);
     let admit = Change::Admit { id: Arc::clone(waiting.id()) };
-    let admit = [LedgerChange { scopes: waiting.request.scopes.clone(), change: admit }];
+    let admit = [ScopedChange { scopes: waiting.request.scopes.clone(), change: admit }];
     assert_eq!(bench.store.ledger(EPOCH, &admit).await.unwrap().remove(0).unwrap().state, State::Locked);
     bench.store.admitted(EPOCH, &queued(0)).await.unwrap();
-    bench.store.reserve(&request("x2"), unlimited).await.unwrap().unwrap();
+    bench.store.reserve(&request("x2")).await.unwrap().unwrap();
 
     bench.store.raise_epoch(EPOCH, "the next master").await.unwrap();
-    assert_eq!(bench.store.reserve(&request("x3"), unlimited).await.unwrap(), must_queue);
-    assert_eq!(bench.store.reserve(&request("x2"), unlimited).await.unwrap().unwrap().state, State::Locked, "a repeat");
+    assert_eq!(bench.store.reserve(&request("x3")).await.unwrap(), must_queue);
+    assert_eq!(bench.store.reserve(&request("x2")).await.unwrap().unwrap().state, State::Locked, "a repeat");
     assert!(matches!(bench.store.admitted(EPOCH, &queued(0)).await, Err(Error::Deposed(_))));
     bench.store.admitted(Epoch(1), &queued(0)).await.unwrap();
-    bench.store.reserve(&request("x3"), unlimited).await.unwrap().unwrap();
+    bench.store.reserve(&request("x3")).await.unwrap().unwrap();
 }
 
 pub async fn ended_reservations_and_closed_scopes_are_deleted(bench: Bench) {
@@ -343,13 +334,13 @@ pub async fn ended_reservations_and_closed_scopes_are_deleted(bench: Bench) {
     let (old, kept) = (external("old", "old", scopes("t_a", None), one_engine()), scopes("t_b", None));
     let kept = external("kept", "kept", kept, one_engine());
     for request in [&old, &kept] {
-        bench.store.reserve(request, unlimited).await.unwrap().unwrap();
+        bench.store.reserve(request).await.unwrap().unwrap();
     }
     bench.store.release(&claim(&old, "u")).await.unwrap().unwrap();
     bench.raw("UPDATE reservation SET ended_at_ms = 1 WHERE id = 'old'").await;
     let closed = Scope { is_open: false, ..Scope::tenant(&Triple::all(None)) };
     let limits = [tenant("t_a"), tenant("t_b")].map(|key| (key, closed)).to_vec();
-    bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
+    bench.store.write_limits(EPOCH, &limits).await.unwrap();
     let deleted = bench.store.housekeep(super::bench::AUDIT_KEEP).await.unwrap();
     assert_eq!((deleted.reservations, deleted.scopes), (1, 1), "t_b holds an engine");
     assert!(bench.store.reservation("kept").await.unwrap().is_some());

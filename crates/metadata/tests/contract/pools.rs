@@ -113,6 +113,7 @@ fn node(name: &str, cores: u64) -> ObservedNode {
         memory_bytes: u64::MAX >> 1,
         cpu_used_millis: 500,
         memory_used_bytes: 7,
+        ready: true,
         open: true,
     }
 }

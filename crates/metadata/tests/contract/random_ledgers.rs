@@ -4,16 +4,15 @@
 
 use std::sync::Arc;
 
-use metadata::{Decided, LedgerChange};
 use model::ledger::{
-    Actual, Amounts, Change, Confirmation, End, Ledger, Moment, PoolCapacity, Refusal, Request, Reservation, Scope,
-    ScopeKey, ScopeKind, State,
+    Actual, Amounts, Change, Confirmation, Decided, End, Ledger, Moment, PoolCapacity, Refusal, Request, Reservation,
+    Scope, ScopeKey, ScopeKind, ScopedChange, State,
 };
 use model::quota::{Guarantee, Limit};
 use model::resource::{Amount, Resource, Triple};
 
 use super::bench::Bench;
-use super::ledgers::{EPOCH, LONG_MS, TENANTS, UNLIMITED, claim, engine, external, pool, scopes, tenant, unlimited};
+use super::ledgers::{EPOCH, LONG_MS, TENANTS, UNLIMITED, claim, engine, external, pool, scopes, tenant};
 
 /// The steps of a differential run.
 const STEPS: usize = 120;
@@ -91,7 +90,7 @@ fn request(random: &mut Random) -> Arc<Request> {
 }
 
 /// A change, in which a deadline has either passed at once or is far away.
-fn change(random: &mut Random) -> LedgerChange {
+fn change(random: &mut Random) -> ScopedChange {
     let request = request(random);
     let scopes = request.scopes.clone();
     let id = Arc::clone(&request.id);
@@ -119,15 +118,15 @@ fn change(random: &mut Random) -> LedgerChange {
             Change::End(End { id, state, reason: "random".into() })
         }
     };
-    LedgerChange { scopes, change }
+    ScopedChange { scopes, change }
 }
 
 /// Runs the change as its holder would.
 async fn run_alone(bench: &Bench, change: &Change) -> Option<Decided> {
     let store = &bench.store;
     Some(match change {
-        Change::Reserve(request) => store.reserve(request, unlimited).await.unwrap(),
-        Change::Enqueue { request, wait_ms } => store.enqueue(request, *wait_ms, unlimited).await.unwrap(),
+        Change::Reserve(request) => store.reserve(request).await.unwrap(),
+        Change::Enqueue { request, wait_ms } => store.enqueue(request, *wait_ms).await.unwrap(),
         Change::Confirm(confirmation) => store.confirm(confirmation).await.unwrap(),
         Change::Renew { claim, lease_ms } => store.renew(claim, *lease_ms).await.unwrap(),
         Change::Release(claim) => store.release(claim).await.unwrap(),
@@ -137,7 +136,7 @@ async fn run_alone(bench: &Bench, change: &Change) -> Option<Decided> {
 }
 
 /// What the store makes of a change whose user has no row yet.
-fn apply(model: &mut Ledger, change: &LedgerChange, inserts: bool) -> Decided {
+fn apply(model: &mut Ledger, change: &ScopedChange, inserts: bool) -> Decided {
     let at = Moment { now_ms: 1_000, epoch: EPOCH };
     let mut decided = model.apply(&change.change, at);
     while let (Err(Refusal::NoScope(key)), true) = (&decided, inserts) {
@@ -178,9 +177,9 @@ pub async fn the_store_and_the_model_agree_on_random_operations(bench: Bench) {
             for (key, scope) in &limits {
                 model.set_limits(key, scope).unwrap();
             }
-            bench.store.write_limits(EPOCH, |_| Ok(limits)).await.unwrap();
+            bench.store.write_limits(EPOCH, &limits).await.unwrap();
         }
-        let changes: Vec<LedgerChange> = (0..=random.below(4)).map(|_| change(&mut random)).collect();
+        let changes: Vec<ScopedChange> = (0..=random.below(4)).map(|_| change(&mut random)).collect();
         let context = format!("seed {seed}, step {step}: {changes:?}");
         let alone = if changes.len() == 1 { run_alone(&bench, &changes[0].change).await } else { None };
         let is_alone = alone.is_some();

@@ -100,6 +100,18 @@ impl Ledger {
         self.scopes.insert(key, scope);
     }
 
+    /// Removes the ended reservations that are not kept, which charge nothing.
+    pub fn forget_ended(&mut self, keep: impl Fn(&Reservation) -> bool) {
+        let keys = &mut self.keys;
+        self.reservations.retain(|_, reservation| {
+            let stays = !reservation.state.is_ended() || keep(reservation);
+            if !stays && reservation.request.holder.is_external() {
+                keys.remove(reservation.request.key());
+            }
+            stays
+        });
+    }
+
     /// The largest amount of each component that the lineage is charged.
     pub fn charged_to_lineage(&self, lineage: &str) -> Amount {
         maximum(self.sizes(lineage))
@@ -134,6 +146,16 @@ impl Ledger {
         })
     }
 
+    /// Whether any of these scopes has a limit. Without one a request is never refused, and needs no deadline.
+    pub fn is_limited(&self, scopes: &Scopes) -> bool {
+        scopes.in_lock_order().filter_map(|key| self.scope(key)).any(Scope::is_limited)
+    }
+
+    /// The first of these scopes that has no row; nothing can be charged to it.
+    pub fn missing<'a>(&self, scopes: &'a Scopes) -> Option<&'a ScopeKey> {
+        scopes.in_lock_order().find(|key| self.scope(key).is_none())
+    }
+
     /// What the request will be short of however much others release; `None` if it can fit one day.
     pub fn impossible(&self, request: &Request) -> Option<Shortage> {
         let scopes = &request.scopes;
@@ -141,7 +163,8 @@ impl Ledger {
         let exclusive = self.scope(scopes.tenant()).map_or(Amount::ZERO, |tenant| tenant.guarantees().exclusive);
         let guaranteed = self.scope(scopes.tenant()).map(|tenant| tenant.guarantees().amount);
         reported(scopes).find_map(|key| {
-            let scope = self.scope(key)?;
+            // A closed scope may be opened with other limits.
+            let scope = self.scope(key).filter(|scope| scope.is_open)?;
             Component::ALL.into_iter().find_map(|component| {
                 let asked = nominal.get(component);
                 let short = |of, counter: &Counter, asked: i64, in_addition: i64| {

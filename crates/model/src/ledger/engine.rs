@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::reservation::{Amounts, Holder, Request};
 use super::scope::Scopes;
 use crate::charge::Charge;
+use crate::name::TenantName;
 use crate::number::Incarnation;
 use crate::slot::{Slot, SlotKey};
 
@@ -28,6 +29,17 @@ pub fn engine_scopes(key: &SlotKey, incarnation: Incarnation, slot: Option<&Slot
     let user = started_for.map(|started_for| started_for.user.as_str());
     let creator = started_for.map(|started_for| started_for.creator.as_str());
     Scopes::new(&key.tenant, &key.pool, user, creator)
+}
+
+/// Why an engine is condemned that was reclaimed for a tenant: the reason of its row, which a later plan reads.
+pub fn reclaim_reason(tenant: &TenantName) -> String {
+    format!("reclaimed for tenant \"{tenant}\"")
+}
+
+/// The tenant of a [`reclaim_reason`]; `None` for any other reason.
+pub fn reclaimed_for(reason: &str) -> Option<TenantName> {
+    let name = reason.strip_prefix("reclaimed for tenant \"")?.strip_suffix('"')?;
+    TenantName::new(name).ok()
 }
 
 impl Request {
@@ -56,7 +68,7 @@ impl Request {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::name::{PoolName, TenantName, UnitName};
+    use crate::name::{PoolName, UnitName};
     use crate::slot::{Origin, StartedFor};
 
     fn slot() -> Slot {
@@ -97,5 +109,15 @@ mod tests {
         };
         assert_eq!(user(9), (Some("alice".to_owned()), Some("IDE".to_owned())));
         assert_eq!(user(4), (None, None));
+    }
+
+    #[test]
+    fn the_tenant_of_a_reclaim_is_read_back_from_its_reason() {
+        let tenant = TenantName::new("t_b").unwrap();
+        assert_eq!(reclaim_reason(&tenant), "reclaimed for tenant \"t_b\"");
+        assert_eq!(reclaimed_for(&reclaim_reason(&tenant)), Some(tenant));
+        for other in ["", "stopped by alice", "reclaimed for tenant \"", "reclaimed for tenant \"a b\""] {
+            assert_eq!(reclaimed_for(other), None, "{other}");
+        }
     }
 }

@@ -50,6 +50,11 @@ pub enum Refusal {
     Closed(ScopeKey),
     /// Requests of the pool are queued, or its engines are not all counted yet: only a master grants.
     MustQueue(ScopeKey),
+    /// That many requests wait for the scope.
+    QueueFull {
+        scope: ScopeKey,
+        limit: i64,
+    },
     /// The key, or the lineage, is that of a request with another content.
     OtherRequest(Arc<str>),
     /// No reservation of this id, user, pool and instance that the operation applies to. The holder must stop.
@@ -113,8 +118,9 @@ impl Shortage {
         UserError::new(kind, message).detail(self.detail(position)).hint(self.hint(quota)).with_error_code(self.code())
     }
 
-    /// `Tenant "t_a" on resource pool "rp_1": asked 1, left 0 of 18 (TENANT_CPU, retryable).`
-    fn detail(&self, position: Option<usize>) -> String {
+    /// `Tenant "t_a" on resource pool "rp_1": asked 1, left 0 of 18 (TENANT_CPU, retryable).` With the position of a queued
+    /// request, if it is to be named.
+    pub fn detail(&self, position: Option<usize>) -> String {
         let scope = match self.of {
             Of::Limit => self.scope.to_string(),
             Of::Shared => format!("shared part of {}", self.scope),
@@ -179,6 +185,11 @@ impl Refusal {
                 UserError::new(ErrorKind::InsufficientResources, format!("{key} grants only queued requests now"))
                     .detail("Other requests wait for it, or a new master has not yet counted its engines.")
                     .hint("Retry, or request with a wait.")
+            }
+            Self::QueueFull { scope, limit } => {
+                UserError::new(ErrorKind::ProgramLimit, format!("too many requests wait for {scope}"))
+                    .detail(format!("At most {limit} requests wait for it."))
+                    .hint("Retry later.")
             }
             Self::OtherRequest(id) => {
                 UserError::new(ErrorKind::InvalidValue, format!("reservation \"{id}\" was requested with other values"))

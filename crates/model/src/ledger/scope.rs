@@ -319,6 +319,18 @@ impl Scope {
         }
     }
 
+    /// Whether any amount of it is limited; of a pool also its shared or its unguaranteed part.
+    pub fn is_limited(&self) -> bool {
+        let is_limited = |counter: &Counter| {
+            Component::ALL.into_iter().any(|component| counter.limit.get(component) != Limit::Unlimited)
+        };
+        let of_parts = match &self.role {
+            Role::Pool(row) => is_limited(&row.shared) || is_limited(&row.unguaranteed),
+            Role::Principal | Role::Tenant(_) => false,
+        };
+        of_parts || is_limited(&self.counter)
+    }
+
     /// The guarantees of a tenant; none for other scopes.
     pub const fn guarantees(&self) -> Guarantees {
         match self.role {

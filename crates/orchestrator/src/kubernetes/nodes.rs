@@ -33,6 +33,8 @@ pub(super) struct NodeFacts {
     pub(super) labels: BTreeMap<String, String>,
     /// What pods may use.
     pub(super) allocatable: NodeCapacity,
+    /// Whether the kubelet reports it as ready: its pods run.
+    pub(super) is_ready: bool,
     /// Whether new pods may be scheduled there: ready and not cordoned.
     pub(super) is_schedulable: bool,
 }
@@ -116,12 +118,13 @@ fn facts(node: &Node) -> NodeFacts {
     let allocatable = status.and_then(|status| status.allocatable.as_ref());
     let spec = node.spec.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref());
-    let ready =
+    let is_ready =
         conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True");
     NodeFacts {
         labels: node.metadata.labels.clone().unwrap_or_default(),
         allocatable: capacity(allocatable),
-        is_schedulable: ready && !spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
+        is_ready,
+        is_schedulable: is_ready && !spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
     }
 }
 
@@ -239,9 +242,18 @@ mod tests {
         nodes.finish_resync();
         let facts = nodes.all()["node-1"].clone();
         assert_eq!(facts.allocatable, NodeCapacity { cpu_millis: 3_920, memory_bytes: 16 << 30 });
-        assert!(facts.is_schedulable);
+        assert!(facts.is_ready && facts.is_schedulable);
         assert!(nodes.apply(&node("node-1", "False")));
         assert!(!nodes.apply(&node("node-1", "False")), "unchanged");
-        assert!(!nodes.all()["node-1"].is_schedulable);
+        let facts = &nodes.all()["node-1"];
+        assert!(!facts.is_ready && !facts.is_schedulable);
+    }
+
+    #[test]
+    fn a_cordoned_node_is_ready_and_takes_no_new_pods() {
+        let mut cordoned = node("node-1", "True");
+        cordoned.spec.get_or_insert_default().unschedulable = Some(true);
+        let facts = facts(&cordoned);
+        assert!(facts.is_ready && !facts.is_schedulable);
     }
 }

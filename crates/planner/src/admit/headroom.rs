@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use model::ledger::{Ledger, Moment, Of, Refusal, ScopeKey, Scopes, Shortage, State};
-use model::quota::Share;
-use model::resource::Amount;
+use model::quota::{Limit, Share};
+use model::resource::{Amount, Component};
 
 use super::request::Request;
 use crate::fit::{Nodes, NodesFull, Taken};
@@ -33,6 +33,9 @@ pub(crate) struct Entitlement {
     pub borrows: bool,
     /// The tenant's share including the request.
     pub share: Share,
+    /// How much the tenant has, including the request, of what tenants without a share compete for; 0 while the share or a
+    /// guarantee decides.
+    pub portion: Share,
     /// What the request adds to its user, creator and tenant.
     pub raise: Amount,
 }
@@ -76,7 +79,29 @@ impl Headroom {
             [amount.cpu_m, amount.memory, amount.engines].into_iter().any(|guarantee| guarantee.is_some())
         });
         let share = self.share(scopes, &raise);
-        Entitlement { is_guaranteed: has_guarantee && !borrows, borrows, share, raise }
+        let is_guaranteed = has_guarantee && !borrows;
+        let portion = if is_guaranteed || share > Share::ZERO { Share::ZERO } else { self.portion(scopes, &raise) };
+        Entitlement { is_guaranteed, borrows, share, portion, raise }
+    }
+
+    /// The largest part of what no guarantee covers that the tenant holds with `ask` more. Where that is unlimited, the number
+    /// of its engines and reservations.
+    fn portion(&self, scopes: &Scopes, ask: &Amount) -> Share {
+        let (Some(tenant), Some(pool)) = (self.ledger.scope(scopes.tenant()), self.ledger.scope(scopes.pool())) else {
+            return Share::Infinite;
+        };
+        let held = |component| {
+            let held = tenant.counter.held.get(component).saturating_add(ask.get(component));
+            u128::from(held.max(0).unsigned_abs())
+        };
+        let portions = Component::ALL.into_iter().filter_map(|component| {
+            let Limit::Of(limit) = pool.pool_component(component)?.unguaranteed else { return None };
+            let denominator = u128::from(limit.max(0).unsigned_abs());
+            let portion = Share::Thousandths { numerator: 1_000 * held(component), denominator };
+            Some(if denominator == 0 { Share::Infinite } else { portion })
+        });
+        let engines = Share::Thousandths { numerator: held(Component::Engines), denominator: 1 };
+        portions.max().unwrap_or(engines)
     }
 
     /// The share of the tenant if it holds `ask` more, or less.

@@ -36,6 +36,8 @@ impl<'a> SiblingRank<'a> {
 struct HeadRank<'a> {
     exceeds_guarantee: bool,
     share: Share,
+    borrows: bool,
+    portion: Share,
     priority: Reverse<i32>,
     asked_at_ms: i64,
     id: &'a str,
@@ -56,6 +58,8 @@ impl<'a> Head<'a> {
         let rank = HeadRank {
             exceeds_guarantee: !entitlement.is_guaranteed,
             share: entitlement.share,
+            borrows: entitlement.borrows,
+            portion: entitlement.portion,
             priority: Reverse(request.priority),
             asked_at_ms: request.asked_at_ms,
             id: request.id(),

@@ -67,31 +67,51 @@ impl Queued<'_> {
 
     /// The error of a request that does not wait. `quota` is the name of the quota of the scope that is short.
     pub fn error(&self, quota: Option<&str>) -> UserError {
-        let (reservation, position) = (&self.request.reservation, self.position);
-        let pool = reservation.scopes.pool_name();
+        let (reservation, position) = (&self.request.reservation, Some(self.position));
         match &self.cause {
             Cause::Short(Shortages { amounts, nodes }) => match (amounts.first(), nodes) {
-                (Some(shortage), _) => shortage.error(reservation, quota, Some(position)),
+                (Some(shortage), _) => shortage.error(reservation, quota, position),
                 (None, Some(full)) => nodes_full(self.request, *full, position),
                 (None, None) => UserError::internal("a request was queued without a shortage"),
             },
             Cause::Behind { request, shortage } => {
                 let detail = format!(
-                    "Request \"{}\" of the same tenant has waited longer for {} of {} ({}, retryable, position \
-                     {position}).",
+                    "Request \"{}\" of the same tenant has waited longer for {} of {} ({}, {}).",
                     request.id(),
                     shortage.component.noun(),
                     shortage.scope,
                     shortage.word(),
+                    retryable(position),
                 );
                 waiting(self.request).detail(detail).with_error_code(shortage.code())
             }
-            Cause::Yields { .. } => waiting(self.request).detail(format!(
-                "Resource pool \"{pool}\" is short for a request that comes first, and this one would borrow \
-                 (retryable, position {position}).",
-            )),
+            Cause::Yields { .. } => waiting(self.request).detail(yields(self.request, position)),
             Cause::Refused(refusal) => refusal.error(reservation, quota),
         }
+    }
+
+    /// Why it is queued, for SHOW: `queued at position 3: tenant "t_a" on resource pool "rp_1": asked 1, left 0 of 18
+    /// (TENANT_CPU, retryable)`.
+    pub fn reason(&self) -> String {
+        let detail = match &self.cause {
+            Cause::Short(Shortages { amounts, nodes }) => match (amounts.first(), nodes) {
+                (Some(shortage), _) => shortage.detail(None),
+                (None, Some(full)) => nodes_full(self.request, *full, None).detail.unwrap_or_default(),
+                (None, None) => String::new(),
+            },
+            Cause::Behind { request, shortage } => format!(
+                "Waits behind engine {}, which has waited longer for {} of {}",
+                request.id(),
+                shortage.component.noun(),
+                shortage.scope
+            ),
+            Cause::Yields { .. } => yields(self.request, None),
+            Cause::Refused(refusal) => {
+                let error = refusal.error(&self.request.reservation, None);
+                error.detail.map_or(error.message.clone(), |detail| format!("{}: {}", error.message, fragment(&detail)))
+            }
+        };
+        format!("queued at position {}: {}", self.position, fragment(&detail))
     }
 }
 
@@ -103,6 +123,31 @@ impl Rejected<'_> {
             Impossible::Oversized(oversized) => pod_too_large(self.request, *oversized),
         }
     }
+
+    /// Why it can never fit, for SHOW: `cannot start: tenant "t_a" on resource pool "rp_1": asked 6, left 5 of 5 (TENANT_CPU,
+    /// not retryable)`.
+    pub fn reason(&self) -> String {
+        format!("cannot start: {}", fragment(&self.error(None).detail.unwrap_or_default()))
+    }
+}
+
+/// A sentence as a fragment: in lower case and without its full stop.
+fn fragment(sentence: &str) -> String {
+    let sentence = sentence.strip_suffix('.').unwrap_or(sentence);
+    sentence.chars().take(1).flat_map(char::to_lowercase).chain(sentence.chars().skip(1)).collect()
+}
+
+/// `retryable, position 3`
+fn retryable(position: Option<usize>) -> String {
+    position.map_or_else(|| "retryable".to_owned(), |position| format!("retryable, position {position}"))
+}
+
+fn yields(request: &Request, position: Option<usize>) -> String {
+    format!(
+        "Resource pool \"{}\" is short for a request that comes first, and this one would borrow ({}).",
+        request.reservation.scopes.pool_name(),
+        retryable(position),
+    )
 }
 
 /// `an engine of resource unit "uc_1"`
@@ -120,12 +165,12 @@ fn waiting(request: &Request) -> UserError {
         .hint("Retry later, or wait for the capacity.")
 }
 
-fn nodes_full(request: &Request, NodesFull { asked, left }: NodesFull, position: usize) -> UserError {
+fn nodes_full(request: &Request, NodesFull { asked, left }: NodesFull, position: Option<usize>) -> UserError {
     let pool = request.reservation.scopes.pool_name();
     UserError::new(ErrorKind::InsufficientResources, format!("not enough nodes for {}", subject(request)))
         .detail(format!(
-            "Resource pool \"{pool}\": asked nodes for {asked} pods, left for {left} (POOL_NODES, retryable, position \
-             {position})."
+            "Resource pool \"{pool}\": asked nodes for {asked} pods, left for {left} (POOL_NODES, {}).",
+            retryable(position)
         ))
         .hint("Stop an engine of the resource pool, or add a node to it.")
         .with_error_code(POOL_NODES)

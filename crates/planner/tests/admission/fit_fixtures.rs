@@ -147,6 +147,7 @@ fn the_nodes_of_a_pool_are_those_that_it_admits_and_its_unknown_ones() {
         cpu_used_millis: 1_000,
         memory_used_bytes: 1 << 30,
         open: true,
+        ready: true,
     };
     let selector: BTreeMap<String, String> = [("zone".to_owned(), "a".to_owned())].into();
     let mut catalog = Catalog::default();

@@ -103,6 +103,29 @@ fn the_guaranteed_come_first_then_the_smallest_share_then_the_older() {
 }
 
 #[test]
+fn tenants_without_quotas_alternate_although_one_is_older() {
+    for capacity in [Limit::Of(6), UNLIMITED] {
+        let mut headroom = pool(capacity, &[("t_a", None), ("t_b", None)]);
+        hold(&mut headroom, "held", "t_b", 1);
+        let mut all: Vec<Request> =
+            requests("a", "t_a", 1, 9).into_iter().map(|request| waited(request, 2 * PATIENCE)).collect();
+        all.extend(requests("b", "t_b", 1, 9));
+        let first: Vec<String> = granted(&all, &mut headroom).into_iter().take(5).collect();
+        assert_eq!(first, ["a000", "a001", "b000", "a002", "b001"], "{capacity:?}");
+    }
+}
+
+#[test]
+fn tenants_without_a_guarantee_come_before_those_that_borrow() {
+    let tenants = [("t_a", quota(0, UNLIMITED)), ("t_b", None)];
+    for capacity in [Limit::Of(10), UNLIMITED] {
+        let mut headroom = pool(capacity, &tenants);
+        let all = [waited(request("a", "t_a", 1), 2 * PATIENCE), request("b", "t_b", 1)];
+        assert_eq!(granted(&all, &mut headroom), ["b", "a"], "{capacity:?}");
+    }
+}
+
+#[test]
 fn in_a_queue_transfers_come_first_then_priority_then_age_then_id() {
     let mut headroom = pool(Limit::Of(100), &[("t_a", None)]);
     hold(&mut headroom, "old", "t_a", 1);

@@ -68,6 +68,24 @@ fn share(headroom: &Headroom, scopes: &Scopes, ask: &Amount) -> Share {
     headroom.ledger.share(scopes, ask, headroom.weights.get(scopes.tenant()).copied().unwrap_or(1))
 }
 
+/// The part of what no guarantee covers that the tenant has with the request; pools limit only CPU here.
+fn portion(headroom: &Headroom, request: &Request) -> Share {
+    let scopes = &request.reservation.scopes;
+    let (tenant, pool) =
+        (headroom.ledger.scope(scopes.tenant()).unwrap(), headroom.ledger.scope(scopes.pool()).unwrap());
+    let asked = request.reservation.amounts.nominal();
+    let whole = |amount: i64| u128::try_from(amount).unwrap();
+    let engines = whole(tenant.counter.held.engines + asked.engines);
+    match pool.pool_component(Component::Cpu).unwrap().unguaranteed {
+        Limit::Unlimited => Share::Thousandths { numerator: engines, denominator: 1 },
+        Limit::Of(0) => Share::Infinite,
+        Limit::Of(limit) => {
+            let held = whole(tenant.counter.held.cpu_m + asked.cpu_m);
+            Share::Thousandths { numerator: 1_000 * held, denominator: whole(limit) }
+        }
+    }
+}
+
 fn is_guaranteed(headroom: &Headroom, request: &Request) -> bool {
     let tenant = headroom.ledger.scope(request.reservation.scopes.tenant()).unwrap();
     let asked = request.reservation.amounts.nominal();
@@ -98,9 +116,12 @@ fn step_by_step(requests: &[Request], headroom: &Headroom) -> Vec<String> {
         let rank = |request: &&Request| {
             let scopes = &request.reservation.scopes;
             let share = share(&headroom, scopes, request.reservation.amounts.nominal());
+            let guaranteed = is_guaranteed(&headroom, request);
+            let is_compared = !guaranteed && share == Share::ZERO;
             (
-                !is_guaranteed(&headroom, request),
-                share,
+                (!guaranteed, share),
+                headroom.ledger.borrows(scopes, request.reservation.amounts.nominal()),
+                if is_compared { portion(&headroom, request) } else { Share::ZERO },
                 Reverse(request.priority),
                 request.asked_at_ms,
                 request.id().to_owned(),
@@ -246,6 +267,28 @@ proptest! {
             let held = tenant.counter.held.cpu_m + queued.request.reservation.amounts.nominal().cpu_m;
             prop_assert!(held > tenant.guarantees().exclusive.cpu_m, "{:?}", queued);
         }
+    }
+
+    #[test]
+    fn tenants_without_quotas_differ_by_at_most_one_engine(
+        capacity in prop::option::of(0..60i64), nodes in prop::option::of(1..6usize), cores in 1..4i64,
+        counts in (30..40usize, 30..40usize), age in 0..10i64,
+    ) {
+        let capacity = capacity.map_or(Limit::Unlimited, Limit::Of);
+        let mut headroom = pool(capacity, &[("t_a", None), ("t_b", None)]);
+        if let Some(nodes) = nodes {
+            put_nodes(&mut headroom, &vec![(9, 0); nodes]);
+        }
+        let older = |request: Request| Request { asked_at_ms: request.asked_at_ms - age, ..on_a_node(request) };
+        let mut all: Vec<Request> = requests("a", "t_a", cores, counts.0).into_iter().map(older).collect();
+        all.extend(requests("b", "t_b", cores, counts.1).into_iter().map(on_a_node));
+        let admission = admit(&all, &mut headroom, &rules());
+        let of = |tenant: &str| {
+            let is_of = |request: &&&Request| request.reservation.scopes.tenant_name() == tenant;
+            admission.granted.iter().filter(is_of).count()
+        };
+        let is_all = admission.queued.is_empty();
+        prop_assert!(is_all || of("t_a").abs_diff(of("t_b")) <= 1, "{} and {}", of("t_a"), of("t_b"));
     }
 
     #[test]

@@ -194,8 +194,13 @@ fn a_request_without_a_guarantee_leaves_the_victim_its_own() {
     assert!(rounds.held("t_b") >= 1, "{}", rounds.held("t_b"));
 }
 
+/// The number of random worlds; `PROPTEST_CASES` overrides it.
+fn cases() -> u32 {
+    std::env::var_os("PROPTEST_CASES").map_or(400, |_| ProptestConfig::default().cases)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn rounds_of_admission_and_reclaim_reach_a_fixed_point(

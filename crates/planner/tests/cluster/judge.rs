@@ -8,10 +8,10 @@ use model::slot::Link;
 use model::snapshot::EngineRecord;
 use planner::{Action, Instance, Plan, Simulation};
 
-use super::Cluster;
+use super::{Cluster, ledger_judge};
 
 /// The history that the rules depend on.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Judge {
     recorded: BTreeSet<EngineName>,
     registered: BTreeSet<String>,
@@ -19,6 +19,7 @@ pub struct Judge {
 
 impl Judge {
     pub fn look(&mut self, cluster: &Cluster) {
+        ledger_judge::judge_sums(cluster);
         let with_uid = cluster.simulation.desired.snapshot.engines.iter().filter(|record| record.uid.is_some());
         self.recorded.extend(with_uid.map(|record| record.name.clone()));
         self.registered.extend(
@@ -56,6 +57,7 @@ impl Judge {
                 _ => {}
             }
         }
+        ledger_judge::judge_changes(cluster, plan);
     }
 
     /// An engine that has served and whose slot still exists may be drained only when a newer one is registered.

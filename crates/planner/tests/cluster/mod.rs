@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 pub mod judge;
+pub mod ledger_judge;
 pub mod moves;
 
 use std::collections::BTreeMap;
@@ -14,12 +15,16 @@ use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::error::UserError;
+use model::ledger::{Amounts, End, Holder, Ledger, Moment, Refusal, Request, Reservation, Scopes, State};
 use model::millis;
-use model::number::{Generation, Incarnation};
-use model::quota::{Capacity, DeclaredAmount};
-use model::slot::{Origin, Slot, SlotKey};
+use model::number::{Epoch, Generation, Incarnation};
+use model::quota::{Capacity, DeclaredAmount, Principal, TransferLimit};
+use model::resource::Amount;
+use model::slot::{Origin, Slot, SlotKey, StartedFor};
 use model::{PoolName, QuotaName, TenantName, UnitName};
-use planner::{DesiredState, Instance, Limits, ObservedState, Plan, Simulation, explain, explain_change};
+use planner::{
+    Action, Decision, DesiredState, Instance, Limits, ObservedState, Plan, Simulation, explain, explain_change,
+};
 
 /// A simulation with the rules of its catalog.
 #[derive(Debug, Clone)]
@@ -93,6 +98,7 @@ impl Cluster {
     pub fn unit(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
         let number = |key: &str| options.get(key).map(|text| text.parse().unwrap());
         let patch = UnitPatch {
+            driver_cpu: options.get("cpu").map(|text| text.parse().unwrap()),
             driver_memory: options.get("memory").map(|text| text.parse().unwrap()),
             min_engines: number("min"),
             max_engines: number("max"),
@@ -115,10 +121,13 @@ impl Cluster {
                 text => Setting::Set(labels(text)),
             }),
             cpu_overcommit: options.get("overcommit").map_or(Setting::Keep, |text| Setting::Set(text.parse().unwrap())),
-            capacity: options.get("capacity").map_or(Setting::Keep, |text| {
-                let amount = DeclaredAmount { cpu: Some(text.parse().unwrap()), ..DeclaredAmount::default() };
-                Setting::Set(Capacity::Amount(amount))
+            capacity: options.get("capacity").map_or(Setting::Keep, |text| match *text {
+                "default" => Setting::Reset,
+                "nodes" => Setting::Set(Capacity::Nodes),
+                cpu => Setting::Set(Capacity::Amount(cpus(cpu))),
             }),
+            protected: options.get("protected").map_or(Setting::Keep, |text| Setting::Set(cpus(text))),
+            reclaim: options.get("reclaim").map_or(Setting::Keep, |text| Setting::Set(text.parse().unwrap())),
             image: options.get("image").map_or(Setting::Keep, |text| Setting::Set((*text).to_owned())),
             ..PoolPatch::default()
         };
@@ -137,9 +146,13 @@ impl Cluster {
         let patch = QuotaPatch {
             tenant: options.get("tenant").map(|name| TenantName::new(*name).unwrap()),
             pool: options.get("pool").map(|name| PoolName::new(*name).unwrap()),
-            guarantee: options.get("cpu").map_or(Setting::Keep, |text| {
-                Setting::Set(DeclaredAmount { cpu: Some(text.parse().unwrap()), ..DeclaredAmount::default() })
+            guarantee: options.get("cpu").map_or(Setting::Keep, |text| Setting::Set(cpus(text))),
+            borrow_limit: options.get("borrow").map_or(Setting::Keep, |text| match *text {
+                "unlimited" => Setting::Set(TransferLimit::Unlimited),
+                cpu => Setting::Set(TransferLimit::Amount(cpus(cpu))),
             }),
+            user: options.get("user").map(|name| Principal::Named((*name).to_owned())),
+            limit: options.get("limit").map_or(Setting::Keep, |text| Setting::Set(cpus(text))),
             ..QuotaPatch::default()
         };
         ObjectPatch::ResourceQuota(QuotaName::new(name).unwrap(), patch)
@@ -158,21 +171,69 @@ impl Cluster {
 
     /// START ENGINE.
     pub fn start(&mut self, link: &str) -> EngineName {
+        let slot = self.slot(link, None);
+        self.simulation.insert_slot(slot)
+    }
+
+    /// START ENGINE by a user with a client application.
+    pub fn start_for(&mut self, link: &str, user: &str) -> EngineName {
+        let started_for = StartedFor { user: user.to_owned(), creator: "IDE".to_owned() };
+        let slot = self.slot(link, Some(started_for));
+        self.simulation.insert_slot(slot)
+    }
+
+    /// The slot that START would insert.
+    pub fn slot(&self, link: &str, started_for: Option<StartedFor>) -> Slot {
         let mut key = slot_key(&format!("{link}/0"));
         key.ordinal = model::desired::lowest_free_ordinal(&key.link(), &self.simulation.desired.snapshot.slots);
-        let incarnation = self.simulation.next_number();
-        let slot = Slot {
-            key: key.clone(),
-            incarnation,
+        Slot {
+            key,
+            incarnation: Incarnation(0),
             origin: Origin::Start,
             failures: 0,
             forced: false,
-            born: incarnation,
-            started_for: None,
-            asked_at_ms: 0,
+            born: Incarnation(0),
+            started_for,
+            asked_at_ms: self.simulation.desired.snapshot.now_ms,
+        }
+    }
+
+    /// An external program requests this many cores, and waits for a minute.
+    pub fn request_external(&mut self, id: &str, tenant: &str, pool: &str, cores: i64) -> Result<(), Refusal> {
+        let (tenant, pool) = (TenantName::new(tenant).unwrap(), PoolName::new(pool).unwrap());
+        let request = Request {
+            id: id.into(),
+            holder: Holder::External { key: format!("alice {id}").into(), instance: "i-1".into() },
+            lineage: id.into(),
+            scopes: Scopes::new(&tenant, &pool, None, None),
+            amounts: Amounts::same(Amount { cpu_m: 1_000 * cores, memory: 0, engines: 1 }).unwrap(),
+            asked: None,
+            ttl_ms: Some(60_000),
         };
-        self.simulation.desired.snapshot.slots.push(slot);
-        self.simulation.issue(&key, incarnation)
+        let snapshot = &mut self.simulation.desired.snapshot;
+        let at = Moment { now_ms: snapshot.now_ms, epoch: Epoch(0) };
+        snapshot.ledger.enqueue(&request.into(), 60_000, at).map(drop)
+    }
+
+    /// The database loses a reservation, and what it was charged.
+    pub fn lose_reservation(&mut self, id: &str) {
+        let ledger = &mut self.simulation.desired.snapshot.ledger;
+        let scopes: Vec<_> = ledger.scopes().map(|(key, scope)| (key.clone(), *scope)).collect();
+        let kept: Vec<Reservation> =
+            ledger.reservations().filter(|kept| **kept.id() != *id).map(|kept| (**kept).clone()).collect();
+        *ledger = Ledger::new(scopes, kept);
+        ledger.audit().unwrap();
+    }
+
+    /// Ends a reservation although its engine exists.
+    pub fn end_reservation(&mut self, id: &str) {
+        let snapshot = &mut self.simulation.desired.snapshot;
+        let at = Moment { now_ms: snapshot.now_ms, epoch: Epoch(0) };
+        snapshot.ledger.end(&End { id: id.into(), state: State::Lost, reason: "its node failed".into() }, at).unwrap();
+    }
+
+    pub fn reservation(&self, engine: &EngineName) -> Option<&Reservation> {
+        self.simulation.desired.snapshot.ledger.reservation(engine.as_str()).map(AsRef::as_ref)
     }
 
     /// STOP ENGINE.
@@ -235,15 +296,26 @@ impl Cluster {
 
     /// Applies the first `count` decisions of a plan, like a master that dies after them.
     pub fn apply_first(&mut self, plan: &Plan, count: usize) {
-        let mut left = count;
+        self.apply_while(plan, count, |_| true);
+    }
+
+    /// Applies a plan until the first `count` decisions that EXPLAIN shows have been applied.
+    pub fn apply_first_shown(&mut self, plan: &Plan, count: usize) {
+        let shown: Vec<Decision> = self.shown(plan).into_iter().cloned().collect();
+        self.apply_while(plan, count, |decision| shown.contains(decision));
+    }
+
+    fn apply_while(&mut self, plan: &Plan, mut left: usize, counts: impl Fn(&Decision) -> bool) {
         for chain in &plan.chains {
             let mut created = None;
             for decision in &chain.decisions {
                 if left == 0 {
                     return;
                 }
-                left -= 1;
-                self.simulation.apply_one(decision, &mut created);
+                left -= usize::from(counts(decision));
+                if !self.simulation.apply_one(decision, &mut created) {
+                    break;
+                }
             }
         }
     }
@@ -261,6 +333,16 @@ impl Cluster {
 
     pub fn explain_now(&self) -> Vec<planner::Row> {
         explain(&self.simulation.desired, &self.simulation.observed)
+    }
+
+    /// The decisions that EXPLAIN shows: changes of reservations only where something is limited.
+    pub fn shown<'p>(&self, plan: &'p Plan) -> Vec<&'p Decision> {
+        let ledger = &self.simulation.desired.snapshot.ledger;
+        let is_shown = |decision: &&Decision| match &decision.action {
+            Action::Ledger(change) => ledger.is_limited(&change.scopes),
+            _ => true,
+        };
+        plan.decisions().filter(is_shown).collect()
     }
 
     /// Runs until nothing is left to do; every engine becomes ready. Passes each step to `visit`.
@@ -310,6 +392,10 @@ impl Cluster {
 pub enum Step<'a> {
     Plan(&'a Plan),
     Event(&'a str),
+}
+
+fn cpus(text: &str) -> DeclaredAmount {
+    DeclaredAmount { cpu: Some(text.parse().unwrap()), ..DeclaredAmount::default() }
 }
 
 /// `zone=a,disk=ssd`, in scripts `zone:a,disk:ssd`, because `=` separates options there.

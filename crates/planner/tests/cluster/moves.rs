@@ -1,12 +1,13 @@
 //! Random events of a cluster: statements, failures, dying masters.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::change::Change;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::slot::{Link, SlotKey};
-use planner::Action;
+use planner::{Action, EngineLoad};
 use proptest::prelude::*;
 
 use super::Cluster;
@@ -40,6 +41,14 @@ pub enum Move {
     Label(usize),
     LateCreate(usize),
     Pass(u64),
+    LoseReservation(usize),
+    EndReservation(usize),
+    Quota(usize, usize, u8),
+    Capacity(usize, u8),
+    UserQuota(u8),
+    StartFor(usize),
+    External(usize, i64),
+    Idle(usize),
 }
 
 pub fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -66,7 +75,31 @@ pub fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => any::<usize>().prop_map(Move::LateCreate),
         3 => prop_oneof![Just(1_000_u64), Just(10_000), Just(60_000), Just(2_000_000)].prop_map(Move::Pass),
     ];
+    let one = prop_oneof![
+        60 => one,
+        1 => any::<usize>().prop_map(Move::LoseReservation),
+        1 => any::<usize>().prop_map(Move::EndReservation),
+    ];
     proptest::collection::vec(one, 1..40)
+}
+
+/// Moves of clusters in which quotas and capacities change, engines are started for users, and programs request reservations.
+pub fn limited_moves() -> impl Strategy<Value = Vec<Move>> {
+    let limits = prop_oneof![
+        3 => (0..2_usize, 0..2_usize, 0..7_u8).prop_map(|(tenant, pool, cpu)| Move::Quota(tenant, pool, cpu)),
+        4 => (0..2_usize, 0..8_u8).prop_map(|(pool, cpu)| Move::Capacity(pool, cpu)),
+        1 => (0..4_u8).prop_map(Move::UserQuota),
+        4 => any::<usize>().prop_map(Move::StartFor),
+        2 => (0..2_usize, 1..4_i64).prop_map(|(tenant, cores)| Move::External(tenant, cores)),
+        2 => any::<usize>().prop_map(Move::Idle),
+    ];
+    let limits = proptest::collection::vec((limits, any::<prop::sample::Index>()), 1..20);
+    (moves(), limits).prop_map(|(mut moves, limits)| {
+        for (limit, at) in limits {
+            moves.insert(at.index(moves.len() + 1), limit);
+        }
+        moves
+    })
 }
 
 pub fn pick<T: Clone>(all: &[T], at: usize) -> Option<T> {
@@ -86,6 +119,29 @@ fn alive_uids(cluster: &Cluster) -> Vec<String> {
         .filter(|instance| instance.is_alive())
         .map(|instance| instance.uid.clone())
         .collect()
+}
+
+/// The charged reservations of engines.
+fn charged(cluster: &Cluster) -> Vec<String> {
+    let reservations = cluster.simulation.desired.snapshot.ledger.reservations();
+    let charged = reservations.filter(|held| held.state.is_charged() && !held.request.holder.is_external());
+    charged.map(|held| held.id().to_string()).collect()
+}
+
+/// A guarantee of 0 to 2 CPU, which may be exceeded from 3 on; with 6 the quota is dropped.
+fn change_quota(cluster: &mut Cluster, tenant: &str, pool: &str, cpu: u8) {
+    let (name, guarantee) = (format!("q_{tenant}_{pool}"), (cpu % 3).to_string());
+    let borrow = if cpu < 3 { "0" } else { "unlimited" };
+    let options = [("tenant", tenant), ("pool", pool), ("cpu", guarantee.as_str()), ("borrow", borrow)];
+    let object = Cluster::quota(&name, &options.into());
+    let exists = cluster.exists(&object.reference());
+    let change = match (cpu, exists) {
+        (6, true) => Cluster::drop_change("quota", &name),
+        (6, false) => return,
+        (_, true) => cluster.change_to(Cluster::quota(&name, &options.into_iter().skip(2).collect())),
+        (_, false) => cluster.change_to(object),
+    };
+    alter(cluster, &change);
 }
 
 fn subset(names: [&str; 2], bits: u8) -> String {
@@ -221,6 +277,48 @@ pub fn apply(cluster: &mut Cluster, judge: &mut Judge, event: &Move) {
             }
         }
         Move::LateCreate(at) => late_create(cluster, *at),
+        Move::LoseReservation(at) => {
+            if let Some(id) = pick(&charged(cluster), *at) {
+                cluster.lose_reservation(&id);
+            }
+        }
+        Move::EndReservation(at) => {
+            if let Some(id) = pick(&charged(cluster), *at) {
+                cluster.end_reservation(&id);
+            }
+        }
+        Move::Quota(tenant, pool, cpu) => change_quota(cluster, TENANTS[*tenant], POOLS[*pool], *cpu),
+        Move::Capacity(pool, cpu) => {
+            let capacity = if *cpu == 7 { "default".to_owned() } else { cpu.to_string() };
+            let options = [("capacity", capacity.as_str())];
+            let change = cluster.change_to(Cluster::pool(POOLS[*pool], &options.into()));
+            alter(cluster, &change);
+        }
+        Move::UserQuota(cpu) => {
+            let limit = cpu.to_string();
+            let exists = cluster.exists(&Cluster::quota("q_user", &BTreeMap::default()).reference());
+            let subject = if exists { None } else { Some(("user", "alice")) };
+            let options = subject.into_iter().chain([("limit", limit.as_str())]).collect();
+            let change = cluster.change_to(Cluster::quota("q_user", &options));
+            alter(cluster, &change);
+        }
+        Move::StartFor(at) => {
+            let links: Vec<Link> = cluster.simulation.desired.snapshot.catalog.links().into_iter().collect();
+            if let Some(link) = pick(&links, *at) {
+                cluster.start_for(&format!("{}/{}/{}", link.tenant, link.pool, link.unit), "alice");
+            }
+        }
+        Move::External(tenant, cores) => {
+            let id = format!("x-{}", cluster.simulation.desired.snapshot.ledger.reservations().count());
+            // Refused if the tenant has no such pool or it can never fit.
+            let _ = cluster.request_external(&id, TENANTS[*tenant], POOLS[0], *cores);
+        }
+        Move::Idle(at) => {
+            if let Some(instance) = pick(&cluster.simulation.observed.instances, *at) {
+                let load = EngineLoad { sessions: 0, running: 0 };
+                cluster.simulation.observed.loads.insert(instance.name, load);
+            }
+        }
         Move::Pass(ms) => cluster.simulation.advance(Duration::from_millis(*ms)),
     }
     judge.look(cluster);

@@ -42,6 +42,8 @@ pub(super) struct Call {
     /// The address of the client.
     pub(super) client: IpAddr,
     pub(super) id: RequestId,
+    /// Whether the client chose the id, by its key.
+    pub(super) is_keyed: bool,
 }
 
 impl<S: Sync> FromRequestParts<S> for Call {

@@ -41,6 +41,11 @@ impl Names {
         QuotaName::new(self.get("quota")?)
     }
 
+    /// The id of a reservation, which may be any text.
+    pub(super) fn reservation(&self) -> Result<&str, UserError> {
+        self.get("reservation")
+    }
+
     pub(super) fn engine(&self) -> Result<EngineName, UserError> {
         EngineName::new(self.get("engine")?)
     }

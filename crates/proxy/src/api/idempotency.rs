@@ -19,6 +19,11 @@ const MAX_KEY_BYTES: usize = 255;
 /// Keeps the ids apart from other digests.
 const PURPOSE: &[u8] = b"enginehouse idempotency key 1\0";
 
+/// Whether the request has a key.
+pub(super) fn is_keyed(headers: &HeaderMap) -> bool {
+    headers.contains_key(IDEMPOTENCY_KEY)
+}
+
 /// The id of a request with these headers: the same for the same user and key, and a new one without a key.
 pub(super) fn request_id(user: &str, headers: &HeaderMap) -> Result<RequestId, UserError> {
     let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();

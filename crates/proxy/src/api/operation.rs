@@ -38,6 +38,8 @@ pub(super) enum Rows {
     Of(&'static [Column]),
     /// Those of the statement in the request.
     OfStatement,
+    /// None: the response is one object with these members.
+    One(&'static [Column]),
 }
 
 /// The description of an operation, apart from its parameters and its body.
@@ -112,6 +114,18 @@ impl Operation {
         Self { path, method: HttpMethod::Post, handler, description, schemas }
     }
 
+    /// The same operation, refused without an idempotency key.
+    pub(super) fn requiring_key(mut self) -> Self {
+        for parameter in self.description.parameters.iter_mut().flatten() {
+            if let RefOr::T(parameter) = parameter
+                && parameter.parameter_in == ParameterIn::Header
+            {
+                parameter.required = Required::True;
+            }
+        }
+        self
+    }
+
     /// The `OpenAPI` document, which is no statement.
     pub(super) fn document(path: &'static str, (id, summary): (&str, &str), text: fn() -> &'static str) -> Self {
         let handler = routing::get(move |_: Parameters<NoParameters>| async move {
@@ -161,6 +175,7 @@ fn problem() -> ResponseBuilder {
 /// The schema of a problem.
 pub(super) fn problem_schema() -> Schema {
     let text = |description: &str| ObjectBuilder::new().schema_type(Type::String).description(Some(description));
+    let integer = |description: &str| ObjectBuilder::new().schema_type(Type::Integer).description(Some(description));
     ObjectBuilder::new()
         .description(Some("Problem details (RFC 9457)."))
         .property("title", text("The primary message."))
@@ -168,6 +183,24 @@ pub(super) fn problem_schema() -> Schema {
         .property("sqlstate", text("The SQLSTATE: five characters."))
         .property("detail", text("More about the error."))
         .property("hint", text("What to do next."))
+        .property("errorCode", integer("The code of the ledger, such as 46021; only of errors of reservations."))
+        .property("code", text("The word of that code, such as TENANT_CPU."))
+        .property(
+            "retryable",
+            ObjectBuilder::new().schema_type(Type::Boolean).description(Some("Whether the request may succeed later.")),
+        )
+        .property(
+            "scope",
+            ObjectBuilder::new()
+                .description(Some("What has the limit."))
+                .property("kind", text("user, creator, tenant or pool."))
+                .property("name", text("Of a tenant: that of the tenant, a slash, and that of the pool.")),
+        )
+        .property("of", text("The counter that is short: limit, shared or unguaranteed."))
+        .property("component", text("cpu, memory or engines."))
+        .property("asked", integer("What the request adds, in thousandths of a core, bytes or engines."))
+        .property("left", integer("What is left in the same unit; negative if the limit was lowered."))
+        .property("limit", integer("The limit in the same unit."))
         .required("title")
         .required("status")
         .required("sqlstate")
@@ -175,14 +208,18 @@ pub(super) fn problem_schema() -> Schema {
 }
 
 fn result_schema(rows: Rows) -> Schema {
-    let row = match rows {
-        Rows::Of(columns) => columns.iter().fold(ObjectBuilder::new(), |row, (name, of)| {
+    let members = |columns: &[Column]| {
+        columns.iter().fold(ObjectBuilder::new(), |row, (name, of)| {
             let nullable: SchemaType = [of.clone(), Type::Null].into_iter().collect();
             row.property(*name, ObjectBuilder::new().schema_type(nullable)).required(*name)
-        }),
+        })
+    };
+    let row = match rows {
+        Rows::Of(columns) => members(columns),
         Rows::OfStatement => {
             ObjectBuilder::new().additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(true)))
         }
+        Rows::One(columns) => return members(columns).into(),
     };
     let text_or_null: SchemaType = [Type::String, Type::Null].into_iter().collect();
     ObjectBuilder::new()

@@ -1,11 +1,13 @@
 //! Errors of REST: problem details (RFC 9457) with SQLSTATE, detail and hint.
 
+use agent_api::ReservationRefused;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use hs2::http_api::problem;
+use hs2::http_api::problem_with;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use model::error::{ErrorKind, UserError};
+use model::ledger::LedgerError;
 
 /// The media type of a problem, which hs2 writes.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
@@ -15,18 +17,27 @@ pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 pub(super) struct ApiError {
     status: StatusCode,
     error: UserError,
+    /// What the ledger adds.
+    ledger: Option<Box<LedgerError>>,
 }
 
 impl ApiError {
     /// An error whose status does not follow from its kind.
     pub(super) const fn with_status(status: StatusCode, error: UserError) -> Self {
-        Self { status, error }
+        Self { status, error, ledger: None }
+    }
+
+    /// The refusal of a call about a reservation.
+    pub(super) fn of_ledger(refused: ReservationRefused) -> Self {
+        let ReservationRefused { error, ledger } = refused;
+        Self { status: status_of(error.kind), error, ledger: ledger.map(Box::new) }
     }
 }
 
 impl From<UserError> for ApiError {
     fn from(error: UserError) -> Self {
-        Self { status: status_of(error.kind), error }
+        let ledger = LedgerError::of(&error).map(Box::new);
+        Self { status: status_of(error.kind), error, ledger }
     }
 }
 
@@ -70,7 +81,8 @@ fn retry_after(status: StatusCode) -> Option<HeaderValue> {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = problem(self.status, &self.error.without_stack_trace()).map(Body::from);
+        let mut response =
+            problem_with(self.status, &self.error.without_stack_trace(), self.ledger.as_deref()).map(Body::from);
         if let Some(seconds) = retry_after(self.status) {
             response.headers_mut().insert(RETRY_AFTER, seconds);
         }

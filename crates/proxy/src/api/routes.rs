@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use axum::Router;
 
 use super::operation::Operation;
-use super::{alterations, audit, document, engines, master, objects, problem, quotas, statements};
+use super::{alterations, audit, document, engines, master, objects, problem, quotas, reservations, statements};
 
 /// The document that the API serves.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document::text(operations()));
@@ -17,6 +17,7 @@ pub(super) fn operations() -> Vec<Operation> {
     operations.extend(objects::operations());
     operations.push(quotas::operation());
     operations.extend(engines::operations());
+    operations.extend(reservations::operations());
     operations.extend([alterations::operation(), audit::operation(), master::operation(), statements::operation()]);
     operations
 }

@@ -21,6 +21,8 @@ mod drains;
 mod failed_logins;
 mod faults;
 mod handles;
+mod holder_clients;
+mod holders;
 mod http;
 mod impersonation;
 mod leaving;

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use coordination::{AlterNode, Observation as Coordination};
 use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
 use model::engine_name::EngineName;
+use model::ledger::{LedgerRecord, LedgerRecorded};
 use model::number::Epoch;
 use model::observation::Publication;
 use model::snapshot::{MasterRecord, Snapshot};
@@ -89,8 +90,13 @@ impl ControllerCtx for Fake {
     async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure> {
         match effect {
             Effect::Decision(guarded) => self.apply_decision(guarded).await,
+            Effect::Ledger { epoch, changes } => self.change_ledger(epoch, changes).await,
             Effect::DeleteAlterNode(node) => self.delete_alter_node(node),
         }
+    }
+
+    async fn record(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, Failure> {
+        self.record_ledger(epoch, record)
     }
 
     async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure> {
@@ -150,11 +156,14 @@ impl Fake {
         if let Some(reason) = state.moved(decision, expected.nodes) {
             return Err(Failure::Moved(reason));
         }
+        if state.declines && matches!(decision.action, Action::Retire { .. }) {
+            return Ok(Applied::Declined);
+        }
         let applied = if let Action::Finish { id, transition } = &decision.action {
             state.finish(decision, id, *transition)
         } else {
             let mut created = expected.created.map(str::to_owned);
-            state.simulation.apply_one(decision, &mut created);
+            assert!(state.simulation.apply_one(decision, &mut created), "a change of the ledger within a chain");
             match (&decision.action, created) {
                 (Action::CreateEngine(_), Some(uid)) => Applied::Created { uid },
                 _ => Applied::Done,

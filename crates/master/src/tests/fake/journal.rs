@@ -1,6 +1,7 @@
 //! The journal of a fake: what was requested of it, in order.
 
 use model::alteration::Abort;
+use model::ledger::{LedgerRecord, ScopedChange};
 use model::observation::Publication;
 
 /// One request.
@@ -11,6 +12,9 @@ pub enum Entry {
     Abort(Abort),
     /// One that was accepted.
     Publication(Publication),
+    /// The changes of one transaction of the ledger.
+    Changes(Vec<ScopedChange>),
+    Record(LedgerRecord),
     /// The namespace of a probe.
     Probe(Option<String>),
 }
@@ -37,6 +41,15 @@ impl Journal {
 
     pub fn publications(&self) -> Vec<Publication> {
         self.pick(|entry| if let Entry::Publication(publication) = entry { Some(publication) } else { None })
+    }
+
+    /// The changes of the ledger, by transaction.
+    pub fn changes(&self) -> Vec<Vec<ScopedChange>> {
+        self.pick(|entry| if let Entry::Changes(changes) = entry { Some(changes) } else { None })
+    }
+
+    pub fn records(&self) -> Vec<LedgerRecord> {
+        self.pick(|entry| if let Entry::Record(record) = entry { Some(record) } else { None })
     }
 
     pub fn probes(&self) -> Vec<Option<String>> {

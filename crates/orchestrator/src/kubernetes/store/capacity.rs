@@ -32,6 +32,7 @@ impl Store {
                 memory_bytes: facts.allocatable.memory_bytes,
                 cpu_used_millis: used.cpu_millis,
                 memory_used_bytes: used.memory_bytes,
+                ready: facts.is_ready,
                 open: facts.is_schedulable,
             }
         });

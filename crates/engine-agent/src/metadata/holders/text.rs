@@ -1,0 +1,65 @@
+//! The statements of calls in the audit. No parser reads them.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use agent_api::{HolderClaim, Place, ReservationCall};
+use ddl::quoted_string;
+use model::resource::Resource;
+use model::rights::StatementKind;
+use model::span;
+
+use super::context::HolderContext;
+
+/// The statement whose rights a reading needs.
+pub(super) const SHOW_RESERVATIONS: StatementKind = StatementKind::ShowEngines;
+
+/// The text of a call that the audit has; `None` for one that it has not.
+pub(super) fn of(context: &HolderContext, call: &ReservationCall) -> Option<String> {
+    let mut text = String::new();
+    match call {
+        ReservationCall::Reserve(ask) => {
+            let _ = write!(text, "RESERVE TENANT {}", ask.tenant);
+            let _ = match &ask.place {
+                Place::Pool(pool) => write!(text, " POOL {pool}"),
+                Place::Queue(queue) => write!(text, " QUEUE {}", quoted_string(queue)),
+            };
+            add(&mut text, "USER", ask.user.as_deref().unwrap_or(context.user()));
+            add(&mut text, "CREATOR", &ask.creator);
+            add(&mut text, "INSTANCE", &ask.instance);
+            add_resource(&mut text, Some(&ask.resource));
+            add_span(&mut text, "WAIT", ask.wait_ms);
+            add_span(&mut text, "TTL", ask.ttl_ms);
+        }
+        ReservationCall::Confirm { claim, resource, lease_ms } => {
+            add_claim(&mut text, "CONFIRM", context, claim);
+            add_resource(&mut text, resource.as_ref());
+            add_span(&mut text, "LEASE", *lease_ms);
+        }
+        ReservationCall::Release { claim } => add_claim(&mut text, "RELEASE", context, claim),
+        ReservationCall::Renew { .. } | ReservationCall::Get { .. } | ReservationCall::List(_) => return None,
+    }
+    Some(text)
+}
+
+fn add(text: &mut String, word: &str, value: &str) {
+    let _ = write!(text, " {word} {}", quoted_string(value));
+}
+
+fn add_claim(text: &mut String, verb: &str, context: &HolderContext, claim: &HolderClaim) {
+    let _ = write!(text, "{verb} RESERVATION {}", quoted_string(&claim.id));
+    add(text, "USER", claim.user.as_deref().unwrap_or(context.user()));
+    add(text, "INSTANCE", &claim.instance);
+}
+
+fn add_resource(text: &mut String, resource: Option<&Resource>) {
+    if let Some(json) = resource.and_then(|resource| resource.to_json().ok()) {
+        add(text, "RESOURCE", &json);
+    }
+}
+
+fn add_span(text: &mut String, word: &str, ms: Option<i64>) {
+    if let Some(ms) = ms.and_then(|ms| u64::try_from(ms).ok()) {
+        add(text, word, &span::print(Duration::from_millis(ms)));
+    }
+}

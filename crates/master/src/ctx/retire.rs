@@ -1,0 +1,44 @@
+//! Retiring an idle engine: its agent must agree to open no more sessions before its slot is given another engine.
+//!
+//! The agent is asked with the idle time that it last reported. It compares under its session lock, so it refuses if any
+//! session was opened since the load that the decision was derived from. Its consent ends only by time, which is longer than
+//! the deadline of an effect: if the database then rejects the renewal, or this master stops in between, the engine accepts
+//! sessions again. A consent that a deposed master obtains costs no more than that.
+
+use agent_api::RetireRequest;
+use model::engine_name::EngineName;
+use model::ledger::reclaim_reason;
+use model::name::TenantName;
+use model::number::Incarnation;
+use model::slot::{Renewal, SlotKey};
+
+use super::apply::{permit, unfit};
+use super::live::LiveCtx;
+use super::{Applied, Expected, Failure};
+
+/// The renewal that condemns the current engine of the slot. A retired engine has not failed.
+pub(super) fn renewal(slot: SlotKey, observed: Incarnation, reclaimed_for: &TenantName) -> Renewal {
+    Renewal { slot, observed, failures: 0, condemn: Some(reclaim_reason(reclaimed_for)) }
+}
+
+impl LiveCtx {
+    /// Asks the agent, at the address that it is registered with, and renews the slot if it agrees.
+    pub(super) async fn retire(
+        &self,
+        engine: &EngineName,
+        uid: &str,
+        renewal: Renewal,
+        expected: &Expected<'_>,
+    ) -> Result<Applied, Failure> {
+        let registration = permit(expected, engine).and_then(|permit| permit.registration.as_ref());
+        let registration = registration.and_then(|node| node.content.as_ref().ok()).filter(|live| live.uid == uid);
+        let address = &registration.ok_or_else(|| unfit("an engine that is not registered"))?.address;
+        // An agent that reports none does not know the call: it is never retired.
+        let Some(idle) = self.statuses().idle(engine) else { return Ok(Applied::Declined) };
+        let request = RetireRequest { uid: uid.to_owned(), idle };
+        if !self.statuses().retire(engine, address, &request).await? {
+            return Ok(Applied::Declined);
+        }
+        self.draw_incarnation(renewal, expected).await
+    }
+}
