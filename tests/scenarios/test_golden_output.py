@@ -78,6 +78,11 @@ QUOTAS = [
     ("show_create_resource_quota", "SHOW CREATE RESOURCE QUOTA q_1"),
     ("show_create_capacity", "SHOW CREATE RESOURCE POOL rp_1"),
     ("explain_alter_quota", "EXPLAIN ALTER RESOURCE QUOTA q_1 GUARANTEE (CPU 19)"),
+    ("show_reservations", "SHOW RESERVATIONS"),
+    ("describe_reservation", "DESCRIBE RESERVATION '{engine}'"),
+    ("alter_guarantee", "ALTER RESOURCE QUOTA q_1 GUARANTEE (CPU 1) WAIT"),
+    ("explain_start", "EXPLAIN START ENGINE t_1 rp_1 uc_2"),
+    ("explain_restart", "EXPLAIN RESTART ENGINE rp_1 '{engine}'"),
 ]
 QUOTA_ERRORS = [
     ("error_second_quota", "CREATE RESOURCE QUOTA q_3 TENANT t_1, POOL rp_1"),
@@ -88,6 +93,10 @@ QUOTA_ERRORS = [
     ("error_capacity_of_nodes", "ALTER RESOURCE POOL rp_1 CAPACITY NODES"),
     ("error_reclaim_drain", "ALTER RESOURCE POOL rp_1 RECLAIM 'drain'"),
     ("error_amount", "ALTER RESOURCE QUOTA q_1 GUARANTEE (CPU 18 MEMORY '64G')"),
+    ("error_short_of_cpu", "START ENGINE t_1 rp_1 uc_2 NOWAIT"),
+    ("error_never_fits", "START ENGINE t_1 rp_1 uc_1"),
+    ("error_cancel_of_an_engine", "CANCEL RESERVATION '{engine}'"),
+    ("error_unknown_reservation", "DESCRIBE RESERVATION 'nothing'"),
 ]
 
 
@@ -166,7 +175,7 @@ def test_errors_match_their_golden_files(fresh, golden_file, name, statement):
 
 @pytest.mark.parametrize(("name", "statement"), QUOTAS, ids=[name for name, _ in QUOTAS])
 def test_quotas_match_their_golden_files(fresh, golden_file, name, statement):
-    """With the warnings, which no user of quotas may miss while nothing enforces them."""
+    """With the warnings in the log."""
     done = fresh.execute(statement)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{statement};\n{fresh.masked(done.stdout + done.stderr)}" == golden_file(name=name)

@@ -22,6 +22,9 @@ pub const REQUEST_PROXY: &str = "enginehouse.request.proxy";
 /// The address of the client.
 pub const REQUEST_CLIENT: &str = "enginehouse.request.client";
 
+/// The client application that engines are started for. Absent if it is not known.
+pub const REQUEST_CREATOR: &str = "enginehouse.request.creator";
+
 /// The groups of a user as an entry: a JSON list of names without `@`.
 pub fn groups_text(groups: &[String]) -> String {
     serde_json::Value::from(groups.to_vec()).to_string()

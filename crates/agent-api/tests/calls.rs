@@ -4,6 +4,7 @@
 
 mod agent;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::{Agent, UNKNOWN_KEY, commit, id, unit};
@@ -12,8 +13,14 @@ use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::alteration::{Abort, AlterationProgress, Outcome, Source};
 use model::cause::chain;
 use model::engine_state::Phase;
+use model::ledger::{
+    Amounts, Change, Holder, LedgerRecord, LedgerRecorded, Refusal, Request, Role, ScopeKey, ScopedChange, State,
+    engine_scopes, lineage_of,
+};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts, ObservedEngine, Publication};
+use model::quota::Limit;
+use model::resource::{Amount, Triple};
 use model::slot::Renewal;
 use tokio::time::timeout;
 
@@ -112,6 +119,57 @@ async fn every_call_does_what_the_store_does() {
     assert_eq!(store.snapshot().await.unwrap().slots[0].incarnation, incarnation);
     let again = client.new_incarnation(Epoch(1), &renewal).await.unwrap_err();
     assert_eq!(again.kind(), ApiErrorKind::Conflict, "{again}");
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn changes_and_records_of_the_ledger_reach_the_store() {
+    let agent = Agent::start().await;
+    let (store, client) = (&agent.store, agent.client(Role::Master));
+    client.raise_epoch(Epoch(0), "holder").await.unwrap();
+    commit(store, "a-1", unit("uc_1", 1)).await;
+    agent::founded(store).await;
+    let slot = client.snapshot().await.unwrap().slots[0].clone();
+    let amounts = Amounts::same(Amount { cpu_m: 1_000, memory: 1 << 30, engines: 1 }).unwrap();
+    let scopes = engine_scopes(&slot.key, slot.incarnation, Some(&slot));
+    let request = Arc::new(Request {
+        id: slot.engine().as_str().into(),
+        holder: Holder::Engine { unit: slot.key.unit.clone(), incarnation: slot.incarnation },
+        lineage: lineage_of(&slot.key, slot.incarnation, Some(&slot)),
+        scopes: scopes.clone(),
+        amounts,
+        asked: None,
+        ttl_ms: Some(60_000),
+    });
+    let reserve = ScopedChange { scopes: scopes.clone(), change: Change::Reserve(request) };
+    let unknown = ScopedChange { scopes, change: Change::Cancel { id: "e-9".into() } };
+    let decided = client.ledger(Epoch(1), &[reserve.clone(), unknown]).await.unwrap();
+    assert_eq!(decided[0].as_ref().unwrap().state, State::Locked);
+    assert_eq!(decided[1], Err(Refusal::Unknown("e-9".into())));
+    let snapshot = client.snapshot().await.unwrap();
+    assert_eq!(snapshot.ledger, store.snapshot().await.unwrap().ledger);
+    assert_eq!(snapshot.ledger.reservations().count(), 1);
+    let pool = slot.key.pool.clone();
+    for (record, expected) in [
+        (LedgerRecord::Admission([(pool.clone(), 2)].into()), LedgerRecorded::Done),
+        (LedgerRecord::Capacity([(pool.clone(), Triple::all(Limit::Unlimited))].into()), LedgerRecorded::Done),
+        (LedgerRecord::Expiry, LedgerRecorded::Expired(Vec::new())),
+        (LedgerRecord::Audit, LedgerRecorded::Audited(Vec::new())),
+    ] {
+        assert_eq!(client.record_ledger(Epoch(1), &record).await.unwrap(), expected);
+        let deposed = client.record_ledger(Epoch(0), &record).await.map_err(|error| error.kind());
+        // An expiry without anything to end writes nothing.
+        assert!(record == LedgerRecord::Expiry || deposed == Err(ApiErrorKind::Deposed), "{record:?}: {deposed:?}");
+    }
+    let ledger = client.snapshot().await.unwrap().ledger;
+    let Role::Pool(row) = ledger.scope(&ScopeKey::pool(&pool)).unwrap().role else { panic!("no pool") };
+    assert_eq!((row.queued, row.counted_epoch), (2, Epoch(1)));
+    let deposed = client.ledger(Epoch(0), std::slice::from_ref(&reserve)).await.unwrap_err();
+    assert_eq!(deposed.kind(), ApiErrorKind::Deposed, "{deposed}");
+    // Another agent may know the call.
+    agent.knows_no(Some("Ledger"));
+    let unknown = client.ledger(Epoch(1), &[reserve]).await.unwrap_err();
+    assert_eq!(unknown.kind(), ApiErrorKind::Unavailable, "{unknown}");
     agent.stop().await;
 }
 

@@ -23,7 +23,8 @@
 //! - `USER DEFAULT` and `CREATOR DEFAULT` of a quota name those without a quota of their own; NULL is refused there.
 //! - `PROPERTIES RESET` removes all properties; `PROPERTIES RESET ('k'='v')` removes all and then sets.
 //! - WAIT without a duration waits for [`DEFAULT_WAIT`].
-//! - `EXPLAIN` has no WAIT, and `ALTER` needs at least one option.
+//! - `EXPLAIN` has none of WAIT, NOWAIT, WITHIN and FORCE, and `ALTER` needs at least one option.
+//! - The id of a reservation is always a string.
 
 mod create;
 mod cursor;
@@ -46,6 +47,7 @@ pub use quote::{quoted_name, quoted_string};
 pub use session::{SessionStatement, assignment, changes_tables, pins_session, session_statement, sets_session};
 pub use sniff::{Head, Verb, sniff};
 pub use statement::{
-    AuditScope, DEFAULT_WAIT, EngineScope, Grace, MAX_LIMIT, QuotaFilter, Statement, masked_text, parse,
+    AuditScope, DEFAULT_WAIT, EngineScope, Grace, MAX_LIMIT, QuotaFilter, ReservationFilter, Statement, masked_text,
+    parse,
 };
 pub use token::MAX_STATEMENT_BYTES;

@@ -8,10 +8,11 @@ use crate::scan::Scanner;
 use crate::sniff::sniff;
 
 /// Every head, word by word.
-const HEADS: [&[&str]; 46] = [
+const HEADS: [&[&str]; 50] = [
     &["SHOW", "ENGINES"],
     &["SHOW", "TENANTS"],
     &["SHOW", "QUOTAS"],
+    &["SHOW", "RESERVATIONS"],
     &["SHOW", "ALTERATIONS"],
     &["SHOW", "AUDIT"],
     &["SHOW", "MASTER"],
@@ -27,6 +28,9 @@ const HEADS: [&[&str]; 46] = [
     &["START", "ENGINE"],
     &["RESTART", "ENGINE"],
     &["STOP", "ENGINE"],
+    &["CANCEL", "RESERVATION"],
+    &["EXPLAIN", "START", "ENGINE"],
+    &["EXPLAIN", "RESTART", "ENGINE"],
     &["DESCRIBE", "TENANT"],
     &["DESCRIBE", "RESOURCE", "POOL"],
     &["DESCRIBE", "RESOURCE", "UNIT"],
@@ -57,6 +61,12 @@ const HEADS: [&[&str]; 46] = [
     &["EXPLAIN", "DROP", "RESOURCE", "QUOTA"],
 ];
 
+/// What DESCRIBE names in single quotes, with the hint.
+const QUOTED: [(&str, &str); 2] = [
+    ("ENGINE", "Did you mean DESCRIBE ENGINE rp_1 'engine-name'? The engine's name is written in single quotes."),
+    ("RESERVATION", "Did you mean DESCRIBE RESERVATION 'id'? The id is written in single quotes."),
+];
+
 /// The most words of a head.
 const MAX_WORDS: usize = 4;
 /// The most typos in all words of a head.
@@ -77,14 +87,11 @@ pub fn near_miss(text: &str) -> Option<String> {
             None => break,
         }
     }
-    if let [verb, engine, ..] = words[..]
+    if let [verb, noun, ..] = words[..]
         && verb.eq_ignore_ascii_case("DESCRIBE")
-        && near(engine, "ENGINE").is_some()
+        && let Some((_, hint)) = QUOTED.iter().find(|(meant, _)| near(noun, meant).is_some())
     {
-        return Some(
-            "Did you mean DESCRIBE ENGINE rp_1 'engine-name'? The engine's name is written in single quotes."
-                .to_owned(),
-        );
+        return Some((*hint).to_owned());
     }
     let candidates = HEADS.iter().filter_map(|head| Some((slips(&words, head)?, *head)));
     let (_, head) = candidates.min_by_key(|(slips_made, _)| *slips_made)?;
@@ -129,11 +136,15 @@ mod tests {
             ("SHOW QUOTA", "SHOW QUOTAS"),
             ("SHOW ALTERATION", "SHOW ALTERATIONS"),
             ("SHOW AUDITS", "SHOW AUDIT"),
+            ("SHOW RESERVATION", "SHOW RESERVATIONS"),
+            ("CANCEL RESERVATIONS 'x'", "CANCEL RESERVATION"),
+            ("EXPLAIN STRAT ENGINE t_1 rp_1 uc_1", "EXPLAIN START ENGINE"),
             ("DESC TENANTS t_1", "DESCRIBE TENANT"),
         ] {
             assert_eq!(near_miss(text).unwrap_or_default(), format!("Did you mean {meant}?"), "{text}");
         }
         assert!(near_miss("DESC ENGINE x").unwrap().contains("in single quotes"));
+        assert!(near_miss("DESC RESERVATION x").unwrap().contains("'id'? The id is written in single quotes"));
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! reads the head alone, never fails and never allocates, so no SQL text can make it fail.
 //!
 //! A head that could also be Spark's belongs to the control language only in a form that Spark does not have: `DESC
-//! ENGINE x` describes a column of a table, so an engine's name in quotes must follow; `DESC RESOURCE POOL` needs a
-//! name; `DESC TENANT t_1` must end the statement, so `DESC tenant PARTITION (…)` and `DESC tenant AS JSON` remain
-//! Spark's.
+//! ENGINE x` describes a column of a table, so an engine's name in quotes must follow; `DESC RESERVATION x` does so
+//! too, so a string in single quotes must follow; `DESC RESOURCE POOL` needs a name; `DESC TENANT t_1` must end the
+//! statement, so `DESC tenant PARTITION (…)` and `DESC tenant AS JSON` remain Spark's.
 
 use model::alteration::ObjectKind;
 
@@ -60,6 +60,16 @@ pub enum Head {
     Change(Verb, ObjectKind),
     /// `EXPLAIN CREATE TENANT` and the like.
     Explain(Verb, ObjectKind),
+    /// `EXPLAIN START ENGINE`
+    ExplainStart,
+    /// `EXPLAIN RESTART ENGINE`
+    ExplainRestart,
+    /// `SHOW RESERVATIONS`
+    ShowReservations,
+    /// `DESCRIBE RESERVATION`
+    DescribeReservation,
+    /// `CANCEL RESERVATION`
+    CancelReservation,
     /// `SHOW ALTERATIONS`
     ShowAlterations,
     /// `SHOW AUDIT`
@@ -89,7 +99,10 @@ fn head(scanner: &mut Scanner<'_>) -> Option<Head> {
         return describe(scanner);
     }
     if scanner.keyword("EXPLAIN") {
-        return Some(Head::Explain(verb(scanner)?, object_kind(scanner)?));
+        return explain(scanner);
+    }
+    if scanner.keyword("CANCEL") {
+        return scanner.keyword("RESERVATION").then_some(Head::CancelReservation);
     }
     let engine_heads = [("START", Head::StartEngine), ("RESTART", Head::RestartEngine), ("STOP", Head::StopEngine)];
     for (keyword, head) in engine_heads {
@@ -100,11 +113,21 @@ fn head(scanner: &mut Scanner<'_>) -> Option<Head> {
     Some(Head::Change(verb(scanner)?, object_kind(scanner)?))
 }
 
+fn explain(scanner: &mut Scanner<'_>) -> Option<Head> {
+    for (keyword, head) in [("START", Head::ExplainStart), ("RESTART", Head::ExplainRestart)] {
+        if scanner.keyword(keyword) {
+            return scanner.keyword("ENGINE").then_some(head);
+        }
+    }
+    Some(Head::Explain(verb(scanner)?, object_kind(scanner)?))
+}
+
 fn show(scanner: &mut Scanner<'_>) -> Option<Head> {
     let heads = [
         ("ENGINES", Head::ShowEngines),
         ("TENANTS", Head::ShowObjects(ObjectKind::Tenant)),
         ("QUOTAS", Head::ShowObjects(ObjectKind::ResourceQuota)),
+        ("RESERVATIONS", Head::ShowReservations),
         ("ALTERATIONS", Head::ShowAlterations),
         ("AUDIT", Head::ShowAudit),
         ("MASTER", Head::ShowMaster),
@@ -135,6 +158,9 @@ fn describe(scanner: &mut Scanner<'_>) -> Option<Head> {
         let mut ahead = *scanner;
         let named = ahead.name() && matches!(ahead.peek(), Some('\'' | '"'));
         return named.then_some(Head::DescribeEngine);
+    }
+    if scanner.keyword("RESERVATION") {
+        return (scanner.peek() == Some('\'')).then_some(Head::DescribeReservation);
     }
     let kind = object_kind(scanner)?;
     let mut ahead = *scanner;
@@ -187,6 +213,12 @@ mod tests {
             ("DESC TENANT t_1 -- x\n;", Head::Describe(ObjectKind::Tenant)),
             ("DESCRIBE RESOURCE POOL x y", Head::Describe(pool)),
             ("EXPLAIN DROP RESOURCE POOL x", Head::Explain(Verb::Drop, pool)),
+            ("explain /* */ start engine a b c", Head::ExplainStart),
+            ("EXPLAIN RESTART ENGINE rp_1 'x'", Head::ExplainRestart),
+            ("SHOW RESERVATIONS POOL rp_1 ALL", Head::ShowReservations),
+            ("DESC RESERVATION 'x'", Head::DescribeReservation),
+            ("describe reservation /* */'x'", Head::DescribeReservation),
+            ("CANCEL RESERVATION", Head::CancelReservation),
             ("ALTER RESOURCE POOL", Head::Change(Verb::Alter, pool)),
             ("SHOW QUOTAS", Head::ShowObjects(ObjectKind::ResourceQuota)),
             ("show resource /* */ quotas like 'x'", Head::ShowObjects(ObjectKind::ResourceQuota)),
@@ -223,6 +255,14 @@ mod tests {
             "SHOWENGINES",
             "SHOW ENGINES_OF x",
             "EXPLAIN EXTENDED CREATE TENANT x",
+            "EXPLAIN START x",
+            "EXPLAIN STOP ENGINE rp_1 'x'",
+            "DESC RESERVATION",
+            "DESC RESERVATION x",
+            "DESC RESERVATION \"x\"",
+            "DESC RESERVATION AS JSON",
+            "SHOW RESERVATION 'x'",
+            "CANCEL RESERVATIONS 'x'",
             "/* SHOW ENGINES t_1",
             "'x' SHOW ENGINES",
             "",

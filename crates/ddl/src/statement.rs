@@ -14,6 +14,7 @@ mod limit;
 mod options;
 mod pools;
 mod quotas;
+mod reservations;
 mod show;
 mod tenants;
 mod units;
@@ -35,6 +36,7 @@ pub(crate) use change::printed as printed_options;
 pub use engines::{EngineScope, Grace};
 pub use limit::MAX_LIMIT;
 pub use quotas::QuotaFilter;
+pub use reservations::ReservationFilter;
 
 use crate::cursor::Cursor;
 use crate::error::{ParseError, Position};
@@ -55,6 +57,8 @@ pub enum Statement {
         tenant: TenantName,
         pool: PoolName,
         unit: UnitName,
+        /// Whether it is refused, rather than queued, if it cannot be granted at once.
+        nowait: bool,
         /// How long to wait until the engine is ready; `None` returns at once.
         wait: Option<Duration>,
     },
@@ -105,6 +109,22 @@ pub enum Statement {
     },
     /// `EXPLAIN {CREATE | ALTER | DROP} …`
     Explain { change: Change },
+    /// `EXPLAIN START ENGINE t_1 rp_1 uc_1`
+    ExplainStart { tenant: TenantName, pool: PoolName, unit: UnitName },
+    /// `EXPLAIN RESTART ENGINE rp_1 'engine-name'`
+    ExplainRestart { pool: PoolName, engine: EngineName },
+    /// `SHOW RESERVATIONS`
+    ShowReservations {
+        of: Option<ReservationFilter>,
+        /// Whether reservations that have ended are listed.
+        all: bool,
+        /// The most rows, from 1 to [`MAX_LIMIT`].
+        limit: Option<u32>,
+    },
+    /// `DESCRIBE RESERVATION 'id'`
+    DescribeReservation { id: String },
+    /// `CANCEL RESERVATION 'id'`
+    CancelReservation { id: String },
     /// `SHOW ALTERATIONS`
     ShowAlterations {
         /// The most rows, from 1 to [`MAX_LIMIT`].
@@ -143,6 +163,11 @@ pub fn parse(text: &str) -> Result<Statement, ParseError> {
         Head::ShowCreate(kind) => describe::show_create(cursor, kind)?,
         Head::Change(verb, kind) => change::read(cursor, verb, kind)?,
         Head::Explain(verb, kind) => explain::read(cursor, verb, kind)?,
+        Head::ExplainStart => explain::start(cursor)?,
+        Head::ExplainRestart => explain::restart(cursor)?,
+        Head::ShowReservations => reservations::show(cursor)?,
+        Head::DescribeReservation => Statement::DescribeReservation { id: reservations::read_id(cursor)? },
+        Head::CancelReservation => Statement::CancelReservation { id: reservations::read_id(cursor)? },
         Head::ShowAlterations => alterations::show(cursor)?,
         Head::ShowAudit => audit::show(cursor)?,
         Head::ShowMaster => Statement::ShowMaster,
@@ -227,6 +252,9 @@ impl Statement {
             Self::Change { change: Change::Alter { .. }, .. } => StatementKind::Alter,
             Self::Change { change: Change::Drop { .. }, .. } => StatementKind::Drop,
             Self::Explain { .. } => StatementKind::Explain,
+            Self::ExplainStart { .. } | Self::ExplainRestart { .. } => StatementKind::ExplainStart,
+            Self::ShowReservations { .. } | Self::DescribeReservation { .. } => StatementKind::ShowReservations,
+            Self::CancelReservation { .. } => StatementKind::CancelReservation,
             Self::ShowAlterations { .. } => StatementKind::ShowAlterations,
             Self::ShowAudit { .. } => StatementKind::ShowAudit,
             Self::ShowMaster => StatementKind::ShowMaster,
@@ -238,8 +266,9 @@ impl fmt::Display for Statement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ShowEngines(scope) => engines::write_show(f, scope),
-            Self::StartEngine { tenant, pool, unit, wait } => {
+            Self::StartEngine { tenant, pool, unit, nowait, wait } => {
                 engines::write_start(f, tenant, pool, unit)?;
+                f.write_str(if *nowait { " NOWAIT" } else { "" })?;
                 write_wait(f, *wait)
             }
             Self::RestartEngine { pool, engine, grace, wait } => {
@@ -262,6 +291,17 @@ impl fmt::Display for Statement {
                 write_wait(f, *wait)
             }
             Self::Explain { change } => explain::write(f, change),
+            Self::ExplainStart { tenant, pool, unit } => {
+                f.write_str("EXPLAIN ")?;
+                engines::write_start(f, tenant, pool, unit)
+            }
+            Self::ExplainRestart { pool, engine } => {
+                f.write_str("EXPLAIN ")?;
+                engines::write_end(f, "RESTART", pool, engine, Grace::Default)
+            }
+            Self::ShowReservations { of, all, limit } => reservations::write_show(f, of.as_ref(), *all, *limit),
+            Self::DescribeReservation { id } => reservations::write_one(f, "DESCRIBE", id),
+            Self::CancelReservation { id } => reservations::write_one(f, "CANCEL", id),
             Self::ShowAlterations { limit } => alterations::write_show(f, *limit),
             Self::ShowAudit { scope, since, limit } => audit::write_show(f, scope, *since, *limit),
             Self::ShowMaster => f.write_str("SHOW MASTER"),

@@ -13,6 +13,7 @@ mod alter;
 mod answer;
 mod api;
 mod audit;
+mod cancel;
 mod context;
 mod database;
 pub mod failpoints;
@@ -119,7 +120,7 @@ impl MetadataAgent {
         let stop = CancellationToken::new();
         let service = Arc::new(ControlService::new(Arc::clone(&agent)));
         let serving = tokio::spawn(server.serve(service, stop.clone()));
-        let housekeeping = tokio::spawn(delete_old_rows(agent.store.clone(), agent.settings.audit_keep, stop.clone()));
+        let housekeeping = tokio::spawn(delete_old_rows(Arc::clone(&agent), stop.clone()));
         let watched = (Arc::clone(&agent), stop.clone());
         let watching = tokio::spawn(async move {
             let (agent, stop) = watched;
@@ -157,9 +158,10 @@ impl MetadataAgent {
     }
 }
 
-async fn delete_old_rows(store: Store, audit_keep: Duration, stop: CancellationToken) {
+async fn delete_old_rows(agent: Arc<Agent>, stop: CancellationToken) {
+    let (audit_keep, reservation_keep) = (agent.settings.audit_keep, agent.settings.reservation_keep);
     loop {
-        match store.housekeep(audit_keep).await {
+        match agent.store.housekeep(audit_keep, reservation_keep).await {
             Ok(deleted) => {
                 let DeletedRows { requests, alterations, engines, reservations, scopes, audit } = deleted;
                 tracing::debug!(requests, alterations, engines, reservations, scopes, audit, "old rows deleted");

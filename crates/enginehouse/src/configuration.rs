@@ -12,6 +12,7 @@ mod conceal;
 mod engines;
 mod kubernetes;
 mod locations;
+mod reservations;
 mod sections;
 mod span;
 mod spark;
@@ -33,6 +34,7 @@ pub use conceal::without_password;
 pub use engines::Catalogs;
 pub use kubernetes::KubernetesSection;
 pub use locations::resolved;
+pub use reservations::ReservationsSection;
 pub use sections::{
     ClusterSection, DatabaseSection, EnginesSection, MasterSection, MetadataAgentSection, OrchestratorKind,
     OrchestratorSection, ProxySection, ZookeeperSection,
@@ -63,6 +65,7 @@ pub struct Configuration {
     pub orchestrator: OrchestratorSection,
     pub kubernetes: KubernetesSection,
     pub engines: EnginesSection,
+    pub reservations: ReservationsSection,
     pub spark: SparkSection,
 }
 

@@ -80,7 +80,8 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
         session_timeout: configuration.zookeeper.session_timeout.0,
         start_deadline: configuration.engines.start_deadline.0,
         replace_after: configuration.master.replace_after.0,
-        ..planner::Limits::default()
+        reservation_ttl: configuration.reservations.ttl.0,
+        patience: configuration.reservations.patience.0,
     }
 }
 
@@ -150,7 +151,12 @@ pub fn metadata_agent(
         start_deadline: configuration.engines.start_deadline.0,
         tick_interval: configuration.master.tick_interval.0,
         audit_keep: section.audit_keep.0,
-        holders: engine_agent::metadata::HolderSettings::default(),
+        reservation_keep: configuration.reservations.keep.0,
+        holders: engine_agent::metadata::HolderSettings {
+            ttl: configuration.reservations.external_ttl.0,
+            lease: configuration.reservations.lease.0,
+            providers: configuration.access.resource_providers.clone(),
+        },
         limits: hs2::Limits::default(),
     };
     MetadataAgent::serve(listener, settings, store, clock.clone()).map_err(Into::into)

@@ -44,11 +44,11 @@ impl Store {
     /// Deletes all old rows, in transactions of at most [`MAX_DELETED`] rows of each table, between which other transactions can
     /// take the catalog lock. Rows of the audit are deleted once they are older than `audit_keep`; zero keeps them for ever. Each
     /// metadata agent calls it about once an hour.
-    pub async fn housekeep(&self, audit_keep: Duration) -> Result<DeletedRows, Error> {
+    pub async fn housekeep(&self, audit_keep: Duration, reservation_keep: Duration) -> Result<DeletedRows, Error> {
         let mut all = DeletedRows::default();
         for _ in 0..MAX_ROUNDS {
             let mut tx = self.begin(Mode::Write).await?;
-            let result = delete(&mut tx, audit_keep).await;
+            let result = delete(&mut tx, audit_keep, reservation_keep).await;
             let DeletedRows { requests, alterations, engines, reservations, scopes, audit } =
                 tx.end(POINTS, result).await?;
             all.requests += requests;
@@ -66,7 +66,11 @@ impl Store {
     }
 }
 
-async fn delete(tx: &mut Transaction, audit_keep: Duration) -> Result<Done<DeletedRows>, Error> {
+async fn delete(
+    tx: &mut Transaction,
+    audit_keep: Duration,
+    reservation_keep: Duration,
+) -> Result<Done<DeletedRows>, Error> {
     // Commits write rows of `engine`, too: in the same order, under the same lock.
     tx.lock_catalog().await?;
     let now_ms = tx.now_ms().await?;
@@ -77,9 +81,14 @@ async fn delete(tx: &mut Transaction, audit_keep: Duration) -> Result<Done<Delet
     let engines = delete_old(tx, sql::ENGINES_OLD, sql::ENGINES_DELETE, "name", before_ms(ENGINE_KEEP)).await?;
     let audit = if audit_keep.is_zero() { 0 } else { delete_old_audit(tx, before_ms(audit_keep)).await? };
     let scopes = delete_scopes(tx).await?;
-    let reservations =
-        delete_old(tx, ledger_sql::RESERVATIONS_OLD, ledger_sql::RESERVATIONS_DELETE, "id", before_ms(REQUEST_KEEP))
-            .await?;
+    let reservations = delete_old(
+        tx,
+        ledger_sql::RESERVATIONS_OLD,
+        ledger_sql::RESERVATIONS_DELETE,
+        "id",
+        before_ms(reservation_keep),
+    )
+    .await?;
     let deleted = DeletedRows { requests, alterations, engines, reservations, scopes, audit };
     Ok(if deleted == DeletedRows::default() { Done::Same(deleted) } else { Done::Write(deleted) })
 }

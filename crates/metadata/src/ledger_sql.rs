@@ -109,6 +109,10 @@ pub(crate) const SCOPES_GONE: &str = "SELECT * FROM quota_scope WHERE kind IN (3
 pub(crate) const SCOPE_DELETE: &str = "DELETE FROM quota_scope WHERE kind = ? AND name = ? AND open = 0 \
      AND held_cpu = 0 AND held_memory = 0 AND held_engines = 0";
 
+pub(crate) const RESERVATION_COUNTS: &str =
+    "SELECT state, COUNT(*) AS number FROM reservation WHERE ended_at_ms IS NULL GROUP BY state";
+/// Only pools have queued requests.
+pub(crate) const POOLS_QUEUED: &str = "SELECT queued FROM quota_scope WHERE queued > 0";
 pub(crate) const RESERVATIONS: &str = "SELECT * FROM reservation ORDER BY id";
 /// The head of a query; conditions and order are appended.
 pub(crate) const RESERVATIONS_ANY: &str = "SELECT * FROM reservation WHERE 1 = 1";

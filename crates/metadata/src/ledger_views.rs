@@ -46,6 +46,15 @@ impl QuotaScope {
     }
 }
 
+/// The ledger in numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LedgerCounts {
+    /// The requests that the last rounds of admission left in the queues of all pools.
+    pub queued: i64,
+    /// The reservations that have not ended, by state.
+    pub reservations: BTreeMap<State, i64>,
+}
+
 /// Which reservations to read.
 #[derive(Debug, Clone, Default)]
 pub struct ReservationFilter {
@@ -73,6 +82,13 @@ impl Store {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let scopes = quota_scopes(&mut tx).await;
         tx.leave(scopes).await
+    }
+
+    /// For SHOW MASTER.
+    pub async fn ledger_counts(&self) -> Result<LedgerCounts, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let counts = ledger_counts(&mut tx).await;
+        tx.leave(counts).await
     }
 
     /// The newest reservations that match the filter, newest first.
@@ -140,6 +156,19 @@ async fn quota_scopes(tx: &mut Transaction) -> Result<Vec<QuotaScope>, Error> {
         });
     }
     Ok(scopes)
+}
+
+async fn ledger_counts(tx: &mut Transaction) -> Result<LedgerCounts, Error> {
+    let mut counts = LedgerCounts::default();
+    for row in tx.rows(sql::POOLS_QUEUED, args![]).await? {
+        counts.queued = counts.queued.saturating_add(rows::int(&row, "queued")?);
+    }
+    for row in tx.rows(sql::RESERVATION_COUNTS, args![]).await? {
+        let word = rows::text(&row, "state")?;
+        let state = State::from_word(&word).ok_or_else(|| Error::Broken(format!("state: {word}").into()))?;
+        counts.reservations.insert(state, rows::int(&row, "number")?);
+    }
+    Ok(counts)
 }
 
 fn add(sums: &mut BTreeMap<ScopeKey, Amount>, key: &ScopeKey, amount: &Amount) {

@@ -105,6 +105,10 @@ pub struct EngineAnswer {
     pub engine: EngineName,
     pub slot: SlotKey,
     pub incarnation: Incarnation,
+    /// What a started engine is short of, as a sentence: it is queued. `None` if nothing is, as far as the limits of its scopes
+    /// decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short: Option<String>,
 }
 
 impl Store {
@@ -154,8 +158,13 @@ impl Store {
         slots::delete(tx, &slot.key, stop.grace, &reason).await?;
         failpoint!(failpoints::REQUEST_WRITTEN);
         let Slot { key, incarnation, .. } = slot;
-        let answer =
-            EngineAnswer { effect: RequestEffect::Stopped, engine: stop.engine.clone(), slot: key, incarnation };
+        let answer = EngineAnswer {
+            effect: RequestEffect::Stopped,
+            engine: stop.engine.clone(),
+            slot: key,
+            incarnation,
+            short: None,
+        };
         finish_request(tx, &stop.request, answer, drawn).await
     }
 
@@ -170,7 +179,7 @@ impl Store {
             Named::Gone(answer) => return finish_request(tx, &restart.request, answer, drawn).await,
             Named::Restarted(Slot { key: slot, incarnation, .. }) => {
                 let engine = slot.engine(incarnation);
-                let answer = EngineAnswer { effect: RequestEffect::InProgress, engine, slot, incarnation };
+                let answer = EngineAnswer { effect: RequestEffect::InProgress, engine, slot, incarnation, short: None };
                 return finish_request(tx, &restart.request, answer, drawn).await;
             }
             Named::Current(slot) => slot,
@@ -189,7 +198,8 @@ impl Store {
         }
         failpoint!(failpoints::REQUEST_WRITTEN);
         let engine = slot.key.engine(incarnation);
-        let answer = EngineAnswer { effect: RequestEffect::Restarted, engine, slot: slot.key, incarnation };
+        let answer =
+            EngineAnswer { effect: RequestEffect::Restarted, engine, slot: slot.key, incarnation, short: None };
         finish_request(tx, &restart.request, answer, drawn).await
     }
 
@@ -296,6 +306,7 @@ async fn named(
             engine: engine.name,
             slot: engine.slot,
             incarnation: engine.incarnation,
+            short: None,
         }),
     })
 }

@@ -55,6 +55,16 @@ pub struct StartRequest {
     pub reservation_ttl: Duration,
 }
 
+/// Whether a new engine can be granted what it asks for.
+enum Admitted {
+    /// Now, as far as the limits of its scopes decide.
+    Fits,
+    /// Once others have released enough; what is short, as a sentence.
+    Short(String),
+    /// These users or creators have no row, so nothing was decided.
+    Missing(BTreeSet<ScopeKey>),
+}
+
 /// The end of an attempt that is not refused.
 enum Attempt {
     Answered(EngineAnswer),
@@ -105,16 +115,17 @@ impl Store {
         }
         let now_ms = tx.now_ms().await?;
         let slot = new_slot(start, &slots, Incarnation(drawn.get()), now_ms);
-        let missing = self.admit(tx, &catalog, start, &slot).await?;
-        if !missing.is_empty() {
-            return Ok(Done::Same(Attempt::Missing(missing)));
-        }
+        let short = match self.admit(tx, &catalog, start, &slot).await? {
+            Admitted::Missing(missing) => return Ok(Done::Same(Attempt::Missing(missing))),
+            Admitted::Short(short) => Some(short),
+            Admitted::Fits => None,
+        };
         failpoint!(failpoints::REQUEST_VALIDATED);
         let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms };
         slots::add(tx, &issue, &slot).await?;
         failpoint!(failpoints::REQUEST_WRITTEN);
         let (engine, incarnation) = (slot.engine(), slot.incarnation);
-        let answer = EngineAnswer { effect: RequestEffect::Started, engine, slot: slot.key, incarnation };
+        let answer = EngineAnswer { effect: RequestEffect::Started, engine, slot: slot.key, incarnation, short };
         Ok(match finish_request(tx, &start.request, answer, drawn).await? {
             Done::Write(answer) => Done::Write(Attempt::Answered(answer)),
             Done::Same(answer) => Done::Same(Attempt::Answered(answer)),
@@ -122,14 +133,13 @@ impl Store {
     }
 
     /// Refuses an engine that can never fit and, with NOWAIT, one that does not fit now; reserves for it with NOWAIT.
-    /// Returns the scopes that have no row: then nothing was decided.
     async fn admit(
         &self,
         tx: &mut Transaction,
         catalog: &Catalog,
         start: &StartRequest,
         slot: &Slot,
-    ) -> Result<BTreeSet<ScopeKey>, Error> {
+    ) -> Result<Admitted, Error> {
         let defaults = &self.rules().defaults;
         let broken = || Error::Broken(format!("slot {} has no unit or pool", slot.key).into());
         let configuration = Configuration::from_slot(catalog, &slot.key, defaults).ok_or_else(broken)?;
@@ -148,7 +158,7 @@ impl Store {
         let missing: BTreeSet<ScopeKey> =
             scopes.into_iter().filter(|key| rows.iter().all(|row| row.key != *key)).collect();
         if !missing.is_empty() {
-            return Ok(missing);
+            return Ok(Admitted::Missing(missing));
         }
         let loaded = Loaded::new(rows, Vec::new());
         if let Some(shortage) = loaded.ledger.impossible(&request) {
@@ -163,8 +173,10 @@ impl Store {
                 request.ttl_ms = None;
             }
             self.reserve_now(tx, catalog, &loaded, &Arc::new(request)).await?;
+            return Ok(Admitted::Fits);
         }
-        Ok(missing)
+        let shortages = loaded.ledger.shortages(&request, tx.now_ms().await?).unwrap_or_default();
+        Ok(shortages.first().map_or(Admitted::Fits, |shortage| Admitted::Short(shortage.detail(None))))
     }
 
     /// Reserves for a new engine, or refuses: without waiting, so never before a request that is queued.
@@ -249,7 +261,7 @@ fn has_limit(ledger: &Ledger, scopes: &Scopes) -> bool {
 /// The unit, if tenant, pool and unit are linked; otherwise an error that names the missing link. A user who may not
 /// see the objects of all tenants sees only the pools of its own and the units of those pools, so for such a user the error
 /// does not reveal whether the other object exists.
-fn linked<'a>(catalog: &'a Catalog, link: &Link, caller: &Caller) -> Result<&'a UnitSpec, UserError> {
+pub fn linked<'a>(catalog: &'a Catalog, link: &Link, caller: &Caller) -> Result<&'a UnitSpec, UserError> {
     let Link { tenant, pool, unit } = link;
     let tenant_spec = catalog.tenant(tenant).ok_or_else(|| user_error::no_tenant(tenant))?;
     if !caller.subject.may_in_any(StatementKind::ShowObjects) {

@@ -98,7 +98,7 @@ async fn everything(point: &str, folder: &Path) {
     // Make rows old enough to be deleted.
     bench.raw("UPDATE request SET done_at_ms = 1").await;
     bench.raw("UPDATE audit SET at_ms = 1 WHERE request = 'the-start'").await;
-    bench.store.housekeep(AUDIT_KEEP).await.unwrap();
+    bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap();
     panic!("{point} was not passed");
 }
 

@@ -19,7 +19,7 @@ pub use pool::{MAX_QUEUE_BYTES, PoolPatch, selector_text};
 pub use quota::QuotaPatch;
 pub use tenant::TenantPatch;
 pub use unit::{PropertiesPatch, UnitPatch};
-pub use warnings::{NOT_ENFORCED, excess_guarantees, quota_warnings};
+pub use warnings::{excess_capacity, excess_guarantees, quota_warnings};
 
 use crate::alteration::{ObjectKind, ObjectRef};
 use crate::catalog::{Catalog, MAX_COMMENT_BYTES, MAX_LIST, TenantSpec, UnitSpec};

@@ -15,6 +15,7 @@
 //! | `trial` | what a change that is only tried would add |
 //! | `audit` | recomputes what scopes hold |
 //! | `record` | what a master records of the ledger apart from changes of reservations |
+//! | `queue` | the reasons of requests without a reservation |
 //! | `refusal` | why an operation changed nothing |
 //! | `status` | reservations and refusals as programs read them |
 //!
@@ -33,6 +34,7 @@ mod engine;
 mod grant;
 mod hold;
 mod limits;
+mod queue;
 mod record;
 mod refusal;
 mod reservation;
@@ -48,6 +50,7 @@ pub use derive::{Measured, changed, derive, principal};
 pub use engine::{RESERVATION_TTL, engine_scopes, lineage_of, reclaim_reason, reclaimed_for};
 pub use hold::{Actual, Claim, Confirmation, End, overdue_end};
 pub use limits::PoolCapacity;
+pub use queue::{never_fits, queue_position};
 pub use record::{LedgerRecord, LedgerRecorded};
 pub use refusal::{Of, Refusal, Shortage, unknown};
 pub use reservation::{Amounts, Holder, Request, Reservation, State, is_transition};

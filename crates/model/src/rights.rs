@@ -49,6 +49,13 @@ pub enum StatementKind {
     Alter,
     Drop,
     Explain,
+    /// EXPLAIN START ENGINE and EXPLAIN RESTART ENGINE.
+    ExplainStart,
+    /// SHOW RESERVATIONS and DESCRIBE RESERVATION: which of them. In addition each user sees those that are charged to the
+    /// own name.
+    ShowReservations,
+    /// CANCEL RESERVATION of an external holder. In addition each user may cancel the own ones.
+    CancelReservation,
     ShowAlterations,
     ShowAudit,
     ShowMaster,
@@ -83,9 +90,11 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
             | S::Describe
             | S::ShowCreate
             | S::Explain
+            | S::ExplainStart
+            | S::ShowReservations
             | S::ShowAlterations
             | S::ShowMaster => true,
-            S::Query | S::Create | S::Alter | S::Drop | S::ShowAudit => false,
+            S::Query | S::Create | S::Alter | S::Drop | S::CancelReservation | S::ShowAudit => false,
         },
         Role::Auditor => match statement {
             S::ShowEngines
@@ -93,6 +102,7 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
             | S::ShowQuotas
             | S::ShowObjectFor
             | S::ShowCreate
+            | S::ShowReservations
             | S::ShowAlterations
             | S::ShowAudit
             | S::ShowMaster => true,
@@ -105,7 +115,9 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
             | S::Create
             | S::Alter
             | S::Drop
-            | S::Explain => false,
+            | S::Explain
+            | S::ExplainStart
+            | S::CancelReservation => false,
         },
         Role::TenantAdmin => match owner {
             Owner::OwnTenant => match statement {
@@ -116,7 +128,9 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
                 | S::RestartEngine
                 | S::ShowObjects
                 | S::ShowQuotas
-                | S::ShowObjectFor => true,
+                | S::ShowObjectFor
+                | S::ExplainStart
+                | S::ShowReservations => true,
                 S::Query
                 | S::Describe
                 | S::ShowCreate
@@ -124,6 +138,7 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
                 | S::Alter
                 | S::Drop
                 | S::Explain
+                | S::CancelReservation
                 | S::ShowAlterations
                 | S::ShowAudit
                 | S::ShowMaster => false,
@@ -132,9 +147,13 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
         },
         Role::User => match owner {
             Owner::OwnTenant => match statement {
-                S::Query | S::ShowEngines | S::DescribeEngine | S::ShowObjects | S::ShowQuotas | S::ShowObjectFor => {
-                    true
-                }
+                S::Query
+                | S::ShowEngines
+                | S::DescribeEngine
+                | S::ShowObjects
+                | S::ShowQuotas
+                | S::ShowObjectFor
+                | S::ShowReservations => true,
                 S::StartEngine
                 | S::StopEngine
                 | S::RestartEngine
@@ -144,6 +163,8 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
                 | S::Alter
                 | S::Drop
                 | S::Explain
+                | S::ExplainStart
+                | S::CancelReservation
                 | S::ShowAlterations
                 | S::ShowAudit
                 | S::ShowMaster => false,
@@ -172,7 +193,7 @@ impl Role {
 }
 
 impl StatementKind {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::Query,
         Self::ShowEngines,
         Self::DescribeEngine,
@@ -188,6 +209,9 @@ impl StatementKind {
         Self::Alter,
         Self::Drop,
         Self::Explain,
+        Self::ExplainStart,
+        Self::ShowReservations,
+        Self::CancelReservation,
         Self::ShowAlterations,
         Self::ShowAudit,
         Self::ShowMaster,
@@ -210,7 +234,10 @@ impl StatementKind {
             Self::Create => "CREATE",
             Self::Alter => "ALTER",
             Self::Drop => "DROP",
-            Self::Explain => "EXPLAIN",
+            Self::Explain => "EXPLAIN of CREATE, ALTER and DROP",
+            Self::ExplainStart => "EXPLAIN START ENGINE, EXPLAIN RESTART ENGINE",
+            Self::ShowReservations => "rows of SHOW RESERVATIONS, DESCRIBE RESERVATION",
+            Self::CancelReservation => "CANCEL RESERVATION of another user",
             Self::ShowAlterations => "SHOW ALTERATIONS",
             Self::ShowAudit => "SHOW AUDIT",
             Self::ShowMaster => "SHOW MASTER",
@@ -228,13 +255,16 @@ impl StatementKind {
             | Self::RestartEngine
             | Self::ShowObjects
             | Self::ShowQuotas
-            | Self::ShowObjectFor => &[Owner::OwnTenant, Owner::OtherTenant],
+            | Self::ShowObjectFor
+            | Self::ExplainStart
+            | Self::ShowReservations => &[Owner::OwnTenant, Owner::OtherTenant],
             Self::Describe
             | Self::ShowCreate
             | Self::Create
             | Self::Alter
             | Self::Drop
             | Self::Explain
+            | Self::CancelReservation
             | Self::ShowAlterations
             | Self::ShowAudit
             | Self::ShowMaster => &[Owner::Installation],

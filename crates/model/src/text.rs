@@ -27,3 +27,11 @@ pub fn as_detail(reason: &str) -> String {
     let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", chars.as_str())
 }
+
+/// A sentence as a clause: in lower case and without its full stop.
+pub fn as_fragment(sentence: &str) -> String {
+    let sentence = sentence.strip_suffix('.').unwrap_or(sentence);
+    let mut chars = sentence.chars();
+    let first = chars.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
+    first + chars.as_str()
+}

@@ -81,10 +81,10 @@ impl Api {
         let ApiRequest { principal, peer, request } = request;
         let Some(gateway) = self.gateway.upgrade() else { return Err(shutting_down().into()) };
         gateway.check_accepts_sessions().map_err(|_| shutting_down())?;
-        let _admitted = gateway.api_calls.admit(&principal.user)?;
+        let admitted = Arc::new(gateway.api_calls.admit(&principal.user)?);
         let client = peer.ip().to_canonical();
         let is_keyed = idempotency::is_keyed(request.headers());
-        let call = Call { gateway, principal: Arc::new(principal), client, id, is_keyed };
+        let call = Call { gateway, principal: Arc::new(principal), client, id, is_keyed, admitted };
         let mut request: Request<Body> = request.map(Body::from);
         request.extensions_mut().insert(call);
         match self.router.clone().oneshot(request).await {

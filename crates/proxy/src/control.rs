@@ -9,7 +9,7 @@ pub(crate) mod channel;
 use std::collections::BTreeMap;
 
 use agent_api::overlay::{
-    REQUEST_CLIENT, REQUEST_DEADLINE_MS, REQUEST_GROUPS, REQUEST_ID, REQUEST_METHOD, REQUEST_PROXY,
+    REQUEST_CLIENT, REQUEST_CREATOR, REQUEST_DEADLINE_MS, REQUEST_GROUPS, REQUEST_ID, REQUEST_METHOD, REQUEST_PROXY,
     REQUEST_PROXY_LACKS, REQUEST_VIA, groups_text,
 };
 use hs2::tcli::{
@@ -189,17 +189,24 @@ pub(crate) async fn await_end(
 /// The entries about the caller, the same for each agent.
 async fn overlay_of(
     gateway: &Gateway,
-    Caller { principal, client }: &Caller<'_>,
+    Caller { principal, client, creator }: &Caller<'_>,
 ) -> Result<BTreeMap<String, String>, UserError> {
     let groups = gateway.groups(principal).await?;
     let groups = (!groups.is_empty()).then(|| (REQUEST_GROUPS, groups_text(&groups)));
     let via = principal.via.clone().map(|via| (REQUEST_VIA, via));
+    let creator = creator.map(|creator| (REQUEST_CREATOR, creator.to_owned()));
     let entries = [
         (REQUEST_METHOD, principal.method.to_owned()),
         (REQUEST_PROXY, gateway.address.clone()),
         (REQUEST_CLIENT, client.to_string()),
     ];
-    Ok(entries.into_iter().chain(groups).chain(via).map(|(key, value)| (key.to_owned(), value)).collect())
+    Ok(entries
+        .into_iter()
+        .chain(groups)
+        .chain(via)
+        .chain(creator)
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect())
 }
 
 async fn execute(client: &mut Client, request: &TExecuteStatementReq) -> Result<TExecuteStatementResp, ClientError> {

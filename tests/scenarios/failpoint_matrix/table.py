@@ -131,7 +131,7 @@ ROWS = [
         "proxy",
         d.restart,
         """
-        agent_api.client.answered master.tick.reported master.before.delete_engine master.after.record_uid
+        agent_api.client.answered master.tick.reported master.before.delete_engine master.after.record_uid master.after.ledger
         master.after.drain master.after.remove_fact coordination.permit.uid_set coordination.drain.removed
         orchestrator.ensure.begun orchestrator.ensure.placed orchestrator.ensure.recorded orchestrator.delete.begun
         """,

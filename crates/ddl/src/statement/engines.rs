@@ -68,8 +68,13 @@ fn read_only_tenant(cursor: &mut Cursor<'_>) -> Result<TenantName, ParseError> {
     Err(cursor.missing("the end of the statement").or_hint(hint))
 }
 
+/// The tenant, the pool and the unit of an engine that a statement starts.
+pub(super) fn read_link(cursor: &mut Cursor<'_>) -> Result<(TenantName, PoolName, UnitName), ParseError> {
+    Ok((cursor.tenant()?, cursor.pool()?, cursor.unit()?))
+}
+
 /// The pool and the engine that a statement names.
-fn read_engine(cursor: &mut Cursor<'_>) -> Result<(PoolName, EngineName), ParseError> {
+pub(super) fn read_engine(cursor: &mut Cursor<'_>) -> Result<(PoolName, EngineName), ParseError> {
     if cursor.at_string() {
         let error = cursor.missing("the name of a resource pool");
         return Err(error.or_hint("Name the pool before its engine: rp_1 'engine-name'."));
@@ -88,8 +93,13 @@ fn read_ending(cursor: &mut Cursor<'_>) -> Result<(Grace, Option<Duration>), Par
 }
 
 pub(super) fn start(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
-    let (tenant, pool, unit) = (cursor.tenant()?, cursor.pool()?, cursor.unit()?);
-    Ok(Statement::StartEngine { tenant, pool, unit, wait: read_wait(cursor)? })
+    let (tenant, pool, unit) = read_link(cursor)?;
+    let nowait = cursor.eat("NOWAIT");
+    let wait = read_wait(cursor)?;
+    if cursor.is("NOWAIT") && !nowait {
+        return Err(cursor.missing("the end of the statement").or_hint("Write NOWAIT before WAIT."));
+    }
+    Ok(Statement::StartEngine { tenant, pool, unit, nowait, wait })
 }
 
 pub(super) fn restart(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {

@@ -1,4 +1,4 @@
-//! `LIMIT n` of SHOW ALTERATIONS and SHOW AUDIT.
+//! `LIMIT n` of SHOW ALTERATIONS, SHOW AUDIT and SHOW RESERVATIONS.
 
 use std::fmt;
 

@@ -5,7 +5,7 @@ mod quotas;
 
 use std::time::Duration;
 
-use ddl::{AuditScope, EngineScope, Grace, MAX_LIMIT, QuotaFilter, Statement};
+use ddl::{AuditScope, EngineScope, Grace, MAX_LIMIT, QuotaFilter, ReservationFilter, Statement};
 use model::alteration::{ObjectKind, ObjectRef};
 use model::catalog::{Catalog, ChargedExecutors, PoolSpec, TenantSpec, UnitSpec, Versioned};
 use model::change::{Change, Object, ObjectPatch, PoolPatch, PropertiesPatch, Setting, TenantPatch, UnitPatch};
@@ -23,6 +23,7 @@ use proptest::sample::select;
 fn name() -> impl Strategy<Value = String> {
     let keyword = select(vec![
         "pool", "unit", "if", "set", "wait", "for", "like", "tenant", "comment", "null", "limit", "user", "quota",
+        "all", "nowait",
     ]);
     prop_oneof![
         3 => "[a-z][a-z0-9_]{0,8}".prop_filter("ends well", |name| !name.ends_with('_')),
@@ -223,6 +224,14 @@ fn quota_filter() -> impl Strategy<Value = QuotaFilter> {
     ]
 }
 
+fn reservation_filter() -> impl Strategy<Value = ReservationFilter> {
+    prop_oneof![
+        tenant().prop_map(ReservationFilter::Tenant),
+        pool().prop_map(ReservationFilter::Pool),
+        text().prop_map(ReservationFilter::User),
+    ]
+}
+
 /// Any statement of the control language.
 pub fn statement() -> impl Strategy<Value = Statement> {
     let scope = prop_oneof![
@@ -232,8 +241,8 @@ pub fn statement() -> impl Strategy<Value = Statement> {
     ];
     prop_oneof![
         1 => scope.prop_map(Statement::ShowEngines),
-        1 => (tenant(), pool(), unit(), wait())
-            .prop_map(|(tenant, pool, unit, wait)| Statement::StartEngine { tenant, pool, unit, wait }),
+        1 => (tenant(), pool(), unit(), any::<bool>(), wait())
+            .prop_map(|(tenant, pool, unit, nowait, wait)| Statement::StartEngine { tenant, pool, unit, nowait, wait }),
         1 => (pool(), engine(), grace(), wait())
             .prop_map(|(pool, engine, grace, wait)| Statement::RestartEngine { pool, engine, grace, wait }),
         1 => (pool(), engine(), grace(), wait())
@@ -247,6 +256,13 @@ pub fn statement() -> impl Strategy<Value = Statement> {
         1 => reference().prop_map(Statement::ShowCreate),
         4 => (change(), wait()).prop_map(|(change, wait)| Statement::Change { change, wait }),
         2 => change().prop_map(|change| Statement::Explain { change }),
+        1 => (tenant(), pool(), unit())
+            .prop_map(|(tenant, pool, unit)| Statement::ExplainStart { tenant, pool, unit }),
+        1 => (pool(), engine()).prop_map(|(pool, engine)| Statement::ExplainRestart { pool, engine }),
+        1 => (option::of(reservation_filter()), any::<bool>(), option::of(1..=MAX_LIMIT))
+            .prop_map(|(of, all, limit)| Statement::ShowReservations { of, all, limit }),
+        1 => text().prop_map(|id| Statement::DescribeReservation { id }),
+        1 => text().prop_map(|id| Statement::CancelReservation { id }),
         1 => option::of(1..=MAX_LIMIT).prop_map(|limit| Statement::ShowAlterations { limit }),
         1 => (audit_scope(), option::of(time()), option::of(1..=MAX_LIMIT))
             .prop_map(|(scope, since, limit)| Statement::ShowAudit { scope, since, limit }),
@@ -266,7 +282,7 @@ pub fn word_salad() -> impl Strategy<Value = String> {
                  restart stop engine if not exists set wait within force like limit alterations master for properties \
                  reset null default comment min_engines driver_memory driver_cpu unit_list node_list \
                  node_selector queue_prefix cpu_overcommit user_list quota quotas user creator guarantee borrow_limit weight capacity nodes none unlimited cpu memory priority \
-                 charge t_1 1G 500m \
+                 charge reservation reservations cancel all nowait t_1 1G 500m \
                  'x' 'it''s' \"q\" `b` ( ) , ; = - . -- /* */ 5 0.5 '5m' use \u{e9} \n";
     let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
     let heads = vec![
@@ -275,6 +291,9 @@ pub fn word_salad() -> impl Strategy<Value = String> {
         "create resource quota q ",
         "alter resource unit u ",
         "stop engine p 'e' ",
+        "start engine t p u ",
+        "explain start engine t p u ",
+        "show reservations ",
         "show ",
         "desc ",
     ];

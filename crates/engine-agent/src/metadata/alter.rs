@@ -24,7 +24,7 @@ use tracing::{Instrument, debug, info, info_span, warn};
 use super::answer::{Answer, text};
 use super::context::{Context, canceled};
 use super::settings::{SETTLE_DEADLINE, SETTLE_POLL};
-use super::{failpoints, wait};
+use super::{failpoints, request, wait};
 
 /// Why an attempt did not commit.
 enum CommitFailure {
@@ -106,7 +106,7 @@ async fn commit(context: &Context, statement: &Statement, change: &Change) -> Re
             model::failpoint!(failpoints::ALTER_COMMITTED);
             info!(object = %draft.object, generation = %committed.record.generation, "alteration committed");
             // The master's watch fired when the node was created, before there was anything to do.
-            context.agent.ring().await;
+            request::ring(context).await;
             Ok(committed)
         }
         Err(CommitFailure::Aborted(record)) => Err(aborted(&record)),

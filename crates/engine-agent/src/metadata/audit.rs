@@ -1,5 +1,5 @@
-//! The audit of refused statements: a row for each CREATE, ALTER, DROP, START, STOP and RESTART that was refused before it
-//! could take effect, as far as the database responds and within a limit for each user.
+//! The audit of refused statements: a row for each CREATE, ALTER, DROP, START, STOP, RESTART and CANCEL that was refused before
+//! it could take effect, as far as the database responds and within a limit for each user.
 //!
 //! What took effect or was aborted is audited in its own transaction, by `metadata`, and is never recorded here again.
 
@@ -12,6 +12,7 @@ use tracing::{debug, info};
 
 use super::context::Context;
 use super::refusal_limit::Admission;
+use super::show::reservations::shown;
 
 /// Records that the statement failed, unless it only reads, or its outcome is unknown or differs from the error.
 pub(super) async fn record_refusal(context: &Context, statement: &Statement, error: &UserError) {
@@ -63,6 +64,9 @@ impl Target {
             Statement::StartEngine { tenant, .. } => Some(Self { object: None, tenant: Some(tenant.clone()) }),
             Statement::RestartEngine { engine, .. } | Statement::StopEngine { engine, .. } => {
                 Some(Self { object: Some(format!("engine \"{engine}\"")), tenant: None })
+            }
+            Statement::CancelReservation { id } => {
+                Some(Self { object: Some(format!("reservation \"{}\"", shown(id))), tenant: None })
             }
             _ => None,
         }

@@ -77,6 +77,8 @@ pub(super) struct Context {
     pub(super) kind: StatementKind,
     /// How the statement reached this agent, for the audit.
     pub(super) source: Source,
+    /// The client application, which the engines that it starts are charged to.
+    pub(super) creator: String,
     /// Created by the proxy, the same with every retry.
     pub(super) id: RequestId,
     /// When its transaction must have begun, by the clock that counts suspension.

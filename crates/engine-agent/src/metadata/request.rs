@@ -13,6 +13,7 @@ use model::engine_name::EngineName;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
 use model::slot::Link;
+use model::text::as_fragment;
 use tracing::{debug, info};
 
 use super::answer::{Answer, text};
@@ -20,21 +21,19 @@ use super::context::Context;
 use super::settings::{SETTLE_DEADLINE, SETTLE_POLL, UNAVAILABLE_PATIENCE};
 use super::{failpoints, wait};
 
-/// The client application of a statement that names none.
-const DEFAULT_CREATOR: &str = "default";
-
 pub(super) async fn start(
     context: &Context,
     statement: &Statement,
     (tenant, pool, unit): (&TenantName, &PoolName, &UnitName),
+    nowait: bool,
     patience: Option<Duration>,
 ) -> Result<Answer, UserError> {
     let link = Link { tenant: tenant.clone(), pool: pool.clone(), unit: unit.clone() };
     let start = StartRequest {
         request: request(context, statement),
         link,
-        creator: DEFAULT_CREATOR.to_owned(),
-        nowait: false,
+        creator: context.creator.clone(),
+        nowait,
         reservation_ttl: context.agent.settings.plan_limits.reservation_ttl,
     };
     let answer = until_decided(context, || context.store().start(&start)).await?;
@@ -70,7 +69,7 @@ pub(super) async fn restart(
     finish(context, answer, patience).await
 }
 
-fn request(context: &Context, statement: &Statement) -> Request {
+pub(super) fn request(context: &Context, statement: &Statement) -> Request {
     Request {
         id: context.id.clone(),
         statement: statement.to_string(),
@@ -138,14 +137,18 @@ fn unknown(cause: Cause) -> UserError {
 
 async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration>) -> Result<Answer, UserError> {
     info!(engine = %done.engine, effect = %done.effect, user = context.subject.user, "request took effect");
-    context.agent.ring().await;
+    ring(context).await;
     model::failpoint!(failpoints::REQUEST_RUNG);
     let mut state = match done.effect {
+        RequestEffect::Started if done.short.is_some() => "queued",
         RequestEffect::Started => "starting",
         RequestEffect::Stopped => "stopping",
         RequestEffect::Restarted | RequestEffect::InProgress => "restarting",
         RequestEffect::NoLongerWanted => "no longer wanted",
     };
+    if let Some(short) = &done.short {
+        context.log.line(format!("queued: {}", as_fragment(short)));
+    }
     let mut engine = done.engine;
     if let Some(patience) = patience {
         // The engine that became ready may not be the one first created: a failed engine is replaced.
@@ -175,6 +178,11 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
         text(done.slot.unit.as_str()),
     ]);
     Ok(answer)
+}
+
+/// Wakes the master.
+pub(super) async fn ring(context: &Context) {
+    context.agent.ring().await;
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::overlay::{
-    REQUEST_CLIENT, REQUEST_DEADLINE_MS, REQUEST_GROUPS, REQUEST_ID, REQUEST_METHOD, REQUEST_PROXY,
+    REQUEST_CLIENT, REQUEST_CREATOR, REQUEST_DEADLINE_MS, REQUEST_GROUPS, REQUEST_ID, REQUEST_METHOD, REQUEST_PROXY,
     REQUEST_PROXY_LACKS, REQUEST_VIA, groups_of,
 };
 use async_trait::async_trait;
@@ -22,6 +22,7 @@ use model::alteration::{RequestId, Source};
 use model::error::{ErrorKind, UserError};
 use model::rights::Subject;
 use model::text::cut;
+use model::user_name::is_user_name;
 use tokio::sync::Semaphore;
 
 use super::api::Api;
@@ -36,6 +37,8 @@ use super::statement;
 const MAX_PROXY_LACKS: usize = 500;
 /// The most bytes of an entry about the client that are recorded.
 const MAX_SOURCE_BYTES: usize = 255;
+/// The creator of clients that name no application.
+const DEFAULT_CREATOR: &str = "default";
 /// The longest remaining time that is accepted.
 const MAX_DEADLINE: Duration = Duration::from_hours(24);
 /// How long a statement that the client waits for may run.
@@ -99,6 +102,12 @@ fn source_of(overlay: &BTreeMap<String, String>) -> Source {
         proxy: entry(REQUEST_PROXY),
         client: entry(REQUEST_CLIENT),
     }
+}
+
+/// The client application; a default for a client that names none, and for a name that no quota can have.
+fn creator_of(overlay: &BTreeMap<String, String>) -> String {
+    let named = overlay.get(REQUEST_CREATOR).filter(|name| is_user_name(name) && !name.trim().is_empty());
+    named.cloned().unwrap_or_else(|| DEFAULT_CREATOR.to_owned())
 }
 
 #[async_trait]
@@ -174,6 +183,7 @@ impl Service for ControlService {
             subject: Subject::new(cx.principal.user.clone(), groups, &self.agent.settings.roles),
             kind: parsed.kind(),
             source: source_of(&overlay),
+            creator: creator_of(&overlay),
             id,
             deadline: now + timeout.map_or(left, |timeout| timeout.min(left)),
             timeout: timeout.map(|timeout| now + timeout),

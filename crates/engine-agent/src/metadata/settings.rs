@@ -44,6 +44,8 @@ pub struct Settings {
     pub audit_keep: Duration,
     /// What applies to external holders of reservations.
     pub holders: HolderSettings,
+    /// The retention of reservations that have ended.
+    pub reservation_keep: Duration,
     pub limits: hs2::Limits,
 }
 

@@ -5,7 +5,7 @@ use model::error::UserError;
 
 use super::answer::Answer;
 use super::context::Context;
-use super::{alter, audit, request, show, wait};
+use super::{alter, audit, cancel, request, show, wait};
 
 pub(super) async fn execute(context: &Context, statement: &Statement) -> Result<Answer, UserError> {
     let outcome = dispatch(context, statement).await;
@@ -20,8 +20,8 @@ async fn dispatch(context: &Context, statement: &Statement) -> Result<Answer, Us
     match statement {
         Statement::ShowEngines(scope) => show::engines::show(context, scope).await,
         Statement::DescribeEngine { pool, engine } => show::engine::describe(context, pool, engine).await,
-        Statement::StartEngine { tenant, pool, unit, wait } => {
-            request::start(context, statement, (tenant, pool, unit), *wait).await
+        Statement::StartEngine { tenant, pool, unit, nowait, wait } => {
+            request::start(context, statement, (tenant, pool, unit), *nowait, *wait).await
         }
         Statement::RestartEngine { pool, engine, grace, wait } => {
             request::restart(context, statement, (pool, engine), *grace, *wait).await
@@ -30,13 +30,22 @@ async fn dispatch(context: &Context, statement: &Statement) -> Result<Answer, Us
             request::stop(context, statement, (pool, engine), *grace, *wait).await
         }
         Statement::ShowObjects { kind, like } => show::objects::show(context, *kind, like.as_deref()).await,
-        Statement::ShowQuotas { of, like } => show::quotas::show(context, of, like.as_deref()).await,
+        Statement::ShowQuotas { of, like } => show::quotas::show(context, Some(of), like.as_deref()).await,
         Statement::ShowPoolsOfUnit { unit } => show::objects::pools_of_unit(context, unit).await,
         Statement::ShowTenantsOfPool { pool } => show::objects::tenants_of_pool(context, pool).await,
         Statement::Describe(object) => show::object::describe(context, object).await,
         Statement::ShowCreate(object) => show::object::show_create(context, object).await,
         Statement::Change { change, wait } => alter::alter(context, statement, change, *wait).await,
         Statement::Explain { change } => show::explain::explain(context, change).await,
+        Statement::ExplainStart { tenant, pool, unit } => {
+            show::explain_start::start(context, (tenant, pool, unit)).await
+        }
+        Statement::ExplainRestart { pool, engine } => show::explain_start::restart(context, pool, engine).await,
+        Statement::ShowReservations { of, all, limit } => {
+            show::reservations::show(context, of.as_ref(), *all, *limit).await
+        }
+        Statement::DescribeReservation { id } => show::reservations::describe(context, id).await,
+        Statement::CancelReservation { id } => cancel::cancel(context, statement, id).await,
         Statement::ShowAlterations { limit } => show::alterations::show(context, *limit).await,
         Statement::ShowAudit { scope, since, limit } => show::audit::show(context, scope, *since, *limit).await,
         Statement::ShowMaster => show::master::show(context).await,

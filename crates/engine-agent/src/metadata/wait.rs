@@ -1,7 +1,7 @@
 //! WAIT: waits until the engines of a statement are ready or gone, at most for a time; the log reports the progress.
 //!
 //! It waits for slots, not for names: an engine that fails is replaced under a new name. A wait for an engine of a pool
-//! without nodes fails at once. Cancelling ends only the wait. All waiting statements share one reading of the database
+//! without nodes fails at once, and so does one for an engine that its limits can never admit. Cancelling ends only the wait. All waiting statements share one reading of the database
 //! ([`OverviewPoller`](super::overview_poller::OverviewPoller)).
 
 use std::time::Duration;
@@ -10,6 +10,7 @@ use metadata::{ObservedRow, Overview, user_error};
 use model::alteration::{ObjectKind, ObjectRef};
 use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
+use model::ledger::never_fits;
 use model::slot::{Slot, SlotKey};
 use model::text::as_detail;
 
@@ -31,7 +32,7 @@ pub(super) async fn ready(context: &Context, key: &SlotKey, patience: Duration) 
         None => WaitState::Failed(no_longer_desired(key)),
         Some(slot) => match not_ready(context, overview, slot) {
             Some(reason) => {
-                without_nodes(context, overview, slot).map_or(WaitState::Pending(reason), WaitState::Failed)
+                waits_in_vain(context, overview, slot).map_or(WaitState::Pending(reason), WaitState::Failed)
             }
             None => WaitState::Done(slot.engine()),
         },
@@ -45,7 +46,7 @@ pub(super) async fn replaced(context: &Context, key: &SlotKey, patience: Duratio
         None => WaitState::Failed(no_longer_desired(key)),
         Some(slot) => match not_ready(context, overview, slot) {
             Some(reason) => {
-                without_nodes(context, overview, slot).map_or(WaitState::Pending(reason), WaitState::Failed)
+                waits_in_vain(context, overview, slot).map_or(WaitState::Pending(reason), WaitState::Failed)
             }
             None => left_over(overview, |other| other == key)
                 .map_or_else(|| WaitState::Done(slot.engine()), WaitState::Pending),
@@ -80,7 +81,7 @@ pub(super) async fn object(context: &Context, object: &ObjectRef, patience: Dura
         let slots = overview.snapshot.slots.iter().filter(|slot| affects(&slot.key));
         let mut waiting = slots.filter_map(|slot| Some((slot, not_ready(context, overview, slot)?))).peekable();
         let waits = waiting.peek().map(|(_, reason)| reason.clone());
-        if let Some(never) = waiting.find_map(|(slot, _)| without_nodes(context, overview, slot)) {
+        if let Some(never) = waiting.find_map(|(slot, _)| waits_in_vain(context, overview, slot)) {
             return WaitState::Failed(never);
         }
         waits.or_else(|| left_over(overview, affects)).map_or(WaitState::Done(()), WaitState::Pending)
@@ -178,6 +179,20 @@ fn observed_reason(overview: &Overview, name: &EngineName) -> String {
         .and_then(|row| row.engine.reason.clone())
         .or_else(|| observed.map(|row| row.engine.phase.to_string()))
         .unwrap_or_else(|| "not observed by the master yet".to_owned())
+}
+
+/// The error if the slot's engine can never be granted with the current limits.
+fn cannot_start(overview: &Overview, slot: &Slot) -> Option<UserError> {
+    let observed = observed(overview, &slot.engine())?;
+    let why = observed.engine.reason.as_deref().and_then(never_fits)?;
+    let message = format!("engine \"{}\" cannot start", slot.engine());
+    let hint = "The statement remains in effect: the engine starts when the limit has been raised.";
+    Some(UserError::new(ErrorKind::LimitReached, message).detail(as_detail(why)).hint(hint))
+}
+
+/// The error if a slot without an engine waits for what only another statement can change.
+fn waits_in_vain(context: &Context, overview: &Overview, slot: &Slot) -> Option<UserError> {
+    without_nodes(context, overview, slot).or_else(|| cannot_start(overview, slot))
 }
 
 /// Why the slot's current engine is not ready; `None` if it is.

@@ -16,6 +16,7 @@ mod failures;
 mod pools;
 mod quotas;
 mod requests;
+mod reservations;
 mod rights;
 mod secrets;
 mod shows;

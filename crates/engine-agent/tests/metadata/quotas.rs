@@ -1,6 +1,5 @@
-//! Resource quotas: what an admin reads of them, what other users see, and that nothing enforces them yet.
+//! Resource quotas: what an admin reads of them, and what other users see.
 
-use model::change::NOT_ENFORCED;
 use model::instance::InstanceKind;
 
 use crate::agents::{column, property, run, try_run};
@@ -63,7 +62,6 @@ async fn quotas_are_shown_with_readable_amounts() {
         ("borrow limit", "2.5 CPU"),
         ("lend limit", "unlimited"),
         ("weight", "1"),
-        ("warning", NOT_ENFORCED),
     ] {
         assert_eq!(property(&described, name), value, "{name}");
     }
@@ -122,26 +120,26 @@ async fn users_see_the_quotas_of_their_tenants_and_of_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_statement_that_is_not_enforced_says_so_in_its_log() {
+async fn what_has_no_effect_is_warned_of() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = with_quotas(&bench).await;
     let _settling = bench.master.keep_settling();
-    assert_eq!(warnings(&mut admin, "ALTER RESOURCE QUOTA q_3 LIMIT (CPU 9)").await, [NOT_ENFORCED]);
+    assert_eq!(warnings(&mut admin, "ALTER RESOURCE QUOTA q_3 LIMIT (CPU 9)").await, Vec::<String>::new());
     let excess = "guarantees on resource pool \"rp_1\" exceed its capacity: 18 CPU of 10 CPU are guaranteed";
     let declared = "ALTER RESOURCE POOL rp_1 CAPACITY (CPU 12, MEMORY '128G'), PROTECTED (CPU 2)";
-    assert_eq!(warnings(&mut admin, declared).await, [NOT_ENFORCED, excess]);
-    assert_eq!(warnings(&mut admin, "ALTER RESOURCE UNIT uc_1 PRIORITY 10, CHARGE 'min'").await, [NOT_ENFORCED]);
+    assert_eq!(warnings(&mut admin, declared).await, [excess]);
+    assert_eq!(warnings(&mut admin, "ALTER RESOURCE UNIT uc_1 PRIORITY 10, CHARGE 'min'").await, Vec::<String>::new());
     let unused = "resource quota \"q_1\" has no effect while tenant \"t_1\" does not list resource pool \"rp_1\"";
     assert_eq!(warnings(&mut admin, "ALTER TENANT t_1 RESOURCE_POOL_LIST ()").await, [unused]);
     assert_eq!(warnings(&mut admin, "ALTER RESOURCE UNIT uc_1 MAX_ENGINES 3").await, Vec::<String>::new());
     assert_eq!(warnings(&mut admin, "DROP RESOURCE QUOTA q_2").await, Vec::<String>::new());
-    assert_eq!(warnings(&mut admin, "SHOW QUOTAS").await, [NOT_ENFORCED]);
+    assert_eq!(warnings(&mut admin, "SHOW QUOTAS").await, Vec::<String>::new());
     assert_eq!(warnings(&mut admin, "SHOW QUOTAS LIKE 'x'").await, Vec::<String>::new());
     let described = run(&mut admin, "DESCRIBE RESOURCE QUOTA q_1").await;
     let rows = column(&described, "property").into_iter().zip(column(&described, "value"));
     let warned: Vec<String> = rows.filter(|(name, _)| name == "warning").map(|(_, value)| value).collect();
-    assert_eq!(warned, [NOT_ENFORCED, unused, excess]);
+    assert_eq!(warned, [unused, excess]);
     // The options and the warning are also with the pool and the unit.
     let pool = run(&mut admin, "DESCRIBE RESOURCE POOL rp_1").await;
     for (name, value) in [

@@ -13,6 +13,7 @@ mod checks;
 mod database;
 mod durability;
 mod facts;
+mod ledger;
 mod observations;
 mod orchestrator;
 mod orphans;
@@ -126,5 +127,6 @@ async fn transient(target: &Target, session: Result<&Session, &String>, agents: 
     registry::check(target, &facts, &mut report);
     alterations::check(target, &facts, &mut report);
     observations::check(target, &facts, &mut report);
+    ledger::check(&facts, &mut report);
     report
 }

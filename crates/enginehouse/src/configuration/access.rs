@@ -38,6 +38,8 @@ pub struct Access {
     pub operators: Vec<String>,
     /// Users and `@groups` who may see everything.
     pub auditors: Vec<String>,
+    /// Users and `@groups` who may register the capacity of a pool, and reserve for other users.
+    pub resource_providers: Vec<String>,
     /// The rules that permit users to impersonate others.
     pub impersonation: Vec<String>,
     /// The users file of method `file`, mode 0600.
@@ -56,6 +58,7 @@ impl Default for Access {
             admins: vec!["admin".to_owned()],
             operators: Vec::new(),
             auditors: Vec::new(),
+            resource_providers: Vec::new(),
             impersonation: Vec::new(),
             users_file: PathBuf::from("users"),
             login_cache: Span::seconds(60),
@@ -84,10 +87,19 @@ impl Access {
         })
     }
 
+    /// The lists of users and groups, with their keys.
+    const fn lists(&self) -> [(&'static str, &Vec<String>); 4] {
+        [
+            ("admins", &self.admins),
+            ("operators", &self.operators),
+            ("auditors", &self.auditors),
+            ("resource_providers", &self.resource_providers),
+        ]
+    }
+
     /// A key with a group, which no user is in without a method that has groups.
     fn key_with_groups(&self) -> Option<&'static str> {
-        let lists = [("admins", &self.admins), ("operators", &self.operators), ("auditors", &self.auditors)];
-        let named = lists.into_iter().find(|(_, list)| list.iter().any(|entry| entry.starts_with('@')));
+        let named = self.lists().into_iter().find(|(_, list)| list.iter().any(|entry| entry.starts_with('@')));
         let rules = || self.impersonation_rules().is_ok_and(|rules| rules.name_groups()).then_some("impersonation");
         named.map(|(key, _)| key).or_else(rules)
     }
@@ -123,9 +135,7 @@ impl Configuration {
         if access.lockout.0.is_zero() {
             bail!("access.lockout must be greater than 0s");
         }
-        for (key, list) in
-            [("admins", &access.admins), ("operators", &access.operators), ("auditors", &access.auditors)]
-        {
+        for (key, list) in access.lists() {
             check_entries(list).with_context(|| format!("access.{key}"))?;
         }
         access.impersonation_rules()?;
@@ -229,6 +239,7 @@ mod tests {
             ("admins = [\"root\", \"\"]", "access.admins: entry 2 (\"\")"),
             ("operators = [\"@\"]", "access.operators: entry 1 (\"@\")"),
             ("auditors = [\"@a,b\"]", "access.auditors: entry 1"),
+            ("resource_providers = [\"\"]", "access.resource_providers: entry 1"),
             ("operators = \"@ops\"", "expected a list"),
         ] {
             let error = format!("{:#}", checked(&format!("[access]\n{file}{text}\n")).unwrap_err());

@@ -84,12 +84,13 @@ mod tests {
     const RECORDED: [(&str, &str); 1] = [("0.1.0", include_str!("../../../../tests/upgrade/0.1.0/defaults.toml"))];
 
     /// Keys that came after the recorded versions, and with whose default an installation behaves as before.
-    const WITHOUT_EFFECT: [&str; 17] = [
+    const WITHOUT_EFFECT: [&str; 24] = [
         "access.auditors",
         "access.impersonation",
         "access.lockout",
         "access.login_cache",
         "access.operators",
+        "access.resource_providers",
         "access.users_file",
         "engines.catalog_options",
         "engines.catalog_url",
@@ -97,6 +98,12 @@ mod tests {
         "proxy.product_name",
         "proxy.product_version",
         "proxy.serves_clients",
+        "reservations.audit",
+        "reservations.external_ttl",
+        "reservations.keep",
+        "reservations.lease",
+        "reservations.patience",
+        "reservations.ttl",
         "tls.certificate_file",
         "tls.key_file",
         "tls.minimum_version",

@@ -263,32 +263,4 @@ fn away(engine: &EngineName, error: &dyn std::error::Error) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[tokio::test]
-    async fn silent_engines_do_not_delay_the_load_of_others() {
-        let engine = |number: usize| EngineName::new(format!("e-{number:03}")).unwrap();
-        let answering = engine(999);
-        let address = "127.0.0.1:1".to_owned();
-        let mut targets: BTreeMap<EngineName, String> = (0..60).map(|at| (engine(at), address.clone())).collect();
-        targets.insert(answering.clone(), address);
-        // The silent ones are awaited until the end of the test.
-        let settings = Settings { status_deadline: Duration::from_secs(5), ..Settings::default() };
-        let answers = answering.clone();
-        let ask = move |engine: EngineName, _: String| {
-            let answers = engine == answers;
-            async move {
-                if !answers {
-                    std::future::pending::<()>().await;
-                }
-                Ok(EngineLoad { sessions: 3, running: 1 })
-            }
-        };
-        let poller = LoadPoller::start(&settings, Loads::default(), ask);
-        poller.set_targets(targets);
-        timeout(Duration::from_secs(4), poller.changed()).await.unwrap();
-        assert_eq!(poller.loads().keys().collect::<Vec<_>>(), [&answering]);
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::time::Duration;
 
-use model::ledger::{Change, Refusal, ScopedChange};
+use model::ledger::{Change, Refusal, ScopedChange, State, unknown};
 use planner::{Action, Chain, Decision};
 
 use super::{Executed, Executor, throttle_key};
@@ -165,7 +165,11 @@ const fn is_shortage(refusal: &Refusal) -> bool {
 fn text(change: &Change, refusal: &Refusal) -> String {
     match (change.request(), refusal) {
         (Some(request), _) => refusal.error(request, None).text(),
-        (None, Refusal::Short(shortage)) => format!("{} is short ({})", shortage.scope, shortage.word()),
+        (None, Refusal::Short(shortage)) => shortage.detail(None),
+        (None, Refusal::Unknown(id)) => unknown(id).text(),
+        (None, Refusal::WrongState { id, from, to }) => {
+            format!("reservation \"{id}\" is {} and cannot become {to}", from.map_or("missing", State::as_str))
+        }
         (None, refusal) => format!("{refusal:?}"),
     }
 }

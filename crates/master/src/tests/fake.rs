@@ -16,7 +16,9 @@ use coordination::{
 };
 use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId, Source};
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
+use model::configuration::Defaults;
 use model::engine_name::EngineName;
+use model::instance::InstanceKind;
 use model::number::{Epoch, Generation};
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
@@ -113,7 +115,10 @@ impl Fake {
     pub fn commit(&self, alteration: &str, change: &Change) {
         let mut state = self.state();
         let catalog = state.simulation.desired.snapshot.catalog.clone();
-        let Applied::Object { base, after, .. } = change.apply(&catalog, &Rules::default()).unwrap() else {
+        // Pods run on nodes, so a pool may have the capacity of its nodes.
+        let defaults = Defaults { instances: InstanceKind::Pod, ..Defaults::default() };
+        let rules = Rules { defaults, ..Rules::default() };
+        let Applied::Object { base, after, .. } = change.apply(&catalog, &rules).unwrap() else {
             panic!("nothing changes")
         };
         let generation = Generation(state.simulation.next_number().get());

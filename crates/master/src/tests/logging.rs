@@ -184,3 +184,26 @@ async fn raising_the_epoch_repeatedly_is_logged_once_and_at_the_end() {
     let epoch = fake.state().master().epoch;
     assert!(epoch >= Epoch(6) && over[0].contains(&format!("epoch={epoch} ")), "{epoch}: {over:#?}");
 }
+
+#[tokio::test]
+async fn a_wrong_amount_of_the_ledger_is_logged_with_both_values() {
+    let (lines, _guard) = capture();
+    let fake = Fake::with_engines_wanted(2);
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
+    {
+        let mut state = fake.state();
+        let ledger = &mut state.simulation.desired.snapshot.ledger;
+        let (key, mut scope) = ledger.scopes().next().map(|(key, scope)| (key.clone(), *scope)).unwrap();
+        scope.counter.held.engines = 7;
+        ledger.put_scope(key, scope);
+    }
+    fake.pass(Duration::from_mins(2));
+    reconciler.tick(&*fake).await;
+    let logged = lines.with("the ledger held a wrong amount; corrected");
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    assert!(logged[0].contains("stored=7 computed=2"), "{logged:?}");
+    fake.pass(Duration::from_mins(2));
+    reconciler.tick(&*fake).await;
+    assert_eq!(lines.with("the ledger held a wrong amount; corrected").len(), 1, "it was corrected");
+}

@@ -41,7 +41,8 @@ async fn an_engine_that_vanished_without_an_event_is_probed_and_replaced() {
     fake.pass(Duration::from_mins(1));
     assert!(done(&reconciler.tick(&*fake).await));
     assert_eq!(fake.state().journal.probes().len(), 1);
-    assert_eq!(fake.state().journal.effects()[0], format!("record end {engine}"));
+    let effects = fake.state().journal.effects();
+    assert_eq!(effects[..2], [format!("ledger: end {engine}"), format!("record end {engine}")]);
     fake.settle(&mut reconciler).await;
     assert_ne!(fake.present(0), engine);
     assert_eq!(fake.state().simulation.observed.registrations.len(), 1);

@@ -234,11 +234,15 @@ pub async fn old_rows_of_the_audit_are_deleted(bench: Bench) {
             many / 30
         ))
         .await;
-    assert_eq!(bench.store.housekeep(Duration::ZERO).await.unwrap(), DeletedRows::default(), "zero keeps them");
-    let deleted = bench.store.housekeep(AUDIT_KEEP).await.unwrap();
+    assert_eq!(
+        bench.store.housekeep(Duration::ZERO, metadata::REQUEST_KEEP).await.unwrap(),
+        DeletedRows::default(),
+        "zero keeps them"
+    );
+    let deleted = bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap();
     assert_eq!(deleted, DeletedRows { audit: many, ..DeletedRows::default() });
     assert_eq!(rows(&bench).await.len(), 3, "recent rows stay");
-    assert_eq!(bench.store.housekeep(AUDIT_KEEP).await.unwrap(), DeletedRows::default());
+    assert_eq!(bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap(), DeletedRows::default());
 }
 
 /// So the user of the database needs no right to it.
@@ -260,6 +264,6 @@ pub async fn the_audit_is_never_updated(bench: Bench) {
     bench.stop("s-2", &engine).await.unwrap();
     bench.store.abort(&abort_of("a-1")).await.unwrap();
     bench.store.record_refusal(&refusal("s-3", "eve")).await.unwrap();
-    bench.store.housekeep(AUDIT_KEEP).await.unwrap();
+    bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap();
     assert_eq!(rows(&bench).await.len(), 7);
 }

@@ -11,6 +11,7 @@ use model::alteration::{Abort, ObjectKind, ObjectRef, RequestId, Source};
 use model::change::{Change, ObjectPatch, PoolPatch, PropertiesPatch, Rules, TenantPatch, UnitPatch};
 use model::clock::{Clock as _, ManualClock};
 use model::engine_name::EngineName;
+use model::instance::InstanceKind;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Generation};
 use model::observation::{CreatedEngine, EngineFacts};
@@ -156,6 +157,27 @@ impl Bench {
         let clock = ManualClock::at(1_000_000);
         let store = Store::open(&settings, Rules::default(), clock.clone()).await.unwrap();
         Self { settings, store, clock }
+    }
+
+    /// The same database, with engines that are pods.
+    pub async fn with_pods(self) -> Self {
+        let Self { settings, store, clock } = self;
+        store.close().await;
+        drop(store);
+        let mut rules = Rules::default();
+        rules.defaults.instances = InstanceKind::Pod;
+        let store = Store::open(&settings, rules, clock.clone()).await.unwrap();
+        Self { settings, store, clock }
+    }
+
+    /// Takes back what schema 10 has added to existing tables.
+    pub async fn without_schema_10(&self) {
+        for column in ["usr", "creator", "asked_at_ms"] {
+            self.raw(&format!("ALTER TABLE slot DROP COLUMN {column}")).await;
+        }
+        for column in ["capacity", "measured_at_ms"] {
+            self.raw(&format!("ALTER TABLE quota_scope DROP COLUMN {column}")).await;
+        }
     }
 
     /// A deadline that does not expire in this case.

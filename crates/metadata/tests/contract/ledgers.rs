@@ -62,7 +62,7 @@ pub(super) fn external(id: &str, key: &str, scopes: Scopes, amounts: Amounts) ->
     })
 }
 
-fn one_engine() -> Amounts {
+pub(super) fn one_engine() -> Amounts {
     Amounts::same(Amount { cpu_m: 0, memory: 0, engines: 1 }).unwrap()
 }
 
@@ -341,7 +341,7 @@ pub async fn ended_reservations_and_closed_scopes_are_deleted(bench: Bench) {
     let closed = Scope { is_open: false, ..Scope::tenant(&Triple::all(None)) };
     let limits = [tenant("t_a"), tenant("t_b")].map(|key| (key, closed)).to_vec();
     bench.store.write_limits(EPOCH, &limits).await.unwrap();
-    let deleted = bench.store.housekeep(super::bench::AUDIT_KEEP).await.unwrap();
+    let deleted = bench.store.housekeep(super::bench::AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap();
     assert_eq!((deleted.reservations, deleted.scopes), (1, 1), "t_b holds an engine");
     assert!(bench.store.reservation("kept").await.unwrap().is_some());
     let left = held(&bench).await;

@@ -12,12 +12,15 @@ mod concurrency;
 mod diagnosing;
 pub mod engines;
 pub mod ledgers;
+mod limits;
 mod masters;
 mod pools;
 mod quotas;
 mod random_ledgers;
 mod requests;
 mod schema;
+mod snapshots;
+mod starting;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,7 +30,7 @@ pub use bench::Bench;
 use metadata::StoreSettings;
 
 /// The number of cases.
-pub const COUNT: usize = 102;
+pub const COUNT: usize = 114;
 /// The deadline of a case.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -168,6 +171,24 @@ cases! {
         a_counter_below_zero_is_refused_by_the_database,
         a_holder_reserves_only_while_the_pool_is_counted_and_has_no_queue,
         ended_reservations_and_closed_scopes_are_deleted,
+    }
+    limits::{
+        limits_follow_every_alteration_while_reservations_change,
+        a_limit_of_all_other_users_changes_every_row_at_once,
+        a_measured_capacity_opens_its_pool,
+        a_capacity_that_is_no_longer_measured_is_forgotten,
+        a_database_of_schema_9_receives_its_scopes,
+    }
+    starting::{
+        start_charges_its_slot_to_a_user_and_a_creator,
+        start_of_an_engine_that_can_never_fit_is_refused,
+        start_without_waiting_reserves_or_is_refused,
+        a_refused_start_adds_no_user,
+    }
+    snapshots::{
+        a_snapshot_has_the_ledger_that_a_plan_needs,
+        scopes_and_reservations_are_shown,
+        a_full_queue_refuses_requests,
     }
     concurrency::{
         commit_and_abort_race_for_one_row,

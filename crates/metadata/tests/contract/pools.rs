@@ -3,7 +3,6 @@
 use metadata::{Error, SCHEMA_VERSION, Store};
 use model::change::{Change, ObjectPatch, PoolPatch, Rules, Setting};
 use model::clock::SystemClock;
-use model::instance::InstanceKind;
 use model::name::PoolName;
 use model::number::Epoch;
 use model::observation::{MAX_NODES, ObservedNode, Publication};
@@ -52,13 +51,7 @@ pub async fn an_emptied_pool_keeps_its_engines_and_starts_none(bench: Bench) {
 
 pub async fn a_pool_without_required_nodes_starts_no_engine(bench: Bench) {
     let bench = bench.founded(0).await;
-    let (settings, clock) = (bench.settings.clone(), bench.clock.clone());
-    bench.store.close().await;
-    drop(bench);
-    let mut rules = Rules::default();
-    rules.defaults.instances = InstanceKind::Pod;
-    let store = Store::open(&settings, rules, clock.clone()).await.unwrap();
-    let bench = Bench { settings, store, clock };
+    let bench = bench.with_pods().await;
     no_nodes(&bench.start("s-1").await.unwrap_err(), "It has neither NODE_LIST nor NODE_SELECTOR.");
     assert!(bench.present().await.is_empty());
     assert!(bench.store.snapshot().await.unwrap().namespaces.is_empty(), "not even a namespace is remembered");
@@ -152,6 +145,7 @@ pub async fn a_database_of_the_previous_version_keeps_its_pools(bench: Bench) {
     let bench = bench.founded(0).await;
     // Version 4: no table of nodes, and pools without the newer options.
     bench.raw("DROP TABLE observed_node").await;
+    bench.without_schema_10().await;
     bench.raw("UPDATE schema_version SET version = 4").await;
     let old = r#"{"units":["uc_1"],"namespace":null,"nodes":["node-1"],"image":"i:1","comment":null}"#;
     bench.raw(&format!("UPDATE resource_pool SET spec = '{old}'")).await;

@@ -128,8 +128,10 @@ pub async fn the_subject_of_a_quota_is_not_dropped(bench: Bench) {
 /// Schema 7 has no table of quotas, and its specs have none of the options that quotas need.
 pub async fn a_database_of_schema_7_receives_the_table_of_quotas(bench: Bench) {
     let bench = bench.founded(1).await;
+    bench.raw("UPDATE slot SET asked_at_ms = 0").await;
     let before = bench.store.snapshot().await.unwrap();
     bench.raw("DROP TABLE resource_quota").await;
+    bench.without_schema_10().await;
     bench.raw("UPDATE schema_version SET version = 7").await;
     for table in ["resource_pool", "resource_unit"] {
         let spec = super::bench::asked(&bench.settings, &format!("SELECT spec FROM {table}")).await;

@@ -18,18 +18,18 @@ use super::ledgers::{EPOCH, LONG_MS, TENANTS, UNLIMITED, claim, engine, external
 const STEPS: usize = 120;
 
 /// A xorshift generator: a run is repeated by its seed.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     /// A number below `bound`.
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 16) % bound
     }
 
-    fn amount(&mut self, most: u64) -> i64 {
+    pub(super) fn amount(&mut self, most: u64) -> i64 {
         self.below(most + 1) as i64
     }
 
@@ -199,6 +199,6 @@ pub async fn the_store_and_the_model_agree_on_random_operations(bench: Bench) {
     assert_eq!(bench.store.audit_ledger(EPOCH).await.unwrap(), Vec::new());
 }
 
-fn rand_seed() -> u64 {
+pub(super) fn rand_seed() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().0
 }

@@ -81,18 +81,18 @@ pub async fn old_rows_are_deleted_and_recent_ones_stay(bench: Bench) {
     bench.stop("s-2", &started.engine).await.unwrap();
     let young = bench.start("s-3").await.unwrap();
     bench.try_alter("a-open", create_unit("uc_2", 0, 1)).await.unwrap();
-    assert_eq!(bench.store.housekeep(AUDIT_KEEP).await.unwrap(), DeletedRows::default());
+    assert_eq!(bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap(), DeletedRows::default());
     bench.raw("UPDATE request SET done_at_ms = 1 WHERE id <> 's-3'").await;
     bench.raw("UPDATE alteration SET decided_at_ms = 1").await;
     bench.raw("UPDATE engine SET ended_at_ms = 1").await;
-    let deleted = bench.store.housekeep(AUDIT_KEEP).await.unwrap();
+    let deleted = bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap();
     // The converging alteration and the current engine stay at any age.
     assert_eq!(deleted, DeletedRows { requests: 2, alterations: 3, engines: 1, ..DeletedRows::default() });
     assert!(bench.store.request(&id("s-3")).await.unwrap().is_some());
     assert!(bench.store.outcome(&id("a-open")).await.unwrap().is_some());
     assert!(bench.store.engine(&young.engine).await.unwrap().is_some());
     assert!(bench.store.engine(&started.engine).await.unwrap().is_none());
-    assert_eq!(bench.store.housekeep(AUDIT_KEEP).await.unwrap(), DeletedRows::default());
+    assert_eq!(bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap(), DeletedRows::default());
 }
 
 pub async fn one_run_deletes_all_old_rows(bench: Bench) {
@@ -107,9 +107,9 @@ pub async fn one_run_deletes_all_old_rows(bench: Bench) {
             many / 40
         ))
         .await;
-    let deleted = bench.store.housekeep(AUDIT_KEEP).await.unwrap();
+    let deleted = bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap();
     assert_eq!(deleted, DeletedRows { requests: many, ..DeletedRows::default() });
-    assert_eq!(bench.store.housekeep(AUDIT_KEEP).await.unwrap(), DeletedRows::default());
+    assert_eq!(bench.store.housekeep(AUDIT_KEEP, metadata::REQUEST_KEEP).await.unwrap(), DeletedRows::default());
 }
 
 /// In a rolling upgrade it would drop the fields of specs that it does not know.
@@ -168,6 +168,7 @@ pub async fn a_new_column_is_added_to_existing_rows(bench: Bench) {
     bench.raw("ALTER TABLE observed_engine DROP COLUMN details").await;
     bench.raw("ALTER TABLE observed_engine DROP COLUMN answered").await;
     bench.raw("ALTER TABLE master DROP COLUMN surroundings").await;
+    bench.without_schema_10().await;
     bench.raw("UPDATE schema_version SET version = 1").await;
     bench
         .raw(&format!(
@@ -191,6 +192,7 @@ pub async fn opening_a_store_records_secret_properties_of_old_rows(bench: Bench)
     bench.alter("a-1", properties("uc_1", "db.password", "hunter2")).await;
     bench.alter("a-2", create_unit("uc_2", 0, 1)).await;
     bench.alter("a-3", properties("uc_2", "open", "1")).await;
+    bench.raw("UPDATE slot SET asked_at_ms = 0").await;
     let before = bench.store.snapshot().await.unwrap();
     let old = before.catalog.units.clone();
     for (name, unit) in &old {
@@ -198,6 +200,7 @@ pub async fn opening_a_store_records_secret_properties_of_old_rows(bench: Bench)
         let json = serde_json::to_string(&spec).unwrap();
         bench.raw(&format!("UPDATE resource_unit SET spec = '{json}' WHERE name = '{name}'")).await;
     }
+    bench.without_schema_10().await;
     bench.raw("UPDATE schema_version SET version = 5").await;
     let settings = bench.settings.clone();
     bench.store.close().await;

@@ -9,59 +9,36 @@ use crate::name::{PoolName, QuotaName, TenantName};
 use crate::quota::{Capacity, Limit, QuotaSpec, TenantQuota, TransferLimit, nominal_capacity, pool_limit};
 use crate::resource::Component;
 
-/// The warning of everything that will be enforced by the ledger of reservations.
-pub const NOT_ENFORCED: &str =
-    "quotas, capacities, priorities and charges are not enforced yet: no engine is refused or ended because of them";
+/// By how much a declared capacity may exceed that of the nodes, in percent.
+const MAX_EXCESS_PERCENT: i64 = 10;
 
 impl Change {
     /// Whether there can be warnings: a plain change of engines has none, and needs no catalog to find out.
     pub fn concerns_quotas(&self) -> bool {
         let (Self::Create { object, .. } | Self::Alter { object, .. }) = self else { return false };
-        object.sets_what_is_not_enforced()
-            || match object {
-                ObjectPatch::Tenant(_, patch) => matches!(self, Self::Alter { .. }) && patch.pools.is_some(),
-                ObjectPatch::ResourcePool(_, PoolPatch { capacity, protected, cpu_overcommit, .. }) => {
-                    *capacity != Setting::Keep || *protected != Setting::Keep || *cpu_overcommit != Setting::Keep
-                }
-                ObjectPatch::ResourceUnit(..) | ObjectPatch::ResourceQuota(..) => false,
+        match object {
+            ObjectPatch::Tenant(_, patch) => matches!(self, Self::Alter { .. }) && patch.pools.is_some(),
+            ObjectPatch::ResourcePool(_, PoolPatch { capacity, protected, cpu_overcommit, .. }) => {
+                *capacity != Setting::Keep || *protected != Setting::Keep || *cpu_overcommit != Setting::Keep
             }
+            ObjectPatch::ResourceUnit(..) => false,
+            ObjectPatch::ResourceQuota(..) => true,
+        }
     }
 
     /// The warnings for the user who ran this change, from the catalog after it.
     pub fn warnings(&self, after: &Catalog) -> Vec<String> {
         let (Self::Create { object, .. } | Self::Alter { object, .. }) = self else { return Vec::new() };
-        let mut warnings = Vec::new();
-        if object.sets_what_is_not_enforced() {
-            warnings.push(NOT_ENFORCED.to_owned());
-        }
         match object {
-            ObjectPatch::Tenant(name, _) => warnings.extend(unused_quotas(after, name)),
+            ObjectPatch::Tenant(name, _) => unused_quotas(after, name),
             ObjectPatch::ResourcePool(name, _) => {
-                warnings.extend(after.pool(name).and_then(|spec| excess_guarantees(after, name, spec, None)));
+                after.pool(name).and_then(|spec| excess_guarantees(after, name, spec, None)).into_iter().collect()
             }
-            ObjectPatch::ResourceUnit(..) => {}
+            ObjectPatch::ResourceUnit(..) => Vec::new(),
             ObjectPatch::ResourceQuota(name, _) => {
                 let quota = after.quotas.get(name);
-                warnings.extend(quota.into_iter().flat_map(|quota| quota_warnings(after, name, &quota.spec)));
+                quota.map(|quota| quota_warnings(after, name, &quota.spec)).unwrap_or_default()
             }
-        }
-        warnings
-    }
-}
-
-impl ObjectPatch {
-    /// Whether the statement sets an option that is not enforced yet.
-    fn sets_what_is_not_enforced(&self) -> bool {
-        match self {
-            Self::Tenant(..) => false,
-            Self::ResourcePool(_, PoolPatch { capacity, protected, resource_kind, reclaim, .. }) => {
-                matches!(capacity, Setting::Set(_))
-                    || matches!(protected, Setting::Set(_))
-                    || matches!(resource_kind, Setting::Set(_))
-                    || matches!(reclaim, Setting::Set(_))
-            }
-            Self::ResourceUnit(_, patch) => patch.priority.is_some() || patch.charge.is_some(),
-            Self::ResourceQuota(..) => true,
         }
     }
 }
@@ -124,6 +101,27 @@ pub fn excess_guarantees(catalog: &Catalog, name: &PoolName, spec: &PoolSpec, no
     let excess: Vec<String> = excess.collect();
     (!excess.is_empty()).then(|| {
         format!("guarantees on resource pool \"{name}\" exceed its capacity: {} are guaranteed", excess.join(" and "))
+    })
+}
+
+/// The warning of a pool whose declared capacity exceeds the allocatable amount of its nodes by more than 10 %: engines
+/// would be granted that no node can take.
+pub fn excess_capacity(name: &PoolName, spec: &PoolSpec, nodes: Amount) -> Option<String> {
+    let Some(Capacity::Amount(declared)) = &spec.capacity else { return None };
+    let amounts = [(Component::Cpu, nodes.cpu_millis), (Component::Memory, nodes.memory_bytes)];
+    let excess = amounts.into_iter().filter_map(|(component, of_nodes)| {
+        let of_nodes = i64::try_from(of_nodes).unwrap_or(i64::MAX);
+        let declared = declared.get(component)?;
+        let is_excess = i128::from(declared) * 100 > i128::from(of_nodes) * i128::from(100 + MAX_EXCESS_PERCENT);
+        is_excess.then(|| format!("{} of {}", component.shown(declared), component.shown(of_nodes)))
+    });
+    let excess: Vec<String> = excess.collect();
+    (!excess.is_empty()).then(|| {
+        format!(
+            "CAPACITY of resource pool \"{name}\" exceeds that of its nodes by more than {MAX_EXCESS_PERCENT} %: {} are \
+             declared",
+            excess.join(" and ")
+        )
     })
 }
 

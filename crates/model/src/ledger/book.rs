@@ -156,7 +156,8 @@ impl Ledger {
         scopes.in_lock_order().find(|key| self.scope(key).is_none())
     }
 
-    /// What the request will be short of however much others release; `None` if it can fit one day.
+    /// What the request will be short of however much others release; `None` if it can fit one day. The limits of a scope that
+    /// is closed are not known.
     pub fn impossible(&self, request: &Request) -> Option<Shortage> {
         let scopes = &request.scopes;
         let (nominal, requests) = (request.amounts.nominal(), request.amounts.requests());

@@ -4,7 +4,7 @@
 //! The verdicts are about the request alone, as if it were the next to be admitted: one that fits everywhere may still wait
 //! for requests that come before it. The decisions take the others into account.
 
-use model::ledger::{Counter, Of, Request, Role, ScopeKey};
+use model::ledger::{Counter, Of, Request, Role, Scope, ScopeKey};
 use model::millis;
 use model::quota::Limit;
 use model::resource::Component;
@@ -113,7 +113,7 @@ fn scope_rows(desired: &DesiredState, request: &Request) -> Vec<ScopeRow> {
     let (nominal, requests) = (request.amounts.nominal(), request.amounts.requests());
     let raise = ledger.raise(request);
     let tenant = ledger.scope(request.scopes.tenant());
-    let guarantees = tenant.map(|tenant| tenant.guarantees());
+    let guarantees = tenant.map(Scope::guarantees);
     let parts_added = tenant.and_then(|tenant| {
         let after = tenant.guarantees().parts(&tenant.counter.held.checked_add(&raise)?);
         after.checked_sub(&tenant.parts())

@@ -1,6 +1,7 @@
 //! The limit of concurrent REST calls of a proxy, in total and per user.
 //!
 //! A call holds its admission until it is answered or dropped. A call beyond a limit is refused at once and has no effect.
+//! A call that waits for the state of a reservation costs nothing meanwhile, and has a limit of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +15,9 @@ pub(crate) const MAX_API_CALLS: usize = 200;
 /// The most of these of one user.
 pub(crate) const MAX_API_CALLS_PER_USER: usize = 20;
 
+/// The most calls that wait for the state of a reservation.
+pub(crate) const MAX_API_WAITS: usize = 1_000;
+
 /// The REST calls that are being served.
 #[derive(Debug, Default)]
 pub(crate) struct ApiCalls {
@@ -26,6 +30,25 @@ pub(crate) struct ApiCalls {
 struct Counts {
     all: usize,
     per_user: HashMap<String, usize>,
+    /// Not among the others.
+    waiting: usize,
+}
+
+impl Counts {
+    fn add(&mut self, user: &str) {
+        self.all += 1;
+        *self.per_user.entry(user.to_owned()).or_default() += 1;
+    }
+
+    fn remove(&mut self, user: &str) {
+        self.all -= 1;
+        if let Some(count) = self.per_user.get_mut(user) {
+            *count -= 1;
+            if *count == 0 {
+                self.per_user.remove(user);
+            }
+        }
+    }
 }
 
 /// A call that is being served.
@@ -34,6 +57,10 @@ pub(crate) struct Admitted {
     calls: Arc<ApiCalls>,
     user: String,
 }
+
+/// A call that waits. It counts as served again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a>(&'a Admitted);
 
 impl ApiCalls {
     /// Counts a call until the guard is dropped.
@@ -50,9 +77,13 @@ impl ApiCalls {
                 .detail(format!("The limit is {MAX_API_CALLS_PER_USER} at a time."))
                 .hint("Repeat the request when an earlier one has been answered."));
         }
-        counts.all += 1;
-        counts.per_user.insert(user.to_owned(), of_user + 1);
+        counts.add(user);
         Ok(Admitted { calls: Arc::clone(self), user: user.to_owned() })
+    }
+
+    fn is_idle(&self) -> bool {
+        let counts = self.counts.lock();
+        counts.all == 0 && counts.waiting == 0
     }
 
     /// Waits until no call is being served.
@@ -61,7 +92,7 @@ impl ApiCalls {
             let mut ended = std::pin::pin!(self.ended.notified());
             // Enabled before the count is read, so that no notification is missed.
             ended.as_mut().enable();
-            if self.counts.lock().all == 0 {
+            if self.is_idle() {
                 return;
             }
             ended.await;
@@ -69,17 +100,33 @@ impl ApiCalls {
     }
 }
 
+impl Admitted {
+    /// Counts the call as a waiting one until the guard is dropped.
+    pub(crate) fn wait(&self) -> Result<Waiting<'_>, UserError> {
+        let mut counts = self.calls.counts.lock();
+        if counts.waiting >= MAX_API_WAITS {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "too many API requests wait")
+                .detail(format!("The limit is {MAX_API_WAITS} at a time."))
+                .hint("Repeat the request later, or without a wait."));
+        }
+        counts.remove(&self.user);
+        counts.waiting += 1;
+        Ok(Waiting(self))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.0.calls.counts.lock();
+        counts.waiting -= 1;
+        counts.add(&self.0.user);
+    }
+}
+
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut counts = self.calls.counts.lock();
-        counts.all -= 1;
-        if let Some(count) = counts.per_user.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                counts.per_user.remove(&self.user);
-            }
-        }
-        if counts.all == 0 {
+        self.calls.counts.lock().remove(&self.user);
+        if self.calls.is_idle() {
             self.calls.ended.notify_waiters();
         }
     }
@@ -103,6 +150,18 @@ mod tests {
         drop((others, of_ann));
         assert!(calls.counts.lock().per_user.is_empty());
         calls.admit("bob").unwrap();
+    }
+
+    #[test]
+    fn a_waiting_call_leaves_its_place_to_another() {
+        let calls = Arc::new(ApiCalls::default());
+        let of_ann: Vec<Admitted> = (0..MAX_API_CALLS_PER_USER).map(|_| calls.admit("ann").unwrap()).collect();
+        let waiting = of_ann[0].wait().unwrap();
+        let more = calls.admit("ann").unwrap();
+        drop((waiting, more));
+        assert_eq!(calls.counts.lock().per_user["ann"], MAX_API_CALLS_PER_USER);
+        drop(of_ann);
+        assert!(calls.is_idle());
     }
 
     #[tokio::test]

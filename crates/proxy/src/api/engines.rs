@@ -179,6 +179,7 @@ async fn start_engine(call: Call, _: Names, body: StartEngine) -> Result<Respons
         tenant: TenantName::new(body.tenant)?,
         pool: PoolName::new(body.pool)?,
         unit: UnitName::new(body.unit)?,
+        nowait: false,
         wait: duration(body.wait.as_deref())?,
     };
     change(&call, &statement, StatusCode::CREATED).await

@@ -18,6 +18,7 @@ use model::alteration::RequestId;
 use model::error::{ErrorKind, UserError};
 use model::span;
 
+use super::admission::Admitted;
 use super::collect::Collect;
 use super::problem::ApiError;
 use crate::control::channel::{Caller, Channel, Running};
@@ -44,6 +45,7 @@ pub(super) struct Call {
     pub(super) id: RequestId,
     /// Whether the client chose the id, by its key.
     pub(super) is_keyed: bool,
+    pub(super) admitted: Arc<Admitted>,
 }
 
 impl<S: Sync> FromRequestParts<S> for Call {
@@ -86,7 +88,7 @@ impl Call {
         collect: &mut dyn Collect,
     ) -> Result<Vec<String>, UserError> {
         let gateway = &*self.gateway;
-        let caller = Caller { principal: &self.principal, client: self.client };
+        let caller = Caller { principal: &self.principal, client: self.client, creator: None };
         control::begin(gateway, channel, &caller, running).await?;
         for _ in 0..MAX_HANDOVERS {
             control::await_end(gateway, channel, &caller, running).await?;

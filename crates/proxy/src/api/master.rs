@@ -16,6 +16,8 @@ const MASTER: &[Column] = &[
     ("last_tick_age", Type::String),
     ("waits_for", Type::String),
     ("lock", Type::String),
+    ("queued", Type::Integer),
+    ("reservations", Type::String),
 ];
 
 pub(super) fn operation() -> Operation {

@@ -1,4 +1,4 @@
-//! The list of resource quotas.
+//! The list of scopes with their quotas and what they hold.
 
 use axum::response::Response;
 use ddl::{QuotaFilter, Statement};
@@ -41,18 +41,20 @@ struct QuotasQuery {
 const QUOTAS: &[Column] = &[
     ("scope", Type::String),
     ("quota", Type::String),
+    ("resource", Type::String),
     ("guarantee", Type::String),
     ("borrow_limit", Type::String),
-    ("lend_limit", Type::String),
-    ("weight", Type::Integer),
     ("limit", Type::String),
-    ("comment", Type::String),
+    ("locked", Type::String),
+    ("used", Type::String),
+    ("left", Type::String),
+    ("queued", Type::Integer),
 ];
 
 pub(super) fn operation() -> Operation {
     let about = About {
         id: "listQuotas",
-        summary: "Lists the resource quotas that the user may see (SHOW QUOTAS).",
+        summary: "Lists what the scopes that the user may see are limited to, hold and have left (SHOW QUOTAS).",
         rows: Rows::Of(QUOTAS),
         success: &[(200, "The rows.")],
     };
@@ -75,7 +77,7 @@ async fn show(call: Call, _: Names, query: QuotasQuery) -> Result<Response, ApiE
         None => Statement::ShowObjects { kind: ObjectKind::ResourceQuota, like: query.like },
         Some(of) => Statement::ShowQuotas { of, like: query.like },
     };
-    let mut collect = ByKey::new(&call.gateway.budget, page, &["quota"])?;
+    let mut collect = ByKey::new(&call.gateway.budget, page, &["scope", "resource"])?;
     let warnings = call.run(&statement, &mut collect).await?;
     let (rows, next) = collect.finish();
     Ok(json(rows, &warnings, next.as_deref()))

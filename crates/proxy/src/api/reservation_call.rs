@@ -68,6 +68,7 @@ impl Call {
     ) -> Result<ReservationAnswer, ApiError> {
         let clock = &self.gateway.clock;
         let until = clock.boottime() + wait;
+        let _waiting = if wait.is_zero() { None } else { Some(self.admitted.wait()?) };
         loop {
             let hold = until.saturating_sub(clock.boottime()).min(HOLD);
             let hold_ms = millis::from_duration(hold);

@@ -101,7 +101,13 @@ const fn offer(statement: &Statement) -> Offer {
             ObjectKind::ResourceQuota => "/api/v1/quotas/{quota}/definition",
         }),
         Statement::ShowMaster => Offer::Resource("/api/v1/master"),
-        Statement::Change { .. } | Statement::Explain { .. } => Offer::TextOnly,
+        Statement::Change { .. }
+        | Statement::Explain { .. }
+        | Statement::ExplainStart { .. }
+        | Statement::ExplainRestart { .. }
+        | Statement::ShowReservations { .. }
+        | Statement::DescribeReservation { .. }
+        | Statement::CancelReservation { .. } => Offer::TextOnly,
     }
 }
 

@@ -20,6 +20,8 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 pub(crate) struct Caller<'a> {
     pub(crate) principal: &'a Principal,
     pub(crate) client: IpAddr,
+    /// The client application, if it is known.
+    pub(crate) creator: Option<&'a str>,
 }
 
 /// A control statement at a metadata agent.

@@ -15,6 +15,7 @@ use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
 use model::statement_timeout;
 use model::text::cut;
+use model::user_name::{MAX_USER_NAME_BYTES, is_user_name};
 
 use crate::budget::{Budget, BudgetGuard};
 use crate::settings::{Limits, MAX_REMEMBERED, MAX_SESSION_KEYS};
@@ -69,6 +70,11 @@ const OURS: &str = "enginehouse.";
 pub(crate) const QUEUE: &str = "queue";
 /// Our key for the statement timeout, without [`OURS`].
 const STATEMENT_TIMEOUT: &str = "statement_timeout";
+/// Our key for the creator, the client application that engines are started for, without [`OURS`].
+const CREATOR: &str = "creator";
+/// The keys in which clients send the name of their application, the most specific first: `applicationName` of Hive
+/// JDBC arrives as the first.
+const APPLICATION_KEYS: [&str; 2] = ["wmapp", "spark.app.name"];
 /// The most bytes of a key that an error shows.
 const MAX_SHOWN_BYTES: usize = 128;
 /// The key for the queue in clients of YARN clusters. Never forwarded: it means nothing to our engines.
@@ -183,14 +189,16 @@ impl SessionSettings {
             "unit" => self.unit = value.map(UnitName::new).transpose()?,
             QUEUE => self.queue = value.map(str::to_owned),
             STATEMENT_TIMEOUT => self.statement_timeout = value.map(statement_timeout::parse).transpose()?.flatten(),
+            // Read from what SET shows.
+            CREATOR => value.map_or(Ok(()), check_creator)?,
             _ => {
                 return Err(UserError::new(
                     ErrorKind::InvalidValue,
                     format!("unknown setting \"{OURS}{}\"", cut(key, MAX_SHOWN_BYTES)),
                 )
                 .hint(
-                    "The settings are enginehouse.tenant, enginehouse.pool, enginehouse.unit, enginehouse.queue and \
-                     enginehouse.statement_timeout.",
+                    "The settings are enginehouse.tenant, enginehouse.pool, enginehouse.unit, enginehouse.queue, \
+                     enginehouse.creator and enginehouse.statement_timeout.",
                 ));
             }
         }
@@ -287,6 +295,18 @@ impl SessionSettings {
         self.forwarded.iter().any(|(key, value)| !is_default(key, value) && !is_of_client(key))
     }
 
+    /// The client application: the one that the session names, else the name that the client sent. A name that no quota
+    /// can have is ignored.
+    pub(crate) fn creator(&self) -> Option<&str> {
+        let own = self.shown.get(&format!("{OURS}{CREATOR}")).map(String::as_str).filter(|name| !name.is_empty());
+        let sent = |application: &&str| {
+            let key = |spelled: &str| without_prefixes(&spelled.trim().to_ascii_lowercase()) == *application;
+            let (_, value) = self.forwarded.iter().find(|(spelled, _)| key(spelled))?;
+            unquoted(value).filter(|name| check_creator(name).is_ok())
+        };
+        own.or_else(|| APPLICATION_KEYS.iter().find_map(sent))
+    }
+
     /// The value that SET shows for a key; our own keys are found in every spelling.
     pub(crate) fn setting(&self, key: &str) -> Option<&str> {
         let own = own_key(key).and_then(|own| self.shown.get(&format!("{OURS}{own}")));
@@ -338,6 +358,17 @@ impl ReplayedStatement {
 pub(crate) fn unquoted(value: &str) -> Option<&str> {
     let value = value.trim().trim_matches(['\'', '"', '`']);
     (!value.is_empty()).then_some(value)
+}
+
+fn check_creator(name: &str) -> Result<(), UserError> {
+    if is_user_name(name) && !name.trim().is_empty() {
+        return Ok(());
+    }
+    let shown = cut(name, MAX_SHOWN_BYTES).escape_debug().to_string();
+    Err(UserError::new(ErrorKind::InvalidValue, format!("invalid creator name \"{shown}\"")).detail(format!(
+        "A creator name has 1 to {MAX_USER_NAME_BYTES} bytes, is not blank, has no control characters and does not begin \
+         with @."
+    )))
 }
 
 /// Whether a key is one that drivers send for their own use; no engine refuses these.

@@ -68,7 +68,8 @@ impl Session {
 
     /// The channel to metadata agents, and the caller of its statements.
     pub(crate) fn control(&mut self) -> (&mut Channel, Caller<'_>) {
-        (&mut self.channel, Caller { principal: &self.principal, client: self.client })
+        let creator = self.settings.creator();
+        (&mut self.channel, Caller { principal: &self.principal, client: self.client, creator })
     }
 
     /// A number that no other engine of the session has.

@@ -7,10 +7,12 @@ use model::engine_name::EngineName;
 use model::engine_state::EngineState;
 use model::error::UserError;
 use model::labels;
+use model::ledger::{Reservation, queue_position};
 use model::millis;
 use model::name::PoolName;
 
 use super::freshness::{Freshness, log_freshness};
+use super::quota::{amounts, amounts_of};
 use crate::metadata::answer::Answer;
 use crate::metadata::context::Context;
 
@@ -33,12 +35,18 @@ pub(in crate::metadata) async fn describe(
     if detail.record.slot.pool != *pool {
         return Err(user_error::engine_of_other_pool(name, pool, &detail.record.slot.pool));
     }
+    let reservation = context.store().reservation(name.as_str()).await.map_err(|error| error.user_error())?;
     let freshness = Freshness::new(&detail.master, detail.now_ms, context.agent.settings.tick_interval);
     log_freshness(context, &freshness, &detail.master).await;
-    Ok(Answer::properties(properties(context, &detail, &freshness)))
+    Ok(Answer::properties(properties(context, &detail, reservation.as_ref(), &freshness)))
 }
 
-fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -> Vec<(String, String)> {
+fn properties(
+    context: &Context,
+    detail: &EngineDetail,
+    reservation: Option<&Reservation>,
+    freshness: &Freshness,
+) -> Vec<(String, String)> {
     let record = &detail.record;
     let current = detail.slot.as_ref().is_some_and(|slot| slot.incarnation == record.incarnation);
     let mut rows: Vec<(String, String)> = Vec::new();
@@ -53,6 +61,7 @@ fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -
     row("state", freshness.shown(state(detail)).as_str().to_owned());
     row("config", sizes(context, detail).unwrap_or_default());
     row("config hash", record.config.clone());
+    charged(&mut row, context, detail, reservation);
     if let Some(unit) = detail.catalog.units.get(&record.slot.unit) {
         row("generation", unit.generation.to_string());
     }
@@ -91,6 +100,29 @@ fn sizes(context: &Context, detail: &EngineDetail) -> Option<String> {
         Configuration::from_slot(&detail.catalog, &detail.record.slot, defaults)
             .map(|configuration| configuration.sizes())
     })
+}
+
+/// Its reservation, what it is or would be charged, and its position while it is queued.
+fn charged(
+    row: &mut impl FnMut(&str, String),
+    context: &Context,
+    detail: &EngineDetail,
+    reservation: Option<&Reservation>,
+) {
+    let reason = detail.seen.as_ref().and_then(|seen| seen.engine.reason.as_deref());
+    let position = reason.and_then(queue_position).filter(|_| reservation.is_none());
+    let state = match (reservation, position) {
+        (Some(reservation), _) => reservation.state.to_string(),
+        (None, Some(_)) => "queued".to_owned(),
+        (None, None) => "none".to_owned(),
+    };
+    let defaults = &context.agent.settings.rules.defaults;
+    let charge = reservation
+        .map(|reservation| reservation.amounts)
+        .or_else(|| amounts_of(&detail.catalog, &detail.record.slot, defaults));
+    row("reservation", state);
+    row("charge", charge.map(|charge| amounts(charge.nominal())).unwrap_or_default());
+    row("position", position.map(|position| position.to_string()).unwrap_or_default());
 }
 
 fn observed(row: &mut impl FnMut(&str, String), seen: &ObservedRow) {

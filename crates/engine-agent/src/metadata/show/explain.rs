@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use hs2::SqlType;
+use model::catalog::Catalog;
 use model::change::Change;
 use model::error::UserError;
 use model::observation::ObservedEngine;
@@ -13,14 +14,27 @@ use crate::metadata::context::Context;
 use crate::metadata::show::engines::freshness;
 use crate::metadata::show::freshness::log_freshness;
 
-pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> Result<Answer, UserError> {
-    context.require_right()?;
+/// What a plan starts from, as the master last observed it.
+pub(super) struct Input {
+    pub(super) desired: planner::DesiredState,
+    pub(super) observed: planner::ObservedState,
+    /// The engines whose tables end with them.
+    pub(super) own: BTreeSet<String>,
+}
+
+/// Reads the input of a plan, unless the check of its catalog fails.
+pub(super) async fn input(
+    context: &Context,
+    check: impl FnOnce(&Catalog) -> Result<(), UserError>,
+) -> Result<Input, UserError> {
     let overview = context.store().overview(None).await.map_err(|error| error.user_error())?;
+    check(&overview.snapshot.catalog)?;
     context.log.line("the plan starts from the master's last observation");
     log_freshness(context, &freshness(context, &overview), &overview.snapshot.master).await;
     let seen: Vec<ObservedEngine> = overview.observed.iter().map(|row| row.engine.clone()).collect();
     let mut observed = planner::ObservedState::from_report(&seen, &overview.snapshot);
     let place = context.store().node_overview().await.map_err(|error| error.user_error())?;
+    observed.capacity = place.nodes.iter().map(planner::NodeCapacity::from).collect();
     observed.nodes = place.nodes.into_iter().map(|node| (node.name, node.labels)).collect();
     let settings = &context.agent.settings;
     let desired = planner::DesiredState {
@@ -29,11 +43,13 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
         defaults: settings.rules.defaults.clone(),
         limits: settings.plan_limits,
     };
-    let own: BTreeSet<_> = seen
-        .iter()
-        .filter(|engine| engine.details.contains_key(DETAIL))
-        .map(|engine| engine.name.to_string())
-        .collect();
+    let own = seen.iter().filter(|engine| engine.details.contains_key(DETAIL)).map(|engine| engine.name.to_string());
+    Ok(Input { desired, observed, own: own.collect() })
+}
+
+pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> Result<Answer, UserError> {
+    context.require_right()?;
+    let Input { desired, observed, own } = input(context, |_| Ok(())).await?;
     let mut answer = Answer::new(&[
         ("step", SqlType::BigInt),
         ("decision", SqlType::String),
@@ -42,7 +58,7 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
         ("because", SqlType::String),
     ]);
     // Computing the plan of a large installation takes seconds: not on a thread that serves other calls.
-    let (change, rules) = (change.clone(), settings.rules.clone());
+    let (change, rules) = (change.clone(), context.agent.settings.rules.clone());
     let explained =
         tokio::task::spawn_blocking(move || planner::explain_change(&desired, &change, &rules, &observed)).await;
     let rows = explained.map_err(|error| UserError::internal(format!("EXPLAIN did not finish: {error}")))??;

@@ -1,9 +1,10 @@
-//! SHOW MASTER: name, start, epoch, last tick, what the master waits for, and its lock.
+//! SHOW MASTER: name, start, epoch, last tick, what the master waits for, its lock, and the counts of the ledger.
 //!
 //! The database identifies the master by the path and session of its lock; host and process are in the lock's node while it
 //! exists.
 
 use hs2::SqlType;
+use metadata::LedgerCounts;
 use model::clock::utc;
 use model::error::UserError;
 use model::snapshot::MasterRecord;
@@ -28,12 +29,15 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
         ("last_tick_age", SqlType::String),
         ("waits_for", SqlType::String),
         ("lock", SqlType::String),
+        ("queued", SqlType::BigInt),
+        ("reservations", SqlType::String),
     ]);
     log_freshness(context, &freshness, &master).await;
     foreign::log_warnings(context, &master);
     if freshness == Freshness::NoMaster {
         return Ok(answer);
     }
+    let ledger = context.store().ledger_counts().await.map_err(|error| error.user_error())?;
     answer.row(vec![
         text(who(context, &master.holder).await),
         text(state(&freshness)),
@@ -43,8 +47,16 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
         maybe(freshness.age().map(span::age)),
         maybe(waits_for(&master)),
         text(master.holder),
+        number(ledger.queued),
+        text(reservations(&ledger)),
     ]);
     Ok(answer)
+}
+
+/// `2 locked, 40 used`
+fn reservations(counts: &LedgerCounts) -> String {
+    let named: Vec<String> = counts.reservations.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    if named.is_empty() { "none".to_owned() } else { named.join(", ") }
 }
 
 /// Whether it acts. A master that was just elected does.

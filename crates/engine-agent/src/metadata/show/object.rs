@@ -3,21 +3,25 @@
 use std::fmt::Write as _;
 
 use hs2::SqlType;
+use metadata::QuotaScope;
 use model::alteration::ObjectRef;
 use model::capacity::{Amount, MAX_DIFFERENCE_PERCENT, PoolCapacity};
 use model::catalog::{Catalog, DEFAULT_RESOURCE_KIND, PoolSpec, TenantSpec, UnitSpec};
-use model::change::{NOT_ENFORCED, Object, excess_guarantees};
+use model::change::{Object, excess_capacity, excess_guarantees};
 use model::charge::Charge;
 use model::configuration::DEFAULT_NAMESPACE;
 use model::error::UserError;
 use model::instance::InstanceKind;
+use model::ledger::{Role, ScopeKey};
 use model::name::{PoolName, UnitName};
 use model::number::Generation;
 use model::observation::ObservedNode;
+use model::quota::Limit;
+use model::resource::{Component, Triple};
 
 use super::freshness::{Freshness, log_freshness};
 use super::objects::nodes;
-use super::quotas;
+use super::quota::{amounts, described};
 use crate::metadata::answer::{Answer, names, text};
 use crate::metadata::context::Context;
 
@@ -50,12 +54,13 @@ pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef)
             rows
         }
         Object::ResourcePool { name, spec } => {
+            let scopes = context.store().quota_scopes().await.map_err(|error| error.user_error())?;
             let mut rows = pool(catalog, name, spec);
+            rows.extend(held(name, &scopes));
             let known = (!place.nodes.is_empty()).then(|| PoolCapacity::new(catalog, name, spec, &place.nodes).total());
             rows.extend(excess_guarantees(catalog, name, spec, known).map(|warning| ("warning", warning)));
-            if spec.capacity.is_some() || !spec.protected.is_empty() {
-                rows.push(("warning", NOT_ENFORCED.to_owned()));
-            }
+            let excess = known.and_then(|nodes| excess_capacity(name, spec, nodes));
+            rows.extend(excess.map(|warning| ("warning", warning)));
             if !place.nodes.is_empty() {
                 let freshness = Freshness::new(&place.master, place.now_ms, context.agent.settings.tick_interval);
                 log_freshness(context, &freshness, &place.master).await;
@@ -66,7 +71,7 @@ pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef)
         Object::ResourceUnit { name, spec } => {
             unit(catalog, name, spec, context.agent.settings.rules.defaults.instances)
         }
-        Object::ResourceQuota { name, spec } => quotas::described(catalog, name, spec),
+        Object::ResourceQuota { name, spec } => described(catalog, name, spec),
     };
     rows.push(("generation", generation.to_string()));
     Ok(Answer::properties(rows.into_iter().map(|(property, value)| (property.to_owned(), value))))
@@ -100,6 +105,43 @@ fn pool(catalog: &Catalog, name: &PoolName, spec: &PoolSpec) -> Rows {
         ("reclaim", spec.reclaim.unwrap_or_default().as_str().to_owned()),
         ("comment", spec.comment.clone().unwrap_or_default()),
     ]
+}
+
+/// What the ledger holds of the pool. Nothing before its first master has counted it.
+fn held(name: &PoolName, scopes: &[QuotaScope]) -> Rows {
+    let key = ScopeKey::pool(name);
+    let Some(scope) = scopes.iter().find(|scope| scope.key == key) else { return Vec::new() };
+    let Role::Pool(pool) = scope.scope.role else { return Vec::new() };
+    let of_pool = |tenant: &&QuotaScope| tenant.key.tenant_and_pool().is_some_and(|(_, of)| of == name.as_str());
+    let guaranteed = scopes.iter().filter(of_pool).fold(Triple::all(0), |sum: Triple<i64>, tenant| {
+        let guarantees = tenant.scope.guarantees();
+        Triple::from_fn(|component| sum.get(component) + guarantees.amount.get(component).unwrap_or(0))
+    });
+    let left =
+        Component::ALL.into_iter().filter_map(|component| Some(component.shown(scope.scope.counter.left(component)?)));
+    let left: Vec<String> = left.collect();
+    let mut rows = Vec::new();
+    rows.extend(scope.capacity.map(|measured| ("measured capacity", limits(&measured))));
+    rows.extend([
+        ("held", amounts(&scope.scope.counter.held)),
+        ("left", if left.is_empty() { "unlimited".to_owned() } else { left.join(", ") }),
+        ("guaranteed", amounts(&guaranteed)),
+        ("queued", pool.queued.to_string()),
+    ]);
+    if !scope.scope.is_open {
+        rows.push(("warning", "nothing is granted: its capacity is not known".to_owned()));
+    }
+    rows
+}
+
+/// The limited components.
+fn limits(limits: &Triple<Limit>) -> String {
+    let limited = Component::ALL.into_iter().filter_map(|component| match limits.get(component) {
+        Limit::Of(limit) => Some(component.shown(limit)),
+        Limit::Unlimited => None,
+    });
+    let limited: Vec<String> = limited.collect();
+    if limited.is_empty() { "unlimited".to_owned() } else { limited.join(", ") }
 }
 
 /// Capacity of the pool's nodes, with warnings for the admin. No rows if the orchestrator reports no nodes.

@@ -28,7 +28,7 @@ pub(in crate::metadata) async fn show(
         ObjectKind::ResourceUnit => {
             units(context, &catalog, visible.units.iter().filter(|name| matches(name.as_str())))
         }
-        ObjectKind::ResourceQuota => quotas::show_in(context, &catalog, None, like)?,
+        ObjectKind::ResourceQuota => quotas::show(context, None, like).await?,
     })
 }
 

@@ -1,167 +1,311 @@
-//! SHOW QUOTAS and DESCRIBE RESOURCE QUOTA. A user sees the quotas of the own tenants, and the one that applies to the
-//! own name; admins, operators and auditors see all.
+//! SHOW QUOTAS: one row for each limited or used resource of each scope, with what is held and left.
+//!
+//! A user sees the scopes of the own tenants and the one of the own name; admins, operators and auditors see all, pools
+//! included. A quota without a scope, such as one for all other users, is listed with its limits alone.
+
+use std::collections::{BTreeSet, HashMap};
 
 use ddl::QuotaFilter;
-use hs2::SqlType;
+use hs2::{SqlType, Value};
 use metadata::user_error;
 use model::catalog::Catalog;
-use model::change::{NOT_ENFORCED, quota_warnings};
 use model::error::UserError;
-use model::name::QuotaName;
-use model::quota::{DeclaredAmount, Principal, QuotaScope, QuotaSpec, QuotaSubject};
+use model::ledger::{Role, ScopeKey, ScopeKind};
+use model::name::{PoolName, QuotaName, TenantName};
+use model::quota::{Limit, Principal, QuotaScope, QuotaSpec, QuotaSubject, TenantQuota};
+use model::resource::Component;
 
+use super::quota::{scope, scope_of};
 use super::visible::visible;
 use crate::metadata::answer::{Answer, maybe, number, text};
 use crate::metadata::context::Context;
 
-type Listed<'a> = (&'a QuotaName, &'a QuotaSpec);
+const COLUMNS: [(&str, SqlType); 10] = [
+    ("scope", SqlType::String),
+    ("quota", SqlType::String),
+    ("resource", SqlType::String),
+    ("guarantee", SqlType::String),
+    ("borrow_limit", SqlType::String),
+    ("limit", SqlType::String),
+    ("locked", SqlType::String),
+    ("used", SqlType::String),
+    ("left", SqlType::String),
+    ("queued", SqlType::BigInt),
+];
+
+/// A scope, or a quota that no scope has yet.
+struct Listed<'a> {
+    scope: Option<&'a metadata::QuotaScope>,
+    quota: Option<(&'a QuotaName, &'a QuotaSpec)>,
+}
 
 pub(in crate::metadata) async fn show(
     context: &Context,
-    of: &QuotaFilter,
-    like: Option<&str>,
-) -> Result<Answer, UserError> {
-    let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
-    show_in(context, &catalog, Some(of), like)
-}
-
-/// The rows of this catalog. A filter with a name that the caller may not see is refused.
-pub(super) fn show_in(
-    context: &Context,
-    catalog: &Catalog,
     of: Option<&QuotaFilter>,
     like: Option<&str>,
 ) -> Result<Answer, UserError> {
-    let mut listed = visible_quotas(context, catalog);
+    let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
     if let Some(of) = of {
-        let applying = applying(context, catalog, of)?;
-        listed.retain(|(name, spec)| match (of, spec.of_tenant()) {
-            (QuotaFilter::Tenant(tenant), Some(quota)) => quota.tenant == *tenant,
-            (QuotaFilter::Pool(pool), Some(quota)) => quota.pool == *pool,
-            _ => applying == Some(*name),
-        });
+        refuse_invisible(context, &catalog, of)?;
     }
-    let mut answer = Answer::new(&[
-        ("scope", SqlType::String),
-        ("quota", SqlType::String),
-        ("guarantee", SqlType::String),
-        ("borrow_limit", SqlType::String),
-        ("lend_limit", SqlType::String),
-        ("weight", SqlType::BigInt),
-        ("limit", SqlType::String),
-        ("comment", SqlType::String),
-    ]);
-    let matches = |name: &QuotaName| like.is_none_or(|pattern| ddl::like_matches(pattern, name.as_str()));
-    listed.retain(|(name, _)| matches(name));
-    if !listed.is_empty() {
-        context.log.line(format!("warning: {NOT_ENFORCED}"));
+    let scopes = context.store().quota_scopes().await.map_err(|error| error.user_error())?;
+    let quotas = Quotas::new(&catalog, &scopes);
+    let mut listed: Vec<Listed<'_>> =
+        scopes.iter().map(|scope| Listed { scope: Some(scope), quota: quotas.of(&scope.key) }).collect();
+    let others = catalog.quotas.iter().map(|(name, quota)| (name, &quota.spec));
+    let others = others.filter(|(_, spec)| key_of(spec).is_none_or(|key| !quotas.charged.contains(&key)));
+    listed.extend(others.map(|quota| Listed { scope: None, quota: Some(quota) }));
+    let sees = Sight::new(context, &catalog, &quotas);
+    listed.retain(|one| sees.sees(one) && of.is_none_or(|of| quotas.is_meant(one, of)));
+    if let Some(pattern) = like {
+        listed.retain(|one| one.quota.is_some_and(|(name, _)| ddl::like_matches(pattern, name.as_str())));
     }
-    for (name, spec) in listed {
-        let mut row = vec![text(scope(spec)), text(name.as_str())];
-        row.extend(match &spec.scope {
-            QuotaScope::Tenant(quota) => [
-                text(guarantee(&quota.guarantee)),
-                text(quota.borrow_limit.to_string()),
-                text(quota.lend_limit.to_string()),
-                number(quota.weight),
-                maybe(None::<String>),
-            ],
-            QuotaScope::User(quota) | QuotaScope::Creator(quota) => [
-                maybe(None::<String>),
-                maybe(None::<String>),
-                maybe(None::<String>),
-                maybe(None::<String>),
-                text(quota.limit.to_string()),
-            ],
-        });
-        row.push(maybe(spec.comment.clone()));
+    listed.sort_by_cached_key(Listed::order);
+    let mut answer = Answer::new(&COLUMNS);
+    for row in listed.iter().flat_map(Listed::rows) {
         answer.row(row);
     }
     Ok(answer)
 }
 
-/// The quotas that the caller may see, by name.
-fn visible_quotas<'a>(context: &Context, catalog: &'a Catalog) -> Vec<Listed<'a>> {
-    let all = catalog.quotas.iter().map(|(name, quota)| (name, &quota.spec));
-    if context.subject.may_in_any(context.kind) {
-        return all.collect();
+/// The quotas by what they are for.
+struct Quotas<'a> {
+    /// The scopes that exist.
+    charged: BTreeSet<&'a ScopeKey>,
+    of_users: Option<(&'a QuotaName, &'a QuotaSpec)>,
+    of_creators: Option<(&'a QuotaName, &'a QuotaSpec)>,
+    by_key: HashMap<ScopeKey, (&'a QuotaName, &'a QuotaSpec)>,
+}
+
+impl<'a> Quotas<'a> {
+    fn new(catalog: &'a Catalog, scopes: &'a [metadata::QuotaScope]) -> Self {
+        let quotas = catalog.quotas.iter().map(|(name, quota)| (name, &quota.spec));
+        Self {
+            charged: scopes.iter().map(|scope| &scope.key).collect(),
+            of_users: catalog.quota_of(&QuotaSubject::User(Principal::Default)),
+            of_creators: catalog.quota_of(&QuotaSubject::Creator(Principal::Default)),
+            by_key: quotas.filter_map(|quota| Some((key_of(quota.1)?, quota))).collect(),
+        }
     }
-    let tenants = visible(context, catalog).tenants;
-    let own = of_user(catalog, &context.subject.user);
-    all.filter(|(name, spec)| match spec.of_tenant() {
-        Some(quota) => tenants.contains(&quota.tenant),
-        None => own == Some(*name),
-    })
-    .collect()
+
+    /// The quota that applies to a scope: its own, else that of DEFAULT.
+    fn of(&self, key: &ScopeKey) -> Option<(&'a QuotaName, &'a QuotaSpec)> {
+        let default = match key.kind {
+            ScopeKind::User => self.of_users,
+            ScopeKind::Creator => self.of_creators,
+            ScopeKind::Tenant | ScopeKind::Pool => None,
+        };
+        self.by_key.get(key).copied().or(default)
+    }
+
+    /// Whether the filter names it. A user or creator without a scope is meant by the quota of DEFAULT.
+    fn is_meant(&self, one: &Listed<'_>, of: &QuotaFilter) -> bool {
+        let principal = |own: ScopeKey, default: QuotaSubject| {
+            let is_default = one.scope.is_none() && one.quota.is_some_and(|(_, spec)| spec.subject() == default);
+            one.key().as_ref() == Some(&own) || (is_default && !self.charged.contains(&own))
+        };
+        match of {
+            QuotaFilter::Tenant(tenant) => one.tenant().is_some_and(|(of, _)| of == tenant.as_str()),
+            QuotaFilter::Pool(pool) => {
+                one.tenant().is_some_and(|(_, of)| of == pool.as_str()) || one.key() == Some(ScopeKey::pool(pool))
+            }
+            QuotaFilter::User(user) => principal(ScopeKey::user(user), QuotaSubject::User(Principal::Default)),
+            QuotaFilter::Creator(creator) => {
+                principal(ScopeKey::creator(creator), QuotaSubject::Creator(Principal::Default))
+            }
+        }
+    }
 }
 
-/// The quota that applies to a user: its own, else that of DEFAULT.
-fn of_user<'a>(catalog: &'a Catalog, user: &str) -> Option<&'a QuotaName> {
-    let of = |principal: Principal| catalog.quota_of(&QuotaSubject::User(principal));
-    of(Principal::Named(user.to_owned())).or_else(|| of(Principal::Default)).map(|(name, _)| name)
+/// The scope of a quota; `None` if it is for all others.
+fn key_of(spec: &QuotaSpec) -> Option<ScopeKey> {
+    match spec.subject() {
+        QuotaSubject::Tenant(tenant, pool) => Some(ScopeKey::tenant(&tenant, &pool)),
+        QuotaSubject::User(Principal::Named(user)) => Some(ScopeKey::user(&user)),
+        QuotaSubject::Creator(Principal::Named(creator)) => Some(ScopeKey::creator(&creator)),
+        QuotaSubject::User(Principal::Default) | QuotaSubject::Creator(Principal::Default) => None,
+    }
 }
 
-fn of_creator<'a>(catalog: &'a Catalog, creator: &str) -> Option<&'a QuotaName> {
-    let of = |principal: Principal| catalog.quota_of(&QuotaSubject::Creator(principal));
-    of(Principal::Named(creator.to_owned())).or_else(|| of(Principal::Default)).map(|(name, _)| name)
+/// What the caller may see.
+struct Sight {
+    all: bool,
+    tenants: BTreeSet<TenantName>,
+    own: ScopeKey,
+    /// The quota of all others, if it applies to the own name, which has no scope yet.
+    quota: Option<QuotaName>,
 }
 
-/// The quota that applies to the user or creator of a filter. Refuses a name that the caller may not see.
-fn applying<'a>(context: &Context, catalog: &'a Catalog, of: &QuotaFilter) -> Result<Option<&'a QuotaName>, UserError> {
+impl Sight {
+    fn new(context: &Context, catalog: &Catalog, quotas: &Quotas<'_>) -> Self {
+        let own = ScopeKey::user(&context.subject.user);
+        Self {
+            all: context.subject.may_in_any(context.kind),
+            tenants: visible(context, catalog).tenants,
+            quota: quotas.of(&own).filter(|_| !quotas.charged.contains(&own)).map(|(name, _)| name.clone()),
+            own,
+        }
+    }
+
+    fn sees(&self, one: &Listed<'_>) -> bool {
+        let of_tenant = || one.tenant().and_then(|(tenant, _)| TenantName::new(tenant).ok());
+        self.all
+            || of_tenant().is_some_and(|tenant| self.tenants.contains(&tenant))
+            || match one.scope {
+                Some(scope) => scope.key == self.own,
+                None => one.quota.is_some_and(|(name, _)| self.quota.as_ref() == Some(name)),
+            }
+    }
+}
+
+impl Listed<'_> {
+    fn key(&self) -> Option<ScopeKey> {
+        self.scope.map(|scope| scope.key.clone()).or_else(|| key_of(self.quota?.1))
+    }
+
+    /// The tenant and its pool.
+    fn tenant(&self) -> Option<(String, String)> {
+        let key = self.key()?;
+        key.tenant_and_pool().map(|(tenant, pool)| (tenant.to_owned(), pool.to_owned()))
+    }
+
+    /// Each pool before its tenants, then users, then creators; those of DEFAULT last.
+    fn order(&self) -> (u8, String, String) {
+        let key = self.key();
+        match (key.as_ref().map(|key| key.kind), self.tenant()) {
+            (_, Some((tenant, pool))) => (0, pool, tenant),
+            (Some(ScopeKind::User), _) => (1, key.map_or_else(String::new, |key| key.name.to_string()), String::new()),
+            (Some(ScopeKind::Creator), _) => {
+                (3, key.map_or_else(String::new, |key| key.name.to_string()), String::new())
+            }
+            (Some(_), _) => (0, key.map_or_else(String::new, |key| key.name.to_string()), String::new()),
+            (None, _) => match self.quota.map(|(_, spec)| &spec.scope) {
+                Some(QuotaScope::User(_)) => (2, String::new(), String::new()),
+                _ => (4, String::new(), String::new()),
+            },
+        }
+    }
+
+    /// A row for each limited or used resource; one without a resource for a quota that limits and holds nothing.
+    fn rows(&self) -> Vec<Vec<Value>> {
+        let shown = Component::ALL.into_iter().filter_map(|component| self.row(component));
+        let mut rows: Vec<Vec<Value>> = shown.chain(self.custom()).collect();
+        if rows.is_empty() && self.quota.is_some() {
+            let mut row = self.head();
+            row.resize(COLUMNS.len(), Value::Null);
+            rows.push(row);
+        }
+        rows
+    }
+
+    /// The rows of custom amounts, of which nothing can be held.
+    fn custom(&self) -> impl Iterator<Item = Vec<Value>> {
+        let limits = match self.quota.map(|(_, spec)| &spec.scope) {
+            Some(QuotaScope::User(quota) | QuotaScope::Creator(quota)) => Some(&quota.limit.custom),
+            _ => None,
+        };
+        limits.into_iter().flatten().map(|(name, limit)| {
+            let mut row = self.head();
+            row.extend([text(name.as_str()), Value::Null, Value::Null, text(limit.to_string())]);
+            row.resize(COLUMNS.len(), Value::Null);
+            row
+        })
+    }
+
+    fn head(&self) -> Vec<Value> {
+        let name = match (self.scope, self.quota) {
+            (Some(of), _) => scope(&of.key),
+            (None, Some((_, spec))) => scope_of(spec),
+            (None, None) => String::new(),
+        };
+        vec![text(name), maybe(self.quota.map(|(name, _)| name.as_str()))]
+    }
+
+    fn row(&self, component: Component) -> Option<Vec<Value>> {
+        let of_tenant = self.quota.and_then(|(_, spec)| spec.of_tenant());
+        let guarantee = match (self.scope.map(|scope| scope.scope.role), of_tenant) {
+            (Some(Role::Tenant(guarantees)), _) => guarantees.amount.get(component),
+            (Some(_), _) | (None, None) => None,
+            (None, Some(quota)) => quota.guarantee.get(component),
+        };
+        let held = self.scope.map(|scope| scope.scope.counter.held.get(component));
+        let limit = self.limit(component);
+        if limit == Limit::Unlimited && guarantee.is_none() && held.unwrap_or(0) == 0 {
+            return None;
+        }
+        let shown = |amount: i64| component.number(amount);
+        let used = self.scope.map(|scope| scope.used.get(component));
+        let borrow = guarantee.and_then(|_| Some(borrow_limit(of_tenant?, component)));
+        let queued = self.scope.and_then(|scope| match scope.scope.role {
+            Role::Pool(row) => Some(row.queued),
+            Role::Principal | Role::Tenant(_) => None,
+        });
+        let left = held.map(|held| match limit {
+            Limit::Of(limit) => shown(limit.saturating_sub(held)),
+            Limit::Unlimited => UNLIMITED.to_owned(),
+        });
+        let mut row = self.head();
+        row.extend([
+            text(component.keyword()),
+            maybe(guarantee.map(shown)),
+            maybe(borrow),
+            text(limit_text(limit, component)),
+            maybe(self.scope.map(|scope| shown(scope.locked().get(component)))),
+            maybe(used.map(shown)),
+            maybe(left),
+            queued.map_or(Value::Null, number),
+        ]);
+        Some(row)
+    }
+
+    fn limit(&self, component: Component) -> Limit {
+        match (self.scope, self.quota.map(|(_, spec)| &spec.scope)) {
+            (Some(scope), _) => scope.scope.counter.limit.get(component),
+            (None, Some(QuotaScope::User(quota) | QuotaScope::Creator(quota))) => quota.limit.limit(component),
+            (None, Some(QuotaScope::Tenant(quota))) => match quota.guarantee(component) {
+                Some(guarantee) => match guarantee.borrow {
+                    Limit::Of(borrow) => Limit::Of(guarantee.amount.saturating_add(borrow)),
+                    Limit::Unlimited => Limit::Unlimited,
+                },
+                None => Limit::Unlimited,
+            },
+            (None, None) => Limit::Unlimited,
+        }
+    }
+}
+
+/// A limit that there is none of.
+const UNLIMITED: &str = "unlimited";
+
+fn limit_text(limit: Limit, component: Component) -> String {
+    match limit {
+        Limit::Of(limit) => component.number(limit),
+        Limit::Unlimited => UNLIMITED.to_owned(),
+    }
+}
+
+fn borrow_limit(quota: &TenantQuota, component: Component) -> String {
+    limit_text(quota.borrow_limit.limit(component), component)
+}
+
+/// Refuses a filter with a name that the caller may not see, or that does not exist.
+fn refuse_invisible(context: &Context, catalog: &Catalog, of: &QuotaFilter) -> Result<(), UserError> {
     match of {
         QuotaFilter::Tenant(tenant) => {
             context.require_right_in(catalog, tenant)?;
-            if catalog.tenants.contains_key(tenant) { Ok(None) } else { Err(user_error::no_tenant(tenant)) }
+            if catalog.tenants.contains_key(tenant) { Ok(()) } else { Err(user_error::no_tenant(tenant)) }
         }
-        QuotaFilter::Pool(pool) if visible(context, catalog).pools.contains(pool) => Ok(None),
-        QuotaFilter::Pool(pool) => {
-            context.require_right_in_any()?;
-            Err(user_error::no_pool(pool))
-        }
-        QuotaFilter::User(user) => {
-            if *user != context.subject.user {
-                context.require_right_in_any()?;
-            }
-            Ok(of_user(catalog, user))
-        }
-        QuotaFilter::Creator(creator) => {
-            context.require_right_in_any()?;
-            Ok(of_creator(catalog, creator))
-        }
+        QuotaFilter::Pool(pool) => refuse_invisible_pool(context, catalog, pool),
+        QuotaFilter::User(user) if *user == context.subject.user => Ok(()),
+        QuotaFilter::User(_) | QuotaFilter::Creator(_) => context.require_right_in_any(),
     }
 }
 
-/// The rows of DESCRIBE RESOURCE QUOTA.
-pub(super) fn described(catalog: &Catalog, name: &QuotaName, spec: &QuotaSpec) -> Vec<(&'static str, String)> {
-    let mut rows = vec![("resource quota", name.to_string()), ("scope", scope(spec))];
-    match &spec.scope {
-        QuotaScope::Tenant(quota) => rows.extend([
-            ("guarantee", guarantee(&quota.guarantee)),
-            ("borrow limit", quota.borrow_limit.to_string()),
-            ("lend limit", quota.lend_limit.to_string()),
-            ("weight", quota.weight.to_string()),
-        ]),
-        QuotaScope::User(quota) | QuotaScope::Creator(quota) => rows.push(("limit", quota.limit.to_string())),
+/// Refuses a pool that the caller may not see, or that does not exist.
+pub(super) fn refuse_invisible_pool(context: &Context, catalog: &Catalog, pool: &PoolName) -> Result<(), UserError> {
+    if visible(context, catalog).pools.contains(pool) {
+        return Ok(());
     }
-    rows.push(("comment", spec.comment.clone().unwrap_or_default()));
-    let warnings = std::iter::once(NOT_ENFORCED.to_owned()).chain(quota_warnings(catalog, name, spec));
-    rows.extend(warnings.map(|warning| ("warning", warning)));
-    rows
-}
-
-/// `tenant t_1 on pool rp_1`, `user alice`, `all other creators`
-fn scope(spec: &QuotaSpec) -> String {
-    match spec.subject() {
-        QuotaSubject::Tenant(tenant, pool) => format!("tenant {tenant} on pool {pool}"),
-        QuotaSubject::User(Principal::Named(user)) => format!("user {user}"),
-        QuotaSubject::Creator(Principal::Named(creator)) => format!("creator {creator}"),
-        default @ (QuotaSubject::User(Principal::Default) | QuotaSubject::Creator(Principal::Default)) => {
-            default.to_string()
-        }
-    }
-}
-
-/// A guarantee of no component is none, not an unlimited one.
-fn guarantee(amount: &DeclaredAmount) -> String {
-    if amount.is_empty() { "none".to_owned() } else { amount.to_string() }
+    context.require_right_in_any()?;
+    Err(user_error::no_pool(pool))
 }

@@ -18,6 +18,7 @@ const AGENTS: &str = "metadata agents";
 const MASTER: &str = "master and proxies";
 const ORCHESTRATOR: &str = "orchestrator";
 const INVARIANTS: &str = "desired and observed engines";
+const RESOURCES: &str = "ledger";
 
 pub const SERVERS: Check = check(ZOOKEEPER, "servers");
 pub const SESSION_TIMEOUT: Check = check(ZOOKEEPER, "session timeout");
@@ -63,8 +64,13 @@ pub const CONVERGING: Check = check(INVARIANTS, "converging");
 pub const STALLED: Check = check(INVARIANTS, "stalled");
 pub const OBSERVATIONS: Check = check(INVARIANTS, "observations");
 
+pub const LEDGER: Check = check(RESOURCES, "ledger");
+pub const RESERVATIONS: Check = check(RESOURCES, "reservations");
+pub const QUEUE: Check = check(RESOURCES, "queue");
+pub const LIMITS: Check = check(RESOURCES, "limits");
+
 /// Every check, in the order of the report.
-pub const ALL: [Check; 38] = [
+pub const ALL: [Check; 42] = [
     SERVERS,
     SESSION_TIMEOUT,
     ROOT,
@@ -103,6 +109,10 @@ pub const ALL: [Check; 38] = [
     CONVERGING,
     STALLED,
     OBSERVATIONS,
+    LEDGER,
+    RESERVATIONS,
+    QUEUE,
+    LIMITS,
 ];
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use model::engine_state::Phase;
 use model::labels;
 use model::millis;
 use model::number::Epoch;
-use model::observation::ObservedEngine;
+use model::observation::{ObservedEngine, ObservedNode};
 use model::snapshot::{EngineRecord, Snapshot};
 use orchestrator::process::{StateDirDiagnosis, diagnose};
 use orchestrator::{Listing, Orchestrator as _};
@@ -42,6 +42,8 @@ pub struct Desired {
     pub alteration_of_node: Option<AlterationRecord>,
     /// Rows of running engines without an open row; `None` for a name that was never issued.
     pub others: BTreeMap<EngineName, Option<EngineDetail>>,
+    /// The nodes that the master last observed; `None` if they were not read.
+    pub nodes: Option<Vec<ObservedNode>>,
     /// The database, or the metadata agent that was asked.
     pub read_from: String,
 }
@@ -147,8 +149,10 @@ async fn from_store(
     for engine in running.filter(|engine| !open(&engine.name)).take(MAX_ASKED) {
         others.insert(engine.name.clone(), store.engine(&engine.name).await?);
     }
+    let nodes = Some(store.node_overview().await?.nodes);
     let observed = overview.observed.into_iter().map(|seen| (seen.engine, Some(seen.epoch))).collect();
-    Ok(Desired { snapshot: overview.snapshot, observed, alteration_of_node, others, read_from: DATABASE.to_owned() })
+    let read_from = DATABASE.to_owned();
+    Ok(Desired { snapshot: overview.snapshot, observed, alteration_of_node, others, nodes, read_from })
 }
 
 async fn from_agents(target: &Target, agents: &[Agent], node: Option<&RequestId>) -> Result<Desired, String> {
@@ -168,7 +172,8 @@ async fn from_agents(target: &Target, agents: &[Agent], node: Option<&RequestId>
             Ok((snapshot, observed, alteration_of_node)) => {
                 let observed = observed.into_iter().map(|engine| (engine, None)).collect();
                 let read_from = format!("metadata agent {}", agent.address);
-                return Ok(Desired { snapshot, observed, alteration_of_node, others: BTreeMap::new(), read_from });
+                let others = BTreeMap::new();
+                return Ok(Desired { snapshot, observed, alteration_of_node, others, nodes: None, read_from });
             }
             Err(error) => reason = format!("metadata agent {}: {error}", agent.address),
         }

@@ -5,6 +5,7 @@
 use model::clock::utc;
 use model::engine_name::EngineName;
 use model::engine_state::{EngineState, Phase};
+use model::ledger::queue_position;
 use model::slot::Slot;
 use model::span;
 use orchestrator::ObservedInstance;
@@ -186,6 +187,10 @@ fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&ObservedInstance>) ->
     let now_ms = view.desired.snapshot.now_ms;
     let issued_at_ms = record.map_or(now_ms, |record| record.issued_at_ms);
     let age = elapsed(issued_at_ms, now_ms);
+    // The check of the queue reports it, if it waits for long.
+    if seen.as_deref().is_some_and(|reason| queue_position(reason).is_some()) {
+        return SlotState::OnItsWay;
+    }
     let cause = seen.as_ref().map(|reason| without_names(reason, &name));
     let why = seen.map(|reason| format!(": {reason}")).unwrap_or_default();
     if let Some(uid) = record.and_then(|record| record.uid.as_ref()) {

@@ -328,23 +328,21 @@ fn a_change_warns_of_what_has_no_effect() {
     };
     let before = founding();
     let guarantee = |json: &str| create(quota("q_1", of_tenant("t_1", "rp_1", json)));
-    assert_eq!(warned(&before, &guarantee(r#"{"cpu":"18"}"#)), [NOT_ENFORCED]);
+    assert_eq!(warned(&before, &guarantee(r#"{"cpu":"18"}"#)), Vec::<String>::new());
     assert_eq!(warned(&before, &alter(tenant("t_1", &["rp_1"]))), Vec::<String>::new());
     let unused = "resource quota \"q_1\" has no effect while tenant \"t_1\" does not list resource pool \"rp_1\"";
     assert_eq!(warned(&with_quota(), &alter(tenant("t_1", &[]))), [unused]);
     let unlinked = applied(&before, &alter(tenant("t_1", &[])));
-    assert_eq!(warned(&unlinked, &guarantee("{}")), [NOT_ENFORCED, unused]);
+    assert_eq!(warned(&unlinked, &guarantee("{}")), [unused]);
     let borrow = QuotaPatch {
         borrow_limit: Setting::Set(TransferLimit::Amount(amount(r#"{"memory":"1G","engines":2}"#))),
         ..of_tenant("t_1", "rp_1", r#"{"cpu":"18"}"#)
     };
     let without = "BORROW_LIMIT of resource quota \"q_1\" has no effect on MEMORY and ENGINES, which its GUARANTEE does \
                    not name";
-    assert_eq!(warned(&before, &create(quota("q_1", borrow))), [NOT_ENFORCED, without]);
+    assert_eq!(warned(&before, &create(quota("q_1", borrow))), [without]);
     let plain = alter(unit("uc_1", minimum(1, 5)));
     assert!(warned(&before, &plain).is_empty() && !plain.concerns_quotas());
-    let priority = UnitPatch { priority: Some(1), ..UnitPatch::default() };
-    assert_eq!(warned(&before, &alter(unit("uc_1", priority))), [NOT_ENFORCED]);
 }
 
 #[test]
@@ -372,4 +370,21 @@ fn guarantees_above_the_capacity_are_warned_of() {
     // Without a declared capacity there is nothing to compare with.
     let none = PoolPatch { comment: Setting::Set("x".to_owned()), ..PoolPatch::default() };
     assert_eq!(warning(none, Some(Amount { cpu_millis: 1, memory_bytes: 1 })), None);
+}
+
+#[test]
+fn a_capacity_above_that_of_the_nodes_is_warned_of() {
+    let warning = |json: &str, cpu_millis, memory_bytes| {
+        let catalog = applied(&founding(), &alter(pool_with(capacity(json))));
+        let name = PoolName::new("rp_1").unwrap();
+        excess_capacity(&name, catalog.pool(&name).unwrap(), Amount { cpu_millis, memory_bytes })
+    };
+    assert_eq!(warning(r#"{"cpu":"11","engines":100}"#, 10_000, 0), None, "10 % more");
+    assert_eq!(
+        warning(r#"{"cpu":"11001m","memory":"16G"}"#, 10_000, 1 << 30).as_deref(),
+        Some(
+            "CAPACITY of resource pool \"rp_1\" exceeds that of its nodes by more than 10 %: 11.001 CPU of 10 CPU and \
+             16 GiB of 1 GiB are declared"
+        )
+    );
 }

@@ -76,6 +76,23 @@ fn a_queue_is_ours_under_both_names_and_our_name_takes_precedence() {
 }
 
 #[test]
+fn the_creator_is_named_by_the_session_else_by_its_client() {
+    let creator = |entries: &[(&str, &str)]| read(entries).unwrap().creator().map(str::to_owned);
+    assert_eq!(creator(&[("a", "1")]), None);
+    assert_eq!(creator(&[("set:hivevar:wmapp", "DBeaver")]).as_deref(), Some("DBeaver"));
+    assert_eq!(creator(&[("spark.app.name", "etl"), ("set:hivevar:wmapp", "IDE")]).as_deref(), Some("IDE"));
+    assert_eq!(creator(&[("set:hivevar:wmapp", "a\u{7}"), ("spark.app.name", "etl")]).as_deref(), Some("etl"));
+    assert_eq!(creator(&[("enginehouse.creator", "ours"), ("wmapp", "IDE")]).as_deref(), Some("ours"));
+    let mut settings = read(&[("wmapp", "IDE")]).unwrap();
+    settings.set_own("creator", "'etl'").unwrap();
+    assert_eq!(settings.creator(), Some("etl"));
+    assert_eq!(settings.set_own("creator", "@etl").unwrap_err().sqlstate(), "22023");
+    assert_eq!(settings.creator(), Some("etl"), "a refused SET changes nothing");
+    settings.set_own("creator", "''").unwrap();
+    assert_eq!(settings.creator(), Some("IDE"));
+}
+
+#[test]
 fn impersonation_and_launch_settings_are_not_forwarded() {
     let spellings = [
         "hive.server2.proxy.user",
