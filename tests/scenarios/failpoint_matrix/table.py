@@ -119,8 +119,7 @@ ROWS = [
         d.alter,
         """
         agent_api.client.send master.tick.observed master.tick.settled master.tick.snapshot_read master.tick.planned
-        master.tick.executed master.before.create_engine master.after.ledger master.after.create_permit
-        master.after.create_engine
+        master.tick.executed master.before.create_engine master.after.create_permit master.after.create_engine
         master.after.write_permit_uid master.after.record_end master.after.delete_engine master.after.finish
         master.node.before coordination.alter.deleted coordination.permit.created coordination.drain.before
         coordination.drain.written orchestrator.ensure.admitted orchestrator.ensure.spawned orchestrator.delete.admitted

@@ -8,6 +8,7 @@ one failure.
 
 import concurrent.futures
 import contextlib
+import http.client
 import json
 
 from failpoint_matrix import triggers
@@ -15,10 +16,10 @@ from failpoint_matrix.actions import ACTIONS
 from failpoint_matrix.statements import NOT_NOW, Statement, execute
 from harness.clients import impyla_session, pyhive_session
 from harness.evidence import keep
-from harness.holder import Holder
 from harness.ledger import TENANT, Ledger
 from harness.logs import PANIC
 from harness.processes import is_alive
+from harness.reservations import Holder
 from harness.waiting import wait_until
 
 HIT_WITHIN_S = 50
@@ -151,9 +152,16 @@ class Worker:
         return outcome.rows
 
     def reserve(self, key, via="any"):
-        """A program that is no engine reserves 1 CPU; answers (status, reservation) in the future."""
-        call, address = Holder(self.user, self.tenant, self.pool).reserve, self.installation.address(via)
-        return self.clients.submit(call, address, key, {"type": "Cpu", "cpu": 1}, wait="1m")
+        """A program that is no engine reserves 1 CPU; answers (status, reservation) in the future, no status if it is lost."""
+        holder = Holder(self.installation.address(via), self.user)
+
+        def run():
+            try:
+                return holder.request(self.tenant, self.pool, {"type": "Cpu", "cpu": 1}, key, wait="30s")
+            except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+                return None, repr(error)
+
+        return self.clients.submit(run)
 
     def reserved(self, key):
         """The reservation of a key, which is repeated until it is granted."""
@@ -169,8 +177,7 @@ class Worker:
         return reservation
 
     def release(self, reservation):
-        holder = Holder(self.user, self.tenant, self.pool)
-        status, found = holder.release(self.installation.address("any"), reservation["id"])
+        status, found = Holder(self.installation.address("any"), self.user).act(reservation["id"], "release", self.pool)
         assert (status, found["state"]) == (200, "released"), (status, found)
 
     def ledger(self):
