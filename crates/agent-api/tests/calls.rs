@@ -14,8 +14,8 @@ use model::alteration::{Abort, AlterationProgress, Outcome, Source};
 use model::cause::chain;
 use model::engine_state::Phase;
 use model::ledger::{
-    Amounts, Change, Holder, LedgerRecord, LedgerRecorded, Refusal, Request, Role, ScopeKey, ScopedChange, State,
-    engine_scopes, lineage_of,
+    Amounts, Change, Holder, LedgerRecord, LedgerRecorded, Refusal, Request, Role as ScopeRole, ScopeKey, ScopedChange,
+    State, engine_scopes, lineage_of,
 };
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts, ObservedEngine, Publication};
@@ -162,7 +162,7 @@ async fn changes_and_records_of_the_ledger_reach_the_store() {
         assert!(record == LedgerRecord::Expiry || deposed == Err(ApiErrorKind::Deposed), "{record:?}: {deposed:?}");
     }
     let ledger = client.snapshot().await.unwrap().ledger;
-    let Role::Pool(row) = ledger.scope(&ScopeKey::pool(&pool)).unwrap().role else { panic!("no pool") };
+    let ScopeRole::Pool(row) = ledger.scope(&ScopeKey::pool(&pool)).unwrap().role else { panic!("no pool") };
     assert_eq!((row.queued, row.counted_epoch), (2, Epoch(1)));
     let deposed = client.ledger(Epoch(0), std::slice::from_ref(&reserve)).await.unwrap_err();
     assert_eq!(deposed.kind(), ApiErrorKind::Deposed, "{deposed}");

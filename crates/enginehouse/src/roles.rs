@@ -251,6 +251,7 @@ pub fn master(
         tick: section.tick_interval.0,
         alter_grace: section.alter_grace.0,
         status_poll: section.status_poll.0,
+        audit: configuration.reservations.audit.0,
         candidate: section.candidate,
         // An effect takes at least one call to the orchestrator.
         effect_deadline: otherwise.effect_deadline.max(configuration.kubernetes.call_deadline.0),

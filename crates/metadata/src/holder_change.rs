@@ -12,7 +12,7 @@ use crate::audit_row::{AuditOutcome, AuditRow};
 use crate::backend::Mode;
 use crate::caller::Caller;
 use crate::commit::other_statement;
-use crate::error::{ATTEMPTS, Error};
+use crate::error::Error;
 use crate::ledger::{HOLDER_POINTS, decide};
 use crate::reserve::is_principal;
 use crate::store::Store;
@@ -37,18 +37,18 @@ impl Store {
         statement: Option<&HolderStatement>,
     ) -> Result<Decided, Error> {
         let scopes: BTreeSet<ScopeKey> = change.scopes.in_lock_order().cloned().collect();
-        let mut attempt = 1;
+        let (mut attempt, mut has_principals) = (1, false);
         loop {
             let mut tx = self.begin(Mode::Write).await?;
             let result = change_and_audit(&mut tx, &scopes, change, statement).await;
             match tx.end(HOLDER_POINTS, result).await {
-                Err(Error::Conflict(_)) if attempt < ATTEMPTS => {}
-                Ok(Err(Refusal::NoScope(key))) if is_principal(&key) && attempt < ATTEMPTS => {
+                Err(error) if error.is_retried(&mut attempt) => {}
+                Ok(Err(Refusal::NoScope(key))) if is_principal(&key) && !has_principals => {
                     self.insert_principals(&scopes).await?;
+                    has_principals = true;
                 }
                 other => return other,
             }
-            attempt += 1;
         }
     }
 }

@@ -5,6 +5,7 @@
 //! A tick computes both, so the target holds for their sum. Run with `cargo bench -p planner`, which is a release build.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +13,14 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use model::catalog::{Catalog, PoolSpec, TenantSpec, Versioned};
 use model::change::UnitPatch;
+use model::charge::Charge;
 use model::configuration::{Configuration, Defaults};
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
+use model::instance::InstanceKind;
+use model::ledger::{Ledger, Measured, Moment, Request, derive};
+use model::number::Epoch;
 use model::slot::{Origin, Slot};
 use model::snapshot::{EngineRecord, Snapshot};
 use model::{Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
@@ -84,12 +89,25 @@ fn steady() -> (DesiredState, ObservedState) {
             engine(&mut desired.snapshot, &mut observed, &catalog, &key, (i64::from(incarnation), node));
         }
     }
+    desired.snapshot.ledger = ledger(&catalog, &desired.snapshot);
     desired.snapshot.catalog = catalog;
     desired.snapshot.now_ms = 2_000_000_000_000;
     observed.permits.sort_by(|one, other| one.engine.cmp(&other.engine));
     observed.registrations.sort_by(|one, other| one.engine.cmp(&other.engine));
     observed.instances.sort_by(|one, other| one.name.cmp(&other.name));
     (desired, observed)
+}
+
+/// The unlimited scopes of the catalog, with a confirmed reservation for each engine.
+fn ledger(catalog: &Catalog, snapshot: &Snapshot) -> Ledger {
+    let mut ledger = Ledger::new(derive(catalog, &Measured::default(), &BTreeSet::new()).unwrap(), []);
+    let at = Moment { now_ms: 1_999_999_001_000, epoch: Epoch(1) };
+    for (slot, record) in snapshot.slots.iter().zip(&snapshot.engines) {
+        let charge = Charge::of_unit(catalog.unit(&slot.key.unit).unwrap(), InstanceKind::Process);
+        let request = Request::of_engine(&slot.key, slot.incarnation, Some(slot), &charge, None).unwrap();
+        ledger.adopt(&Arc::new(request), record.uid.as_deref().unwrap(), at).unwrap();
+    }
+    ledger
 }
 
 fn engine(
@@ -285,6 +303,8 @@ fn plans(criterion: &mut Criterion) {
     let nothing = ObservedState { registry_complete: true, ..ObservedState::default() };
     let mut fresh = desired.clone();
     fresh.snapshot.engines.iter_mut().for_each(|record| record.uid = None);
+    fresh.snapshot.ledger = Ledger::new(fresh.snapshot.ledger.scopes().map(|(key, scope)| (key.clone(), *scope)), []);
+    fresh.snapshot.ledger.audit().unwrap();
     assert_eq!(whole(&fresh, &nothing).chains.len(), ENGINES);
     let mut group = criterion.benchmark_group("10000 engines");
     group.bench_function("the first plan", |b| b.iter(|| plan(black_box(&desired), &observed)));

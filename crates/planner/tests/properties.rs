@@ -337,6 +337,48 @@ fn the_judge_sees_a_name_created_twice() {
 }
 
 #[test]
+#[should_panic(expected = "is created without a reservation")]
+fn the_judge_sees_an_engine_created_without_a_reservation() {
+    let mut cluster = prepared();
+    cluster.start("t_1/rp_1/uc_1");
+    let mut plan = cluster.simulation.plan();
+    plan.chains.iter_mut().for_each(|chain| chain.decisions.retain(|decision| decision.verb() != "reserve"));
+    plan.chains.retain(|chain| !chain.decisions.is_empty());
+    Judge::default().judge(&cluster, &plan);
+}
+
+#[test]
+#[should_panic(expected = "is refused")]
+fn the_judge_sees_a_grant_above_a_limit() {
+    let mut cluster = prepared();
+    cluster.start("t_1/rp_1/uc_1");
+    let plan = cluster.simulation.plan();
+    let change = cluster.change_to(Cluster::pool("rp_1", &[("capacity", "0")].into()));
+    cluster.commit(&change).unwrap();
+    Judge::default().judge(&cluster, &plan);
+}
+
+#[test]
+#[should_panic(expected = "is not charged")]
+fn the_judge_sees_an_engine_that_is_not_charged() {
+    let mut cluster = prepared();
+    let engine = cluster.start("t_1/rp_1/uc_1");
+    cluster.settle(|_, _| {});
+    cluster.lose_reservation(engine.as_str());
+    judge_counted(&cluster);
+}
+
+#[test]
+#[should_panic(expected = "is used without an instance")]
+fn the_judge_sees_a_charge_without_an_instance() {
+    let mut cluster = prepared();
+    cluster.start("t_1/rp_1/uc_1");
+    cluster.settle(|_, _| {});
+    cluster.simulation.observed.instances.clear();
+    judge_counted(&cluster);
+}
+
+#[test]
 #[should_panic(expected = "are replaced at once")]
 fn the_judge_sees_more_replacements_than_surge_allows() {
     let mut cluster = prepared();

@@ -88,6 +88,7 @@ pub async fn start_of_an_engine_that_can_never_fit_is_refused(bench: Bench) {
         memory_bytes: 64 << 30,
         cpu_used_millis: 0,
         memory_used_bytes: 0,
+        ready: true,
         open: true,
     };
     let nodes = Some(vec![node("node-1", 2_000), node("node-2", 3_000)]);

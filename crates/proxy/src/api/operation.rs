@@ -114,6 +114,20 @@ impl Operation {
         Self { path, method: HttpMethod::Post, handler, description, schemas }
     }
 
+    /// An operation that ends something, without a body.
+    pub(super) fn delete<F, A>(path: &'static str, about: &About, run: F) -> Self
+    where
+        F: Fn(Call, Names) -> A + Clone + Send + Sync + 'static,
+        A: Future<Output = Result<Response, ApiError>> + Send + 'static,
+    {
+        let handler = routing::delete(move |call: Call, names: Names, _: Parameters<NoParameters>| {
+            let run = run.clone();
+            async move { run(call, names).await }
+        });
+        let description = description(path, about).build();
+        Self { path, method: HttpMethod::Delete, handler, description, schemas: Vec::new() }
+    }
+
     /// The same operation, refused without an idempotency key.
     pub(super) fn requiring_key(mut self) -> Self {
         for parameter in self.description.parameters.iter_mut().flatten() {

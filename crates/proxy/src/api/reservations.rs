@@ -1,6 +1,6 @@
 //! Reservations: what programs that share a pool with engines request, confirm, renew and release.
 //!
-//! They are calls to a metadata agent and no statements. The body of a request is checked here as far as it does not
+//! They are calls to a metadata agent and no statements, apart from CANCEL RESERVATION. The body of a request is checked here as far as it does not
 //! depend on the catalog; the agent decides about rights, amounts and limits.
 
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use agent_api::{HolderClaim, Place, ReservationAnswer, ReservationCall, ReservationList, Reserve};
 use axum::body::Body;
 use axum::response::Response;
+use ddl::Statement;
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, StatusCode};
 use model::error::{ErrorKind, UserError};
@@ -20,6 +21,7 @@ use serde_json::value::RawValue;
 use utoipa::openapi::schema::Type;
 use utoipa::{IntoParams, ToSchema};
 
+use super::collect::Whole;
 use super::execution::Call;
 use super::extract::Names;
 use super::operation::{About, Column, JSON, Operation, Rows};
@@ -168,6 +170,7 @@ pub(super) fn operations() -> Vec<Operation> {
         ],
     );
     let get = about("getReservation", "Returns a reservation, or waits until its state changes.", &[AS_IT_IS]);
+    let cancel = about("cancelReservation", "Ends the reservation of a program (CANCEL RESERVATION).", &[AS_IT_IS]);
     let confirm = about("confirmReservation", "Confirms that an instance uses the reservation.", &[AS_IT_IS]);
     let renew = about("renewReservation", "Extends the lease of a confirmed reservation.", &[AS_IT_IS]);
     let release = about("releaseReservation", "Ends a reservation, and returns its charge.", &[AS_IT_IS]);
@@ -175,6 +178,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("/api/v1/reservations", &list, show),
         Operation::post("/api/v1/reservations", &request, reserve).requiring_key(),
         Operation::get("/api/v1/reservations/{reservation}", &get, read),
+        Operation::delete("/api/v1/reservations/{reservation}", &cancel, cancel_reservation),
         Operation::post("/api/v1/reservations/{reservation}/confirm", &confirm, confirm_reservation),
         Operation::post("/api/v1/reservations/{reservation}/renew", &renew, renew_reservation),
         Operation::post("/api/v1/reservations/{reservation}/release", &release, release_reservation),
@@ -267,6 +271,13 @@ async fn show(call: Call, _: Names, query: ReservationsQuery) -> Result<Response
     let rows = rows.iter().map(text).collect::<Result<Vec<_>, _>>()?;
     let _guard = call.gateway.budget.acquire(rows.iter().map(String::len).sum())?;
     Ok(json(rows.iter().map(String::as_str), &[], next.as_deref()))
+}
+
+async fn cancel_reservation(call: Call, names: Names) -> Result<Response, ApiError> {
+    let id = names.reservation()?.to_owned();
+    let mut result = Whole::new(&call.gateway.budget, None)?;
+    call.run(&Statement::CancelReservation { id: id.clone() }, &mut result).await?;
+    object(&one(call.reservation_after(id, Duration::ZERO, None).await?)?)
 }
 
 async fn confirm_reservation(call: Call, names: Names, body: ConfirmReservation) -> Result<Response, ApiError> {

@@ -58,10 +58,14 @@ mod tests {
         let rows = section.lines().filter(|line| line.starts_with("| `"));
         let listed: BTreeSet<String> = rows
             .flat_map(|line| line.split('`').skip(1).step_by(2))
-            .filter(|word| word.starts_with("GET ") || word.starts_with("POST "))
+            .filter(|word| ["GET ", "POST ", "DELETE "].iter().any(|method| word.starts_with(method)))
             .map(str::to_owned)
             .collect();
-        let method = |method: &HttpMethod| if *method == HttpMethod::Get { "GET" } else { "POST" };
+        let method = |method: &HttpMethod| match method {
+            HttpMethod::Get => "GET",
+            HttpMethod::Delete => "DELETE",
+            _ => "POST",
+        };
         let path = |path: &'static str| path.strip_prefix("/api/v1").unwrap();
         let known = operations();
         let known = known.iter().map(|operation| format!("{} {}", method(&operation.method), path(operation.path)));

@@ -100,14 +100,15 @@ const fn offer(statement: &Statement) -> Offer {
             ObjectKind::ResourceUnit => "/api/v1/units/{unit}/definition",
             ObjectKind::ResourceQuota => "/api/v1/quotas/{quota}/definition",
         }),
+        Statement::ShowReservations { .. } => Offer::Pages("/api/v1/reservations"),
+        Statement::DescribeReservation { .. } | Statement::CancelReservation { .. } => {
+            Offer::Resource("/api/v1/reservations/{reservation}")
+        }
         Statement::ShowMaster => Offer::Resource("/api/v1/master"),
         Statement::Change { .. }
         | Statement::Explain { .. }
         | Statement::ExplainStart { .. }
-        | Statement::ExplainRestart { .. }
-        | Statement::ShowReservations { .. }
-        | Statement::DescribeReservation { .. }
-        | Statement::CancelReservation { .. } => Offer::TextOnly,
+        | Statement::ExplainRestart { .. } => Offer::TextOnly,
     }
 }
 
@@ -144,6 +145,9 @@ mod tests {
             "SHOW CREATE RESOURCE UNIT uc_1",
             "SHOW ALTERATIONS",
             "SHOW AUDIT",
+            "SHOW RESERVATIONS",
+            "DESCRIBE RESERVATION 'r'",
+            "CANCEL RESERVATION 'r'",
             "SHOW MASTER",
         ];
         let offered: BTreeSet<&str> = offered
@@ -156,7 +160,7 @@ mod tests {
         let mut routed: BTreeSet<&str> = routes::operations().iter().map(|operation| operation.path).collect();
         assert!(routed.remove("/api/v1/openapi.json") && routed.remove("/api/v1/statements"));
         // Calls of holders are no statements.
-        routed.retain(|path| !path.starts_with("/api/v1/reservations"));
+        routed.retain(|path| !path.starts_with("/api/v1/reservations/{reservation}/"));
         assert_eq!(offered, routed);
         for text in ["DROP TENANT t_1", "EXPLAIN DROP TENANT t_1"] {
             assert_eq!(offer(&ddl::parse(text).unwrap()), Offer::TextOnly);

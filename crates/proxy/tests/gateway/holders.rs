@@ -7,7 +7,7 @@ use hs2::Session;
 use model::name::PoolName;
 use serde_json::{Value, json};
 
-use crate::agents::{run, try_run};
+use crate::agents::{column, run};
 use crate::cluster::Cluster;
 use crate::rest_client::{Reply, Rest};
 
@@ -201,8 +201,17 @@ async fn only_the_holder_and_its_instance_may_use_a_reservation() {
     bob.get(&path).await.expect(200);
     assert_eq!(refusal(&Rest::new(&cluster, "eve").get(&path).await), (404, "42704", &unknown));
     assert!(Rest::new(&cluster, "eve").get(&format!("{PATH}?tenant=t_1")).await.expect(200).rows().is_empty());
+    // Its user and an admin may cancel it, and its holder finds out with its next call.
+    assert_eq!(refusal(&bob.send("DELETE", &path, &[], None).await), (403, "42501", &Value::Null));
+    let cancelled = ann.send("DELETE", &path, &[], None).await.expect(200);
+    assert_eq!((&cancelled.body["state"], &cancelled.body["reason"]), (&json!("cancelled"), &json!("cancelled")));
+    assert_eq!(refusal(&ann.post(&format!("{path}/renew"), &holder("i-1")).await), (404, "42704", &unknown));
     // The reservation of an engine is no program's.
-    assert!(try_run(&mut admin, "SHOW TENANTS").await.is_ok());
+    let engine = column(&run(&mut admin, "START ENGINE t_1 rp_1 uc_1 NOWAIT").await, "engine").remove(0);
+    let of_engine = format!("{PATH}/{engine}");
+    assert_eq!(ann.get(&of_engine).await.expect(200).body["holder"], "engine");
+    let admin_as_holder = Rest::new(&cluster, "admin").post(&format!("{of_engine}/release"), &holder("i-1")).await;
+    assert_eq!(refusal(&admin_as_holder), (404, "42704", &unknown));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -155,7 +155,8 @@ async fn quotas_are_listed_by_one_subject() {
     }
     let admin = Rest::new(&cluster, "admin");
     for (query, listed) in [
-        ("", &["q_1", "q_2", "q_3"][..]),
+        // By scope: all other users, creators, tenants.
+        ("", &["q_2", "q_3", "q_1"][..]),
         ("?like=q%252&limit=1", &["q_2"]),
         ("?tenant=t_1", &["q_1"]),
         ("?pool=rp_1", &["q_1"]),
@@ -167,12 +168,12 @@ async fn quotas_are_listed_by_one_subject() {
     }
     let first = admin.get("/api/v1/quotas?limit=2").await.expect(200);
     assert_eq!(
-        (first.column("quota"), &first.rows()[0]["weight"]),
-        (vec!["q_1".to_owned(), "q_2".to_owned()], &json!(1))
+        (first.column("quota"), &first.rows()[0]["limit"]),
+        (vec!["q_2".to_owned(), "q_3".to_owned()], &json!("3"))
     );
     let next = first.body["next"].as_str().unwrap();
     let second = admin.get(&format!("/api/v1/quotas?limit=2&cursor={next}")).await.expect(200);
-    assert_eq!((second.column("quota"), &second.body["next"]), (vec!["q_3".to_owned()], &Value::Null));
+    assert_eq!((second.column("quota"), &second.body["next"]), (vec!["q_1".to_owned()], &Value::Null));
     for (query, sqlstate) in [("?tenant=t_1&user=alice", "22023"), ("?tenant=t_9", "42704"), ("?pool=RP", "42602")] {
         let reply = admin.get(&format!("/api/v1/quotas{query}")).await;
         assert_eq!((reply.sqlstate(), reply.status >= 400), (sqlstate, true), "{query}: {}", reply.text);

@@ -12,7 +12,7 @@ use model::span;
 use super::context::HolderContext;
 
 /// The statement whose rights a reading needs.
-pub(super) const SHOW_RESERVATIONS: StatementKind = StatementKind::ShowEngines;
+pub(super) const SHOW_RESERVATIONS: StatementKind = StatementKind::ShowReservations;
 
 /// The text of a call that the audit has; `None` for one that it has not.
 pub(super) fn of(context: &HolderContext, call: &ReservationCall) -> Option<String> {
