@@ -43,6 +43,11 @@ class Shared:
         (row,) = self.execute(f"START ENGINE {tenant} {POOL} {UNIT} {how}")
         return row
 
+    def stop(self, engine):
+        """STOP ENGINE, until its charge is returned: a tick after its instance is gone."""
+        self.control.stop(POOL, engine)
+        wait_until(lambda: engine not in {it.id for it in self.charged()}, WITHIN_S, f"{engine} is no longer charged")
+
     def queue(self):
         """Adds an engine of `q_left` to the queue; returns it when the master has published its position."""
         row = self.start("q_left")
@@ -133,7 +138,7 @@ def test_the_queue_of_one_tenant_delays_no_other(shared):
     started = shared.start("q_right", "WAIT '1m'")
     assert started["state"] == "ready"
     assert shared.queued()
-    shared.control.stop(POOL, started["engine"])
+    shared.stop(started["engine"])
 
 
 def test_explain_start_prints_each_limit_and_what_is_short_of_it(shared):
@@ -167,7 +172,7 @@ def test_a_raised_guarantee_starts_the_queued_engine_and_a_lower_one_ends_none(s
     waiting = shared.queue()
     assert "left -1 of 2" in shared.control.engine("q_left", waiting)["reason"]
     assert len(shared.ready(3)) == 3
-    shared.control.stop(POOL, name)
+    shared.stop(name)
     stays(lambda: shared.control.engine("q_left", waiting)["state"] == "pending", 1, "nothing is left for it yet", 0.2)
     assert shared.held_cpu("q_left") == 2
 
@@ -175,7 +180,7 @@ def test_a_raised_guarantee_starts_the_queued_engine_and_a_lower_one_ends_none(s
 def test_the_end_of_an_engine_starts_the_queued_one(shared):
     ended, _ = shared.ready(2)
     waiting = shared.queued()
-    shared.control.stop(POOL, ended)
+    shared.stop(ended)
     shared.control.wait_engine("q_left", waiting, "ready")
     assert shared.held_cpu("q_left") == 2
     shared.queue()
@@ -192,7 +197,7 @@ def test_a_start_that_can_never_fit_is_refused_with_the_statement_that_admits_it
     shared.execute(f"{remedy} WAIT '1m'")
     started = shared.start("q_small", "WAIT '1m'")
     assert started["state"] == "ready"
-    shared.control.stop(POOL, started["engine"])
+    shared.stop(started["engine"])
 
 
 @only_long

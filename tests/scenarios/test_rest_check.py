@@ -84,6 +84,7 @@ def test_the_rest_check_finds_every_difference_and_nothing_else(resting):
     for counter, words in (
         ("held_cpu = held_cpu {} WHERE kind = 3", ("tenant rested/rested_p holds", "shared part", "unguaranteed part")),
         ("held_memory = held_memory {} WHERE kind = 4", ("pool rested_p holds",)),
+        ("queued = queued {} WHERE kind = 4", ("queue of pool rested_p has 1 requests, there are 0",)),
         ("shared_held_engines = shared_held_engines {} WHERE kind = 4", ("of its shared part",)),
     ):
         rows(f"UPDATE quota_scope SET {counter.format('+ 1')}")

@@ -69,13 +69,14 @@ class Ledger:
         """Of engines without an instance ({name: pool}) those that are in the queue of their pool: they hold nothing, and the
         last round of admission left as many requests."""
         reserved = {it.id for it in self.charged()}
-        waiting = collections.Counter(it.pool for it in self.reservations if it.state == "waiting")
-        by_pool = collections.defaultdict(set)
-        for name, pool in engines.items():
-            if name not in reserved:
-                by_pool[pool].add(name)
-        in_queue = [names for pool, names in by_pool.items() if self.in_queue(pool) == len(names) + waiting[pool]]
-        return set().union(*in_queue)
+        without = {name: pool for name, pool in engines.items() if name not in reserved}
+        requests = self.requests(without)
+        return {name: pool for name, pool in without.items() if self.in_queue(pool) == requests[pool]}
+
+    def requests(self, engines):
+        """How many of these engines ({name: pool}) and of other programs wait for each pool."""
+        waiting = [it.pool for it in self.reservations if it.state == "waiting"]
+        return collections.Counter([*engines.values(), *waiting])
 
     def in_queue(self, pool):
         scope = self.scopes.get((POOL, pool))
@@ -113,8 +114,8 @@ class Ledger:
             different.append(f"{pool} holds {pool.unguaranteed_held} of its unguaranteed part, its tenants {unguaranteed}")
         return different
 
-    def differences(self, engines):
-        """Everything in which the ledger differs from the running engines ({name: uid})."""
+    def differences(self, engines, queued):
+        """Everything in which the ledger differs from the running engines ({name: uid}) and the queued ones ({name: pool})."""
         of_engines = {it.id: it for it in self.charged() if not it.is_external}
         different = []
         for name in sorted(engines.keys() - of_engines.keys()):
@@ -125,6 +126,10 @@ class Ledger:
             it = of_engines[name]
             if (it.state, it.uid) != ("used", engines[name]):
                 different.append(f"the reservation of {name} is {it.state} by uid {it.uid}, wanted is uid {engines[name]}")
+        requests = self.requests(queued)
+        for kind, pool in sorted(self.scopes):
+            if kind == POOL and self.in_queue(pool) != requests[pool]:
+                different.append(f"the queue of pool {pool} has {self.in_queue(pool)} requests, there are {requests[pool]}")
         return different + self.drifts()
 
 

@@ -39,7 +39,7 @@ def at_rest(cluster, within_s=REST_WITHIN_S, registry=True):
 
 def look(cluster, registry=True):
     ledger = Ledger(cluster.database)
-    wanted, different = wanted_engines(cluster.database, ledger)
+    wanted, queued, different = wanted_engines(cluster.database, ledger)
     running, more = cluster.engines.running()
     different += more
     for name in sorted(wanted.keys() - running.keys()):
@@ -56,8 +56,8 @@ def look(cluster, registry=True):
             different += registrations(cluster.nodes, wanted)
         except KazooException as error:
             different.append(f"ZooKeeper can't be read: {error!r}")
-    different += ledger.differences({name: it["uid"] for name, it in wanted.items()})
-    return {name: it["uid"] for name, it in wanted.items()}, different
+    uids = {name: it["uid"] for name, it in wanted.items()}
+    return uids, different + ledger.differences(uids, queued)
 
 
 def same(key, want, have):
@@ -94,7 +94,7 @@ def wanted_engines(database, ledger):
             different.append(f"engine {name} of the database has not ended and no slot wants it")
     for id_, progress, reason in database.rows(OPEN):
         different.append(f"alteration {id_} is {progress}: {reason}")
-    return wanted, different
+    return wanted, queued, different
 
 
 def described(uid, pid, labels):
