@@ -296,8 +296,8 @@ async fn an_engine_agent_reports_its_load() {
         sessions: 3,
         running: 2,
         draining: true,
-        idle: None,
-        retiring: false,
+        idle: Some(Duration::from_secs(5)),
+        retiring: true,
     };
     assert_eq!(status, expected);
     agent.stop().await;

@@ -6,6 +6,8 @@
 #[path = "../../agent-api/tests/agent/mod.rs"]
 mod agent;
 mod cluster;
+#[path = "whole/reservations.rs"]
+mod reservations;
 
 use std::time::Duration;
 

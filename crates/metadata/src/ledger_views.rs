@@ -100,7 +100,7 @@ impl Store {
 }
 
 /// The ledger of a snapshot: the scopes of pools and of those that waiting requests and slots are charged to; the charged
-/// and waiting reservations, and the ended ones of current engines.
+/// and waiting reservations, and the ended ones of current engines and of engines that have not ended.
 pub(crate) async fn planned(tx: &mut Transaction, slots: &[Slot]) -> Result<Ledger, Error> {
     let reservations = tx.rows(sql::RESERVATIONS_PLANNED, args![]).await?;
     let reservations = reservations.iter().map(ledger_rows::planned).collect::<Result<Vec<_>, _>>()?;

@@ -46,13 +46,17 @@ async fn write(tx: &mut Transaction, epoch: Epoch, limits: &[(ScopeKey, Scope)])
     Ok(if tx.set_limits(limits).await? { Done::Write(()) } else { Done::Same(()) })
 }
 
-/// Writes what an alteration of the object makes of the limits. Only scopes that it changes are locked.
+/// Writes what an alteration of the object makes of the limits. Only scopes that it changes are locked. No limit follows
+/// from a unit.
 pub(crate) async fn alter(
     tx: &mut Transaction,
     object: &ObjectRef,
     before: &Catalog,
     after: &Catalog,
 ) -> Result<(), Error> {
+    if object.kind == ObjectKind::ResourceUnit {
+        return Ok(());
+    }
     let measured = tx.measured().await?;
     let kept: Measured = measured
         .iter()

@@ -49,7 +49,7 @@ pub(crate) fn slot_args(slot: &Slot) -> Vec<Arg> {
 
 /// Adds a slot and issues the name of its engine.
 pub(crate) async fn add(tx: &mut Transaction, issue: &Issue<'_>, slot: &Slot) -> Result<(), Error> {
-    tx.insert_all(sql::SLOTS_INSERT, vec![slot_args(slot)]).await?;
+    tx.execute(sql::SLOT_INSERT, slot_args(slot)).await?;
     issue_name(tx, issue, &slot.key, slot.incarnation).await
 }
 

@@ -199,6 +199,8 @@ pub(crate) const SLOTS: &str = "SELECT tenant, pool, unit, ordinal, incarnation,
 pub(crate) const SLOTS_COUNT: &str = "SELECT COUNT(*) AS slots FROM slot";
 pub(crate) const SLOTS_OF_LINK: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, \
      forced, usr, creator, asked_at_ms FROM slot WHERE tenant = ? AND pool = ? AND unit = ? ORDER BY ordinal";
+pub(crate) const SLOT_INSERT: &str = "INSERT INTO slot (tenant, pool, unit, ordinal, incarnation, born, origin, \
+     failures, forced, usr, creator, asked_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 pub(crate) const SLOT_RENEW: &str = "UPDATE slot SET incarnation = ?, failures = ?, forced = ? \
      WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ? AND incarnation = ?";
 pub(crate) const SLOT_DELETE: &str = "DELETE FROM slot WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ?";

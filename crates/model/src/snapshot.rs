@@ -74,7 +74,7 @@ pub struct Snapshot {
     /// Every namespace that ever had an engine and was not forgotten.
     pub namespaces: Vec<String>,
     /// The pools, tenants on pools, and the users and creators of requests; the charged and the waiting reservations, and
-    /// the ended ones of current engines.
+    /// the ended ones of current engines and of engines that have not ended.
     pub ledger: Ledger,
 }
 

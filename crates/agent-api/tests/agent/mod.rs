@@ -134,11 +134,16 @@ macro_rules! no_sessions {
                 let mut mute = self.mute.clone();
                 mute.wait_for(|mute| !mute).await.ok()?;
                 if call.name == ENGINE_STATUS {
-                    let (engine, uid) = ("e-1".to_owned(), "u-1".to_owned());
-                    return Some(answer_engine_status(
-                        call,
-                        &EngineStatus { engine, uid, sessions: 3, running: 2, draining: true, idle: None, retiring: false },
-                    ));
+                    let status = EngineStatus {
+                        engine: "e-1".to_owned(),
+                        uid: "u-1".to_owned(),
+                        sessions: 3,
+                        running: 2,
+                        draining: true,
+                        idle: Some(Duration::from_secs(5)),
+                        retiring: true,
+                    };
+                    return Some(answer_engine_status(call, &status));
                 }
                 if self.unknown.lock().is_some_and(|unknown| unknown == call.name) {
                     return None;
