@@ -95,9 +95,7 @@ def test_a_killed_proxy_costs_programs_no_call_and_charges_nothing_twice(own_clu
     control.execute(f"ALTER RESOURCE POOL {pool} CAPACITY (CPU 4) WAIT '1m'")
     both = f"{cluster.addresses['proxy-b']},{cluster.addresses['proxy-a']}"
     command = [EXAMPLE, both, "alice", tenant, pool]
-    programs = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(PROGRAMS)
-    ]
+    programs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(PROGRAMS)]
     try:
         alice = Holder(cluster.addresses["proxy-a"], "alice")
         wait_until(lambda: alice.get("", "state=used")[1]["rows"], GRANTED_WITHIN_S, "a program works")

@@ -68,10 +68,11 @@ def test_the_rest_check_finds_every_difference_and_nothing_else(resting):
         f"engine {name} of the database has not ended and no slot wants it",
         f"engine {name} runs",
         f"permit of {name}, which is not wanted",
+        f"engine {name} is charged and not wanted",
     )
     rows(f"UPDATE slot SET incarnation = incarnation - 100 WHERE {SLOT}")
     for column, value, words in (
-        ("uid", "'another'", ("has uid", "is for uid", "is registered with uid")),
+        ("uid", "'another'", ("has uid", "is for uid", "is registered with uid", f"reservation of {name} is used by uid")),
         ("config", "'another'", ("has config",)),
         ("end_reason", "'it is to go'", ("is to end: it is to go",)),
     ):
@@ -79,6 +80,21 @@ def test_the_rest_check_finds_every_difference_and_nothing_else(resting):
         rows(f"UPDATE engine SET {column} = {value} WHERE name = '{name}'")
         seen(*words)
         rows(f"UPDATE engine SET {column} = {'NULL' if before is None else repr(before)} WHERE name = '{name}'")
+    seen()
+    for counter, words in (
+        ("held_cpu = held_cpu {} WHERE kind = 3", ("tenant rested/rested_p holds", "shared part", "unguaranteed part")),
+        ("held_memory = held_memory {} WHERE kind = 4", ("pool rested_p holds",)),
+        ("queued = queued {} WHERE kind = 4", ("queue of pool rested_p has 1 requests, there are 0",)),
+        ("shared_held_engines = shared_held_engines {} WHERE kind = 4", ("of its shared part",)),
+    ):
+        rows(f"UPDATE quota_scope SET {counter.format('+ 1')}")
+        seen(*words)
+        rows(f"UPDATE quota_scope SET {counter.format('- 1')}")
+    rows("UPDATE reservation SET state = 'released'")
+    seen("is not charged", "tenant rested/rested_p holds", "pool rested_p holds")
+    rows("UPDATE reservation SET state = 'locked'")
+    seen(f"the reservation of {name} is locked by uid")
+    rows("UPDATE reservation SET state = 'used'")
     seen()
     live = nodes.bytes(f"engines/{name}/live")
     nodes.client.set(nodes.path(f"engines/{name}/live"), json.dumps(json.loads(live) | {"uid": "another"}).encode())

@@ -128,7 +128,8 @@ def test_a_late_delete_ends_only_its_own_engine(deposed):
     ((ended,),) = deposed.cluster.database.rows(f"SELECT COUNT(*) FROM engine WHERE name = '{old}' AND ended_at_ms > 0")
     assert int(ended) == 1
     healing = applied_in(deposed.cluster.logs.text(f"/{deposed.other}.log"))
-    assert {it[0] for it in healing} <= {"record end", "delete engine", "delete permit", "remove drain order"}, healing
+    ends = {"record end", "end reservation", "delete engine", "delete permit", "remove drain order"}
+    assert {it[0] for it in healing} <= ends, healing
 
 
 @pytest.mark.parametrize("point", some([BEFORE_WRITE, WRITE_SENDING], WRITE_SENDING))

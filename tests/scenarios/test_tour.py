@@ -6,9 +6,17 @@ import re
 import pytest
 
 from harness import rides
-from harness.processes import working_below
+from harness.processes import REPOSITORY, working_below
 
 pytestmark = pytest.mark.quick
+
+# What differs in each run: names of engines, ids of alterations, and where the sample data is.
+VOLATILE = [
+    (r"demo-local-small-0-\d+-[0-9a-f]{6}", "<engine>"),
+    (r"\b[0-9a-f]{32}\b", "<id>"),
+    (r"'[^']*/samples/", "'<samples>/"),
+    (r"from seed \d+", "from <seed>"),
+]
 
 
 def table_after(text, words):
@@ -19,6 +27,17 @@ def table_after(text, words):
         elif line.startswith("└"):
             return rows[1:]
     raise AssertionError(f"no table after {words!r}:\n{text}")
+
+
+def without_results(text):
+    """Statements, remarks and errors, without the results."""
+    return [it for it in text.splitlines() if it and it[0] not in "┌│╞└" and not re.fullmatch(r"\d+ rows?.*", it)]
+
+
+def masked(line):
+    for pattern, name in VOLATILE:
+        line = re.sub(pattern, name, line)
+    return line
 
 
 def answers(text):
@@ -58,3 +77,25 @@ def test_the_tour_shows_the_stand_in_while_the_new_engine_starts(toured):
     assert ("false", "ready") in states, f"the old engine is ready and no longer current: {meanwhile}"
     served = table_after(text, "rides_served_meanwhile")
     assert served == [[str(rides.TOUR_ROWS)]]
+
+
+def test_the_tour_shows_a_refusal_with_its_numbers_and_the_alter_that_resolves_it(toured):
+    lines = without_results(toured.done.stdout)
+    refused = lines.index("START ENGINE demo local small WAIT '2m';")
+    assert lines[refused + 1 : refused + 5] == [
+        'error 53400: not enough CPU for an engine of resource unit "small"',
+        '  Detail: Tenant "demo" on resource pool "local": asked 1, left 0.5 of 0.5 (TENANT_CPU, not retryable).',
+        "  Hint: ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 1).",
+        "ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 1);",
+    ]
+    held = {row[2]: row[3:9] for row in table_after(toured.done.stdout, "What does the tenant hold?")}
+    assert held["CPU"] == ["1", "0", "1", "0", "1", "0"], held
+
+
+def test_the_readme_shows_statements_and_errors_of_the_real_tour(toured):
+    block = (REPOSITORY / "README.md").read_text().split("\n## The tour, shortened\n")[1].split("```")[1]
+    shown = [masked(it) for it in without_results(block)]
+    printed = iter(masked(it) for it in without_results(toured.done.stdout))
+    assert len(shown) > 20
+    for line in shown[1:]:
+        assert line in printed, f"the tour does not print, or not in this order: {line}"

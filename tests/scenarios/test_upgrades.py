@@ -12,6 +12,7 @@ from harness.clients import pyhive_session, rows
 from harness.control import Control
 from harness.databases import MariadbDatabase, PostgresDatabase, SqliteDatabase
 from harness.decisions import applied
+from harness.ledger import TENANT, Ledger
 from harness.processes import run
 from harness.recorded import Recorded, wait_registered
 from harness.recording import rows as rows_of
@@ -88,7 +89,17 @@ def takes_over(cluster, recorded, names):
     for statement, had in recorded.about["shown"].items():
         assert control.execute(statement) == had, statement
     kept_rows(cluster, recorded)
+    assert adopted(cluster, names).keys() == set(names), "no other reservation was ever made"
     return control
+
+
+def adopted(cluster, names):
+    """When each engine was adopted. What they hold was compared with their charges by `at_rest`."""
+    reservations = {it.id: it for it in Ledger(cluster.database).reservations}
+    for name in names:
+        it = reservations[name]
+        assert (it.state, it.user, it.creator, it.nominal[0]) == ("used", "", "", 1000), name
+    return {name: it.used_at_ms for name, it in reservations.items()}
 
 
 def kept_rows(cluster, recorded):
@@ -113,8 +124,8 @@ def children():
         child.wait(timeout=WITHIN_S)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_upgrade_keeps_engines_catalogs_and_declarations(children, own_cluster, version):
+def recorded_processes(version, own_cluster, children):
+    """The recorded installation with its engines, and no other program."""
     recorded = Recorded(version, "processes")
     cluster = own_cluster(start=False, secret=recorded.about["secret"], **settings(recorded))
     recorded.place(cluster)
@@ -122,6 +133,12 @@ def test_an_upgrade_keeps_engines_catalogs_and_declarations(children, own_cluste
     recorded.load_znodes(cluster)
     recorded.load_files()
     children += recorded.start_processes(cluster)
+    return recorded, cluster
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_upgrade_keeps_engines_catalogs_and_declarations(children, own_cluster, version):
+    recorded, cluster = recorded_processes(version, own_cluster, children)
     names = recorded.about["engines"]
     control = takes_over(cluster, recorded, names)
     assert {it.pid for it in cluster.engines.all().values()} == {it.pid for it in children}
@@ -131,6 +148,32 @@ def test_an_upgrade_keeps_engines_catalogs_and_declarations(children, own_cluste
     control.wait_ready("lab")
     left = cluster.engines.all().keys() & set(names)
     assert left == {it for it in names if "-nightly-" not in it}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_upgrade_grants_nothing_before_it_has_counted_the_running_engines(children, own_cluster, version):
+    """Before there is a master, a tenant is guaranteed what it runs, and starts another engine."""
+    recorded, cluster = recorded_processes(version, own_cluster, children)
+    names = recorded.about["engines"]
+    cluster.start(["agent-1", "agent-2", "proxy-b"])
+    control = Control(cluster.addresses["proxy-b"])
+    control.execute("CREATE RESOURCE QUOTA q_lab TENANT lab, POOL side, GUARANTEE (ENGINES 1)")
+    (started,) = control.execute("START ENGINE lab side nightly")
+    refusal = control.refused("START ENGINE lab side nightly NOWAIT")
+    assert refusal.sqlstate == "53000" and 'has not counted the engines of resource pool "side"' in refusal.message, refusal
+    before = Ledger(cluster.database)
+    assert before.reservations == [] and before.held(TENANT, "lab/side") == (0, 0, 0)
+
+    cluster.start_program("proxy-a")
+    queued = r"^queued at position .*left 0 of 1 \(TENANT_ENGINES, retryable\)$"
+    control.wait_engine("lab", started["engine"], "pending", queued)
+    assert at_rest(cluster).keys() == adopted(cluster, names).keys() == set(names)
+    control.execute("ALTER RESOURCE QUOTA q_lab GUARANTEE (ENGINES 2) WAIT '1m'")
+    control.wait_ready("lab", 2)
+    when = adopted(cluster, names)
+    granted = Ledger(cluster.database).of_engine(started["engine"])
+    assert granted.locked_at_ms > max(when[it] for it in names)
+    assert at_rest(cluster).keys() == {*names, granted.id}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

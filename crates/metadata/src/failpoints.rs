@@ -42,19 +42,19 @@ pub const MASTER_LOCKED: &str = "metadata.master.locked";
 pub const MASTER_BEFORE: &str = "metadata.master.before_commit";
 /// Just after COMMIT, before the master has the answer.
 pub const MASTER_AFTER: &str = "metadata.master.after_commit";
-/// A transaction of the ledger has locked its scopes; nothing is written. (Not passed yet.)
+/// A transaction of the ledger has locked its scopes; nothing is written.
 pub const LEDGER_LOCKED: &str = "metadata.ledger.locked";
-/// A master's changes of the ledger are written; just before COMMIT. (Not passed yet.)
+/// A master's changes of the ledger are written; just before COMMIT.
 pub const LEDGER_BEFORE: &str = "metadata.ledger.before_commit";
-/// Just after COMMIT, before the master has the answer. (Not passed yet.)
+/// Just after COMMIT, before the master has the answer.
 pub const LEDGER_AFTER: &str = "metadata.ledger.after_commit";
-/// A holder's change of the ledger is written; just before COMMIT. (Not passed yet.)
+/// A holder's change of the ledger is written; just before COMMIT.
 pub const RESERVE_BEFORE: &str = "metadata.reserve.before_commit";
-/// Just after COMMIT, before the holder has the answer. (Not passed yet.)
+/// Just after COMMIT, before the holder has the answer.
 pub const RESERVE_AFTER: &str = "metadata.reserve.after_commit";
-/// The scopes of a new user or creator are inserted; just before COMMIT. (Not passed yet.)
+/// The scopes of a new user or creator are inserted; just before COMMIT.
 pub const SCOPES_BEFORE: &str = "metadata.scopes.before_commit";
-/// Just after it. (Not passed yet.)
+/// Just after it.
 pub const SCOPES_AFTER: &str = "metadata.scopes.after_commit";
 /// A migration has run; just before COMMIT.
 pub const MIGRATE_BEFORE: &str = "metadata.migrate.before_commit";

@@ -6,8 +6,6 @@ from harness.processes import REPOSITORY, run
 
 PAGE = "docs/failpoints.md"
 ONLY_OF_PROCESSES, ONLY_OF_PODS = "(Processes only.)", "(Pods only.)"
-# Of transactions that nothing in the program runs yet.
-NOT_PASSED = "(Not passed yet.)"
 ROW_OF_THE_PAGE = re.compile(r"^\| `([a-z0-9_.]+)` \| [a-z-]+", re.MULTILINE)
 
 
@@ -22,6 +20,6 @@ def of_the_page():
 
 
 def marked_on_the_page(of):
-    """The points with this mark: `ONLY_OF_PROCESSES`, `ONLY_OF_PODS`, `NOT_PASSED`."""
+    """The points with this mark: `ONLY_OF_PROCESSES` or `ONLY_OF_PODS`."""
     lines = (REPOSITORY / PAGE).read_text().splitlines()
     return ROW_OF_THE_PAGE.findall("\n".join(it for it in lines if of in it))

@@ -32,11 +32,11 @@ class Outcome:
         return f"{self.kind}: {self.rows if self.kind == 'acknowledged' else f'{self.sqlstate} {self.message}'}"
 
 
-def execute(address, statement, user="admin"):
-    """Runs a statement in a session of its own and returns the outcome."""
+def execute(address, statement, user="admin", **settings):
+    """Runs a statement in a session of its own and returns the outcome. Settings are session keys, as in `harness.clients`."""
     connection = None
     try:
-        connection = open_pyhive(address, user)
+        connection = open_pyhive(address, user, **settings)
         return Outcome("acknowledged", rows(connection, statement))
     except pyhive.exc.OperationalError as error:
         try:
@@ -55,19 +55,20 @@ def execute(address, statement, user="admin"):
 
 
 class Statement:
-    def __init__(self, pool, installation, statement, via, user):
+    def __init__(self, pool, installation, statement, via, user, settings):
         self.pool = pool
         self.installation = installation
         self.statement = statement
         self.via = via
         self.user = user
+        self.settings = settings
         self.future = self.submit()
 
     def __repr__(self):
         return f"{self.statement}: {self.future.result() if self.future.done() else 'no answer yet'}"
 
     def submit(self):
-        return self.pool.submit(execute, self.installation.address(self.via), self.statement, self.user)
+        return self.pool.submit(execute, self.installation.address(self.via), self.statement, self.user, **self.settings)
 
     def nudge(self):
         """Repeats it after a transient refusal: on a busy machine ZooKeeper's responses may be late for such short sessions."""
@@ -84,7 +85,7 @@ class Statement:
 
     def again(self, gone=()):
         def done():
-            outcome = execute(self.installation.address("any"), self.statement, self.user)
+            outcome = execute(self.installation.address("any"), self.statement, self.user, **self.settings)
             if outcome.kind == "refused" and outcome.sqlstate not in NOT_NOW:
                 assert outcome.sqlstate in gone, f"repeated: {self.statement}: {outcome}"
                 return outcome

@@ -72,6 +72,7 @@ ROWS = [
     *rows("engine", d.drop_schema, "datafusion.catalog.schema_moved"),
     *rows("proxy", d.crash, "coordination.permit.deleted master.after.delete_permit master.before.write master.write.sending"),
     *rows("proxy", d.label, "master.after.draw_incarnation"),
+    *rows("proxy", d.reclaim, "master.after.retire"),
     *rows("proxy", d.hand_over, "proxy.bind.handover"),
     *rows(
         "agent",
@@ -79,9 +80,10 @@ ROWS = [
         """
         agent.alter.checked coordination.alter.made metadata.commit.locked metadata.commit.decided
         metadata.commit.slots_written metadata.commit.after_commit metadata.master.locked metadata.master.before_commit
-        agent_api.server.read
+        metadata.ledger.locked metadata.ledger.before_commit agent_api.server.read
         """,
     ),
+    *rows("agent", d.limit, "metadata.commit.limits_written"),
     *rows(
         "agent",
         d.create,
@@ -101,9 +103,12 @@ ROWS = [
         "agent",
         d.restart,
         """
-        agent.request.rung metadata.request.slot_written metadata.master.after_commit agent_api.server.done
+        agent.request.rung metadata.request.slot_written metadata.master.after_commit metadata.ledger.after_commit
+        agent_api.server.done
         """,
     ),
+    *rows("agent", d.start_by_another, "metadata.scopes.before_commit metadata.scopes.after_commit"),
+    *rows("agent", d.reserve, "metadata.reserve.before_commit metadata.reserve.after_commit"),
     *rows("agent", d.stop, "metadata.request.validated metadata.request.before_commit"),
     *rows("agent", d.refusal, "metadata.refusal.before_commit metadata.refusal.after_commit"),
     *rows("agent", d.housekeeping, "metadata.housekeeping.before_commit metadata.housekeeping.after_commit"),

@@ -11,7 +11,11 @@ import time
 
 from failpoint_matrix.statements import ANSWER_WITHIN_S
 from harness.clients import rows
+from harness.ledger import CREATOR
 from harness.waiting import wait_until
+
+# Engines that a tenant is guaranteed: more than it ever has.
+GUARANTEED = 8
 
 
 def alter(worker, via="other"):
@@ -52,11 +56,23 @@ def newcomer(worker, via="other"):
         worker.done(statement)
 
 
-def start(worker, via="other"):
+def limit(worker, via="other"):
+    """A quota: what the tenant may hold changes in its transaction."""
+    name = worker.next_name("quota")
+    worker.expect_same_engines()
+    yield
+    guarantee = f"TENANT {worker.tenant}, POOL {worker.pool}, GUARANTEE (ENGINES {GUARANTEED})"
+    statement = worker.execute(f"CREATE RESOURCE QUOTA {name} {guarantee}", via)
+    yield
+    worker.judge(statement, lambda: worker.is_limited(name, GUARANTEED), gone=("42710",))
+    worker.done(f"DROP RESOURCE QUOTA {name}")
+
+
+def start(worker, via="other", **settings):
     """START ENGINE, which starts another engine each time: there must be one slot for each request that took effect."""
     before, requests = worker.slots(), worker.requests()
     yield
-    statement = worker.execute(f"START ENGINE {worker.tenant} {worker.pool} {worker.unit}", via)
+    statement = worker.execute(f"START ENGINE {worker.tenant} {worker.pool} {worker.unit}", via, **settings)
     yield
     outcome = statement.outcome()
     started, new = worker.slots() - before, worker.requests() - requests
@@ -69,6 +85,56 @@ def start(worker, via="other"):
         statement.again()
         assert len(worker.slots() - before) == len(started) + 1
     worker.stop_started()
+
+
+def start_by_another(worker, via="other"):
+    """START ENGINE by a client application that was never charged: its scope is inserted first."""
+    creator = worker.next_name("application")
+    yield from start(worker, via, creator=creator)
+    assert (CREATOR, creator) in worker.ledger().scopes
+
+
+def reserve(worker, via="other"):
+    """A program that is no engine reserves: repeated with its key, it has one reservation."""
+    key = worker.next_name("key")
+    worker.expect_same_engines()
+    yield
+    call = worker.reserve(key, via)
+    yield
+    status, answered = call.result()
+    reservation = worker.reserved(key)
+    assert status != 201 or answered["id"] == reservation["id"], (answered, reservation)
+    assert [it.id for it in worker.ledger().charged() if it.is_external] == [reservation["id"]]
+    worker.release(reservation)
+    assert not [it for it in worker.ledger().charged() if it.is_external]
+
+
+def reclaim(worker, via="other"):
+    """A tenant borrows the one CPU of a pool, and its idle engine is retired when the lender starts one. Then its slot waits in
+    the queue."""
+    pool, unit, borrower, lender = (f"{worker.tenant}_{worker.next_name(it)}" for it in ("p", "u", "borrower", "lender"))
+    worker.done(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '512M'")
+    places = worker.installation.places(pool)
+    worker.done(f"CREATE RESOURCE POOL {pool} UNIT_LIST ('{unit}'), CAPACITY (CPU 1){places}")
+    for tenant, cpu in ((borrower, 0), (lender, 1)):
+        worker.done(f"CREATE TENANT {tenant} RESOURCE_POOL_LIST ('{pool}')")
+        quota = f"TENANT {tenant}, POOL {pool}, GUARANTEE (CPU {cpu}), BORROW_LIMIT UNLIMITED"
+        worker.done(f"CREATE RESOURCE QUOTA {tenant} {quota}")
+    (idle,) = worker.done(f"START ENGINE {borrower} {pool} {unit} WAIT '1m'")
+    worker.installation.at_rest()
+    yield
+    statement = worker.execute(f"START ENGINE {lender} {pool} {unit}", via)
+    yield
+    worker.judge(statement, lambda: worker.slots(f"s.tenant = '{lender}'"))
+    worker.wait(lambda: worker.holds(lender, pool) and not worker.holds(borrower, pool), "the lender has the engine")
+    ((*_, waiting),) = worker.slots(f"s.tenant = '{borrower}'")
+    assert waiting != idle["engine"]
+    worker.done(f"STOP ENGINE {pool} '{waiting}' FORCE")
+    for tenant in (borrower, lender):
+        worker.done(f"DROP RESOURCE QUOTA {tenant}")
+        worker.done(f"DROP TENANT {tenant}")
+    worker.done(f"DROP RESOURCE POOL {pool}")
+    worker.done(f"DROP RESOURCE UNIT {unit}")
 
 
 def stop(worker, via="other"):

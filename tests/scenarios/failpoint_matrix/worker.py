@@ -8,6 +8,7 @@ one failure.
 
 import concurrent.futures
 import contextlib
+import http.client
 import json
 
 from failpoint_matrix import triggers
@@ -15,14 +16,18 @@ from failpoint_matrix.actions import ACTIONS
 from failpoint_matrix.statements import NOT_NOW, Statement, execute
 from harness.clients import impyla_session, pyhive_session
 from harness.evidence import keep
+from harness.ledger import TENANT, Ledger
 from harness.logs import PANIC
 from harness.processes import is_alive
+from harness.reservations import Holder
 from harness.waiting import wait_until
 
 HIT_WITHIN_S = 50
 LOOK_EVERY_S = 0.02
 CLIENTS = 8
 LEAST_MEMORY_M = 512
+# Of a request for a reservation: no answer, in the queue, and nothing could be decided.
+NOT_GRANTED_YET = {None, 202, 503, 504}
 
 
 class Worker:
@@ -128,8 +133,8 @@ class Worker:
         finally:
             self.clients.shutdown(wait=True, cancel_futures=True)
 
-    def execute(self, statement, via="any", user="admin"):
-        self.last_statement = Statement(self.clients, self.installation, statement, via, user)
+    def execute(self, statement, via="any", user="admin", **settings):
+        self.last_statement = Statement(self.clients, self.installation, statement, via, user, settings)
         return self.last_statement
 
     def execute_alter(self, via):
@@ -145,6 +150,42 @@ class Worker:
             outcome = statement.again(gone=("42710", "42704"))
         assert outcome.kind == "acknowledged" or outcome.sqlstate in ("42710", "42704"), (statement, outcome)
         return outcome.rows
+
+    def reserve(self, key, via="any"):
+        """A program that is no engine reserves 1 CPU; answers (status, reservation) in the future, no status if it is lost."""
+        holder = Holder(self.installation.address(via), self.user)
+
+        def run():
+            try:
+                return holder.request(self.tenant, self.pool, {"type": "Cpu", "cpu": 1}, key, wait="30s")
+            except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+                return None, repr(error)
+
+        return self.clients.submit(run)
+
+    def reserved(self, key):
+        """The reservation of a key, which is repeated until it is granted."""
+        found = []
+
+        def is_granted():
+            found[:] = self.reserve(key).result()
+            return found[0] not in NOT_GRANTED_YET
+
+        self.wait(is_granted, f"the reservation of {key} is granted")
+        status, reservation = found
+        assert status == 201, found
+        return reservation
+
+    def release(self, reservation):
+        status, found = Holder(self.installation.address("any"), self.user).act(reservation["id"], "release", self.pool)
+        assert (status, found["state"]) == (200, "released"), (status, found)
+
+    def ledger(self):
+        return Ledger(self.installation.database)
+
+    def holds(self, tenant, pool):
+        """Whether the tenant is charged for an engine of the pool that has registered."""
+        return any(it.state == "used" for it in self.ledger().charged() if (it.tenant, it.pool) == (tenant, pool))
 
     def query(self, statement):
         return execute(self.installation.address("any"), statement, self.user)
@@ -194,6 +235,14 @@ class Worker:
 
     def has_unit(self, name):
         return self.count(f"SELECT 1 FROM resource_unit WHERE name = '{name}'") == 1
+
+    def is_limited(self, quota, engines):
+        """Whether there is this quota of the tenant. Only then it is what limits the tenant."""
+        scope = f"kind = {TENANT} AND name = '{self.tenant}/{self.pool}'"
+        has_limit = self.count(f"SELECT 1 FROM quota_scope WHERE {scope} AND limit_engines = {engines}") == 1
+        has_quota = self.count(f"SELECT 1 FROM resource_quota WHERE name = '{quota}'") == 1
+        assert has_limit == has_quota, (quota, has_limit, has_quota)
+        return has_quota
 
     def slots(self, condition="1 = 1"):
         found = self.installation.database.rows(

@@ -24,7 +24,7 @@ def split(address):
 
 @contextlib.contextmanager
 def pyhive_session(address, user="admin", **settings):
-    """A session of PyHive. Settings are session keys: `tenant=`, `pool=`, `unit=` are ours."""
+    """A session of PyHive. Settings are session keys: `tenant=`, `pool=`, `unit=`, `creator=` are ours."""
     connection = open_pyhive(address, user, **settings)
     try:
         yield connection
@@ -51,7 +51,7 @@ def open_pyhive(address, user="admin", database="default", password="x", ca=None
 
 
 def session_keys(settings):
-    ours = {"tenant", "pool", "unit"}
+    ours = {"tenant", "pool", "unit", "creator"}
     return {f"enginehouse.{key}" if key in ours else key: value for key, value in settings.items()}
 
 

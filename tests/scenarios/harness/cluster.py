@@ -91,12 +91,12 @@ class Cluster:
         path.write_text(tomli_w.dumps(self.configuration(candidate, name)))
         return path
 
-    def start(self):
-        """Migrates and starts all programs."""
+    def start(self, programs=ROLES):
+        """Migrates and starts programs, by default all."""
         self.migrate()
-        for name in ROLES:
+        for name in programs:
             self.start_program(name, wait=False)
-        for name in ROLES:
+        for name in programs:
             self.wait_ready(name)
         self.nodes = zookeeper.Nodes(self.root, self.secret, self.connect)
         return self

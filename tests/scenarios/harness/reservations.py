@@ -39,9 +39,7 @@ class Holder:
         return self.call("GET", f"{PATH}{reservation and '/' + reservation}{query and '?' + query}")
 
     def act(self, reservation, action, pool, **members):
-        return self.call(
-            "POST", f"{PATH}/{reservation}/{action}", {"pool": pool, "instance": self.instance, **members}
-        )
+        return self.call("POST", f"{PATH}/{reservation}/{action}", {"pool": pool, "instance": self.instance, **members})
 
     def reserved(self, tenant, pool, resource, within_s=30, **members):
         """A reservation that was granted, at once or from the queue: its JSON."""

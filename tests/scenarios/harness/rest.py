@@ -1,12 +1,15 @@
 """The check that an installation is at rest: the running engines match the catalog, and nothing is left over.
 
 It reads SQL, ZooKeeper, the state directory and this machine's processes, never the product's SHOW, so that a wrong SHOW and a
-wrong master cannot agree. A look in the middle of a change fails once and is repeated until the deadline.
+wrong master cannot agree. A look in the middle of a change fails once and is repeated until the deadline. An engine in the
+queue of its pool is at rest without an instance.
 """
 
 import time
 
 from kazoo.exceptions import KazooException
+
+from harness.ledger import Ledger
 
 REST_WITHIN_S = 45
 LOOK_EVERY_S = 0.15
@@ -35,7 +38,8 @@ def at_rest(cluster, within_s=REST_WITHIN_S, registry=True):
 
 
 def look(cluster, registry=True):
-    wanted, different = wanted_engines(cluster.database)
+    ledger = Ledger(cluster.database)
+    wanted, queued, different = wanted_engines(cluster.database, ledger)
     running, more = cluster.engines.running()
     different += more
     for name in sorted(wanted.keys() - running.keys()):
@@ -52,7 +56,8 @@ def look(cluster, registry=True):
             different += registrations(cluster.nodes, wanted)
         except KazooException as error:
             different.append(f"ZooKeeper can't be read: {error!r}")
-    return {name: it["uid"] for name, it in wanted.items()}, different
+    uids = {name: it["uid"] for name, it in wanted.items()}
+    return uids, different + ledger.differences(uids, queued)
 
 
 def same(key, want, have):
@@ -60,9 +65,13 @@ def same(key, want, have):
     return str(want).startswith(str(have)) if key == "config" else want == have
 
 
-def wanted_engines(database):
+def wanted_engines(database, ledger):
     wanted, different = {}, []
-    for name, uid, tenant, pool, unit, ordinal, incarnation, config, end_reason in database.rows(WANTED):
+    rows = database.rows(WANTED)
+    queued = ledger.queued({name: pool for name, uid, _, pool, *_ in rows if name is not None and uid is None})
+    for name, uid, tenant, pool, unit, ordinal, incarnation, config, end_reason in rows:
+        if name in queued:
+            continue
         slot = f"slot {tenant}/{pool}/{unit}/{ordinal} incarnation {incarnation}"
         if name is None:
             different.append(f"{slot} has no engine that has not ended")
@@ -81,11 +90,11 @@ def wanted_engines(database):
             "config": config,
         }
     for (name,) in database.rows(UNENDED):
-        if name not in wanted:
+        if name not in wanted and name not in queued:
             different.append(f"engine {name} of the database has not ended and no slot wants it")
     for id_, progress, reason in database.rows(OPEN):
         different.append(f"alteration {id_} is {progress}: {reason}")
-    return wanted, different
+    return wanted, queued, different
 
 
 def described(uid, pid, labels):

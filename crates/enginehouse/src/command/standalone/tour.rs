@@ -1,6 +1,7 @@
 //! The tour: a script that runs through the proxy's own port, with the code of `enginehouse sql`.
 //!
 //! `{samples}` is the folder of the sample data; `{engine}` is the current engine of the last result with a column `engine`.
+//! The comment `{refused 53400}` precedes a statement that must be refused, with this SQLSTATE.
 
 use std::net::SocketAddr;
 
@@ -35,12 +36,18 @@ pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> any
     let mut all_well = true;
     for statement in script::statements(SCRIPT) {
         let text = statement.text.replace("{samples}", &samples).replace("{engine}", &engine);
+        let refusal = statement.remarks.iter().find_map(|remark| expected_sqlstate(remark));
         print_line("");
-        for remark in &statement.remarks {
+        for remark in statement.remarks.iter().filter(|remark| expected_sqlstate(remark).is_none()) {
             print_line(&format!("-- {}", remark.replace("{seed}", &seed.to_string())));
         }
         print_line(&format!("{text};"));
         match runner::run_captured(&mut connection, &text, Format::Table).await? {
+            Ok(_) if refusal.is_some() => {
+                print_line("The statement was not refused.");
+                all_well = false;
+                break;
+            }
             Ok(captured) => {
                 if let Some(named) = captured.current_engine() {
                     engine = named;
@@ -48,14 +55,21 @@ pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> any
             }
             Err(error) => {
                 print_line(&runner::shown(&error));
-                all_well = false;
-                break;
+                if refusal != Some(error.sqlstate()) {
+                    all_well = false;
+                    break;
+                }
             }
         }
     }
     connection.close().await;
     print_line(&format!("\n{}", if all_well { "The tour is complete." } else { "The tour failed." }));
     Ok(all_well)
+}
+
+/// The SQLSTATE with which the next statement must be refused, if the comment says so.
+fn expected_sqlstate(remark: &str) -> Option<&str> {
+    remark.trim().strip_prefix("{refused ")?.strip_suffix('}')
 }
 
 fn random_seed() -> u64 {

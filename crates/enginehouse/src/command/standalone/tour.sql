@@ -11,6 +11,18 @@ CREATE RESOURCE POOL IF NOT EXISTS local UNIT_LIST ('small');
 -- A tenant is a group of users; it lists the pools that it may use.
 CREATE TENANT IF NOT EXISTS demo RESOURCE_POOL_LIST ('local'), USER_LIST ('alice', 'bob');
 
+-- A quota guarantees a part of a pool to a tenant, and limits the tenant to it.
+CREATE RESOURCE QUOTA IF NOT EXISTS demo_share TENANT demo, POOL local, GUARANTEE (CPU 0.5);
+
+-- Reset the amount, in case the tour was run before.
+ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 0.5);
+
+-- {refused 53400}
+-- No engine of one CPU fits into half of one: the error has the numbers, and a statement that helps.
+START ENGINE demo local small WAIT '2m';
+
+ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 1);
+
 -- Start an engine, and wait until it serves queries.
 START ENGINE demo local small WAIT '2m';
 
@@ -44,7 +56,13 @@ SHOW RESOURCE POOL local FOR TENANT;
 
 DESCRIBE ENGINE local '{engine}';
 
+-- What does the tenant hold?
+SHOW QUOTAS TENANT demo;
+
 -- The engine leaves the registry, finishes its statements and terminates.
 STOP ENGINE local '{engine}' WITHIN '30s' WAIT '1m';
+
+-- Without the quota the tenant is not limited.
+DROP RESOURCE QUOTA demo_share;
 
 SHOW ALTERATIONS LIMIT 3;
