@@ -35,8 +35,8 @@ pub use engine_status::{ENGINE_STATUS, EngineStatus, answer_engine_status, engin
 pub use error::{ApiError, ApiErrorKind};
 pub use pool::{AgentPool, PoolOptions};
 pub use reservations::{
-    HolderClaim, Place, ReservationAnswer, ReservationApi, ReservationCall, ReservationList, ReservationRefused,
-    ReservationReply, ReservationRequest, Reserve, serve_reservations,
+    HolderClaim, ReservationAnswer, ReservationApi, ReservationCall, ReservationList, ReservationRefused,
+    ReservationReply, ReservationRequest, Reserve, Target, serve_reservations,
 };
 pub use retire::{RETIRE, RetireRequest, answer_retire, retire, retire_request};
 pub use server::serve;

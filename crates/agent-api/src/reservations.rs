@@ -60,7 +60,7 @@ pub enum ReservationCall {
 /// Where a reservation is requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum Target {
     Pool(PoolName),
     /// The pool whose `QUEUE_PREFIX` matches.
     Queue(String),
@@ -70,7 +70,7 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reserve {
     pub tenant: TenantName,
-    pub place: Place,
+    pub target: Target,
     /// The user that is charged; `None`: the caller.
     pub user: Option<String>,
     pub creator: String,

@@ -29,9 +29,9 @@ pub fn as_detail(reason: &str) -> String {
 }
 
 /// A sentence as a clause: in lower case and without its full stop.
-pub fn as_fragment(sentence: &str) -> String {
-    let sentence = sentence.strip_suffix('.').unwrap_or(sentence);
-    let mut chars = sentence.chars();
+pub fn as_fragment(detail: &str) -> String {
+    let detail = detail.strip_suffix('.').unwrap_or(detail);
+    let mut chars = detail.chars();
     let first = chars.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
     first + chars.as_str()
 }

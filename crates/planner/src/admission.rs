@@ -22,17 +22,7 @@ use crate::engine_request;
 use crate::free_nodes;
 use crate::inventory::{Engine, Inventory};
 use crate::reclaiming;
-use crate::role::Role;
-
-/// The engines of a plan.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Engines<'p, 'a> {
-    pub inventory: &'p Inventory<'a>,
-    /// In the order of the inventory.
-    pub roles: &'p [Role<'a>],
-    /// Whether it has all engines.
-    pub is_complete: bool,
-}
+use crate::role::Engines;
 
 /// The request of a slot's current engine; `None` if it can have none.
 pub(crate) fn request(desired: &DesiredState, slot: &Slot) -> Option<Request> {

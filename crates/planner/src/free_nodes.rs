@@ -61,12 +61,12 @@ fn occupy(nodes: &mut Nodes, pool: &str, pods: Pods) {
     }
     // The result is of no interest: a pod that fits on no node takes nothing.
     let _ = nodes.take(pool, &Pods::single(pods.driver));
-    let (mut left, mut together) = (pods.executors, pods.executors);
-    while left > 0 && together > 0 {
-        let executors = together.min(left);
+    let (mut left, mut step) = (pods.executors, pods.executors);
+    while left > 0 && step > 0 {
+        let executors = step.min(left);
         match nodes.take(pool, &Pods { driver: NodeAmount::ZERO, executor: pods.executor, executors }) {
             Ok(_) => left -= executors,
-            Err(_) => together /= 2,
+            Err(_) => step /= 2,
         }
     }
 }

@@ -10,7 +10,7 @@ use model::name::PoolName;
 use model::number::Generation;
 use model::observation::ObservedEngine;
 
-use crate::admission::{self, Engines};
+use crate::admission;
 use crate::builder::PlanBuilder;
 use crate::current::{self, SlotContext};
 use crate::decision::{Chain, Decision, Stage, Wait};
@@ -19,7 +19,7 @@ use crate::inventory::{Engine, Inventory};
 use crate::link_cache::LabelCache;
 use crate::name_set::NameSet;
 use crate::observed::ObservedState;
-use crate::role::{self, Role};
+use crate::role::{self, Engines, Role};
 use crate::scope::Scope;
 use crate::{alteration, report, reservations, teardown};
 

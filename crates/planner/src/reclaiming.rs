@@ -14,7 +14,6 @@ use model::ledger::{Moment, ScopeKey, reclaim_reason, reclaimed_for};
 use model::name::TenantName;
 use model::quota::Reclaim;
 
-use crate::admission::Engines;
 use crate::admit::{Cause, Headroom, Queued};
 use crate::builder::{PlanBuilder, decide};
 use crate::decision::{Action, Stage};
@@ -24,7 +23,7 @@ use crate::fit::{NodeAmount, Pods};
 use crate::inventory::{Engine, Inventory};
 use crate::observed::EngineLoad;
 use crate::reclaim::{self, Reclaimed, RunningEngine, reclaim};
-use crate::role::{self, Role};
+use crate::role::{self, Engines, Role};
 
 /// The load of an engine that may agree to retire.
 const IDLE: EngineLoad = EngineLoad { sessions: 0, running: 0 };

@@ -35,6 +35,16 @@ pub(crate) struct Termination {
     pub successor: Option<EngineName>,
 }
 
+/// The engines of a plan with their roles.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Engines<'p, 'a> {
+    pub inventory: &'p Inventory<'a>,
+    /// In the order of the inventory.
+    pub roles: &'p [Role<'a>],
+    /// Whether it has all engines.
+    pub is_complete: bool,
+}
+
 /// The role of every engine, in the order of the inventory.
 pub(crate) fn classify_all<'a>(desired: &'a DesiredState, inventory: &Inventory<'a>) -> Vec<Role<'a>> {
     let newest_ready = newest_ready(inventory);

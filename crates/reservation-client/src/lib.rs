@@ -24,4 +24,4 @@ pub use error::{Error, Problem};
 pub use model::ledger::{LedgerError, ReservationStatus, ShortageStatus, State};
 pub use model::resource::Resource;
 pub use renewal::Renewal;
-pub use request::{Claim, ListFilter, Place, RequestKey, ReservationRequest, ReservationsPage};
+pub use request::{Claim, ListFilter, RequestKey, ReservationRequest, ReservationsPage, Target};

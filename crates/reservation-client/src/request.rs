@@ -31,7 +31,7 @@ impl RequestKey {
 
 /// Where capacity is requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Target {
     /// A resource pool.
     Pool(String),
     /// A queue, for its resource pool.
@@ -42,7 +42,7 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReservationRequest {
     pub tenant: String,
-    pub place: Place,
+    pub target: Target,
     pub resource: Resource,
     /// The instance of the program.
     pub instance: String,
@@ -66,7 +66,7 @@ impl ReservationRequest {
     ) -> Self {
         Self {
             tenant: tenant.into(),
-            place: Place::Pool(pool.into()),
+            target: Target::Pool(pool.into()),
             resource,
             instance: instance.into(),
             user: None,
@@ -79,9 +79,9 @@ impl ReservationRequest {
     pub(crate) fn to_json(&self) -> Value {
         let mut body = Body::default();
         body.text("tenant", Some(&self.tenant));
-        match &self.place {
-            Place::Pool(pool) => body.text("pool", Some(pool)),
-            Place::Queue(queue) => body.text("queue", Some(queue)),
+        match &self.target {
+            Target::Pool(pool) => body.text("pool", Some(pool)),
+            Target::Queue(queue) => body.text("queue", Some(queue)),
         }
         body.resource(Some(&self.resource));
         body.text("instance", Some(&self.instance));
@@ -198,7 +198,7 @@ mod tests {
         let expected = json!({"tenant": "t_1", "pool": "rp_1", "instance": "i-1", "resource": resource});
         assert_eq!(request.to_json(), expected);
         request.wait = Some(Duration::from_secs(90));
-        request.place = Place::Queue("root.a".to_owned());
+        request.target = Target::Queue("root.a".to_owned());
         let json = request.to_json();
         assert_eq!((&json["wait"], &json["queue"], json.get("pool")), (&json!("90s"), &json!("root.a"), None));
     }

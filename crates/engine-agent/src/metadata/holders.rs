@@ -66,13 +66,13 @@ impl ReservationApi for HolderService {
 
 async fn run(context: &HolderContext, call: &ReservationCall) -> Result<agent_api::ReservationAnswer, Failed> {
     match call {
-        ReservationCall::Reserve(ask) => reserve::reserve(context, ask, text::of(context, call)).await,
+        ReservationCall::Reserve(ask) => reserve::reserve(context, ask, text::of(context.user(), call)).await,
         ReservationCall::Get { id, hold_ms, known } => read::get(context, id, *hold_ms, *known).await,
         ReservationCall::List(list) => read::list(context, list).await,
         ReservationCall::Confirm { claim, resource, lease_ms } => {
-            claim::confirm(context, claim, resource.as_ref(), *lease_ms, text::of(context, call)).await
+            claim::confirm(context, claim, resource.as_ref(), *lease_ms, text::of(context.user(), call)).await
         }
         ReservationCall::Renew { claim, lease_ms } => claim::renew(context, claim, *lease_ms).await,
-        ReservationCall::Release { claim } => claim::release(context, claim, text::of(context, call)).await,
+        ReservationCall::Release { claim } => claim::release(context, claim, text::of(context.user(), call)).await,
     }
 }

@@ -22,7 +22,7 @@ use planner::{Action, Decision, Transition};
 
 use super::launch::{self, Launch};
 use super::live::{LiveCtx, coordination, orchestration};
-use super::{Applied, Expected, Failure, retire};
+use super::{Applied, Expected, Failure};
 
 impl LiveCtx {
     pub(super) async fn apply_decision(
@@ -86,7 +86,7 @@ impl LiveCtx {
             Action::RemoveDrainOrder => done(drains::remove(&*self.lock()?, engine).await),
             Action::Retire { uid, observed, reclaimed_for } => {
                 let slot = decision.slot.clone().ok_or_else(|| unfit("no slot"))?;
-                self.retire(engine, uid, retire::renewal(slot, *observed, reclaimed_for), expected).await
+                self.retire((engine, uid), (slot, *observed), reclaimed_for, expected).await
             }
             Action::Ledger(_) => Err(unfit("a change of the ledger that does not lead its chain")),
             Action::Finish { .. } => Ok(Applied::Done),

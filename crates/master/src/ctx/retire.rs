@@ -16,18 +16,13 @@ use super::apply::{permit, unfit};
 use super::live::LiveCtx;
 use super::{Applied, Expected, Failure};
 
-/// The renewal that condemns the current engine of the slot. A retired engine has not failed.
-pub(super) fn renewal(slot: SlotKey, observed: Incarnation, reclaimed_for: &TenantName) -> Renewal {
-    Renewal { slot, observed, failures: 0, condemn: Some(reclaim_reason(reclaimed_for)) }
-}
-
 impl LiveCtx {
     /// Asks the agent, at the address that it is registered with, and renews the slot if it agrees.
     pub(super) async fn retire(
         &self,
-        engine: &EngineName,
-        uid: &str,
-        renewal: Renewal,
+        (engine, uid): (&EngineName, &str),
+        (slot, observed): (SlotKey, Incarnation),
+        reclaimed_for: &TenantName,
         expected: &Expected<'_>,
     ) -> Result<Applied, Failure> {
         let registration = permit(expected, engine).and_then(|permit| permit.registration.as_ref());
@@ -39,6 +34,8 @@ impl LiveCtx {
         if !self.statuses().retire(engine, address, &request).await? {
             return Ok(Applied::Declined);
         }
+        // A retired engine has not failed.
+        let renewal = Renewal { slot, observed, failures: 0, condemn: Some(reclaim_reason(reclaimed_for)) };
         self.draw_incarnation(renewal, expected).await
     }
 }

@@ -157,7 +157,7 @@ mod tests {
     use crate::resource::Triple;
 
     #[test]
-    fn members_of_a_shortage_stand_beside_the_code() {
+    fn members_of_a_shortage_follow_the_code() {
         let shortage = Shortage {
             scope: ScopeKey::user("alice"),
             of: Of::Limit,

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use model::error::{ErrorKind, UserError};
 use model::ledger::{Holder, Refusal, Shortage};
+use model::text::as_fragment;
 
 use super::headroom::Shortages;
 use super::request::Request;
@@ -108,10 +109,12 @@ impl Queued<'_> {
             Cause::Yields { .. } => yields(self.request, None),
             Cause::Refused(refusal) => {
                 let error = refusal.error(&self.request.reservation, None);
-                error.detail.map_or(error.message.clone(), |detail| format!("{}: {}", error.message, fragment(&detail)))
+                error
+                    .detail
+                    .map_or(error.message.clone(), |detail| format!("{}: {}", error.message, as_fragment(&detail)))
             }
         };
-        format!("queued at position {}: {}", self.position, fragment(&detail))
+        format!("queued at position {}: {}", self.position, as_fragment(&detail))
     }
 }
 
@@ -127,14 +130,8 @@ impl Rejected<'_> {
     /// Why it can never fit, for SHOW: `cannot start: tenant "t_a" on resource pool "rp_1": asked 6, left 5 of 5 (TENANT_CPU,
     /// not retryable)`.
     pub fn reason(&self) -> String {
-        format!("cannot start: {}", fragment(&self.error(None).detail.unwrap_or_default()))
+        format!("cannot start: {}", as_fragment(&self.error(None).detail.unwrap_or_default()))
     }
-}
-
-/// A sentence as a fragment: in lower case and without its full stop.
-fn fragment(sentence: &str) -> String {
-    let sentence = sentence.strip_suffix('.').unwrap_or(sentence);
-    sentence.chars().take(1).flat_map(char::to_lowercase).chain(sentence.chars().skip(1)).collect()
 }
 
 /// `retryable, position 3`

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use agent_api::{HolderClaim, Place, ReservationAnswer, ReservationCall, ReservationList, Reserve};
+use agent_api::{HolderClaim, ReservationAnswer, ReservationCall, ReservationList, Reserve, Target};
 use axum::body::Body;
 use axum::response::Response;
 use ddl::Statement;
@@ -211,9 +211,9 @@ impl TryFrom<RequestReservation> for Reserve {
     type Error = UserError;
 
     fn try_from(body: RequestReservation) -> Result<Self, UserError> {
-        let place = match (body.pool, body.queue) {
-            (Some(pool), None) => Place::Pool(PoolName::new(pool)?),
-            (None, Some(queue)) => Place::Queue(queue),
+        let target = match (body.pool, body.queue) {
+            (Some(pool), None) => Target::Pool(PoolName::new(pool)?),
+            (None, Some(queue)) => Target::Queue(queue),
             (None, None) | (Some(_), Some(_)) => {
                 return Err(
                     UserError::new(ErrorKind::InvalidValue, "either pool or queue is needed").hint("Send one of them.")
@@ -222,7 +222,7 @@ impl TryFrom<RequestReservation> for Reserve {
         };
         Ok(Self {
             tenant: TenantName::new(body.tenant)?,
-            place,
+            target,
             user: body.user,
             creator: body.creator.unwrap_or_else(|| DEFAULT_CREATOR.to_owned()),
             resource: Resource::from_json(body.resource.get())?,
@@ -347,7 +347,7 @@ mod tests {
     fn a_body_is_read_with_its_defaults() {
         let ask = body(|_| {}).unwrap();
         assert_eq!(ask.creator, DEFAULT_CREATOR);
-        assert_eq!(ask.place, Place::Pool(PoolName::new("rp_1").unwrap()));
+        assert_eq!(ask.target, Target::Pool(PoolName::new("rp_1").unwrap()));
         assert_eq!(ask.resource, Resource::Load { memory: 4 << 30, cpu_m: 500 });
         assert_eq!((ask.user, ask.wait_ms, ask.ttl_ms), (None, None, None));
         let ask = body(|body| {
@@ -358,7 +358,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!((ask.wait_ms, ask.ttl_ms), (Some(600_000), Some(90_000)));
-        assert_eq!(ask.place, Place::Queue("root.a".to_owned()));
+        assert_eq!(ask.target, Target::Queue("root.a".to_owned()));
     }
 
     #[test]

@@ -99,6 +99,8 @@ async fn rows_have_the_columns_and_types_of_the_document() {
         let mut called = names.iter().fold(path.clone(), |path, (name, value)| path.replace(name, value));
         let reply = match (method.as_str(), path.as_str()) {
             (_, "/api/v1/openapi.json" | "/api/v1/statements") => continue,
+            // No statements, so they have no columns: see `holders`.
+            (_, path) if path.starts_with("/api/v1/reservations") => continue,
             ("GET", "/api/v1/engines") => {
                 called.push_str("?tenant=t_1");
                 admin.get(&called).await

@@ -10,6 +10,18 @@ use crate::cluster::Cluster;
 use crate::rest_client::{Reply, Rest};
 use crate::rights_matrix::{self, Engines};
 
+/// The operations of programs that hold reservations. Their rights depend on the reservation and not on the kind of a statement:
+/// see `holders`.
+const HOLDER_OPERATIONS: [(&str, &str); 7] = [
+    ("POST", "/api/v1/reservations"),
+    ("GET", "/api/v1/reservations"),
+    ("GET", "/api/v1/reservations/{reservation}"),
+    ("DELETE", "/api/v1/reservations/{reservation}"),
+    ("POST", "/api/v1/reservations/{reservation}/confirm"),
+    ("POST", "/api/v1/reservations/{reservation}/renew"),
+    ("POST", "/api/v1/reservations/{reservation}/release"),
+];
+
 /// A user without a role.
 const STRANGER: &str = "eve";
 
@@ -153,6 +165,7 @@ async fn every_operation_holds_the_rights_table_as_every_role() {
     let mut called: BTreeSet<(String, String)> =
         operations.iter().map(|operation| (operation.method.to_owned(), operation.path.to_owned())).collect();
     called.insert(("POST".to_owned(), "/api/v1/statements".to_owned()));
+    called.extend(HOLDER_OPERATIONS.iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())));
     assert_eq!(called, documented(&Rest::new(&cluster, STRANGER)).await, "each documented operation is called");
     for role in Role::ALL {
         let user = Rest::new(&cluster, rights_matrix::user_of(role));

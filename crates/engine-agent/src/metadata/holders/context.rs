@@ -152,7 +152,7 @@ impl HolderContext {
 
     /// Records that a call was refused, unless it reads or renews.
     pub(super) async fn record_refusal(&self, call: &ReservationCall, error: &UserError) {
-        let Some(statement) = text::of(self, call) else { return };
+        let Some(statement) = text::of(self.user(), call) else { return };
         match self.agent.refusals.admit(self.user(), self.agent.clock.boottime()) {
             Admission::Admitted => {}
             Admission::First => {

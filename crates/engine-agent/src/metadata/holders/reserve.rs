@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_api::{Place, ReservationAnswer, Reserve};
+use agent_api::{ReservationAnswer, Reserve, Target};
 use metadata::user_error;
 use model::catalog::Catalog;
 use model::error::{ErrorKind, UserError};
@@ -71,17 +71,17 @@ fn request(context: &HolderContext, catalog: &Catalog, ask: &Reserve) -> Result<
 /// The pool, which the tenant must use. The refusal does not reveal whether another pool exists.
 fn pool<'a>(catalog: &'a Catalog, ask: &'a Reserve) -> Result<&'a PoolName, UserError> {
     let tenant = catalog.tenant(&ask.tenant).ok_or_else(|| user_error::no_tenant(&ask.tenant))?;
-    let pool = match &ask.place {
-        Place::Pool(pool) => Some(pool),
-        Place::Queue(queue) => catalog.pool_of_queue(queue),
+    let pool = match &ask.target {
+        Target::Pool(pool) => Some(pool),
+        Target::Queue(queue) => catalog.pool_of_queue(queue),
     };
     match pool {
         Some(pool) if tenant.pools.contains(pool) => Ok(pool),
-        Some(pool) if matches!(ask.place, Place::Pool(_)) => {
+        Some(pool) if matches!(ask.target, Target::Pool(_)) => {
             Err(user_error::tenant_lacks_pool(&ask.tenant, pool, &tenant.pools))
         }
         _ => {
-            let Place::Queue(queue) = &ask.place else { return Err(UserError::internal("a pool has no name")) };
+            let Target::Queue(queue) = &ask.target else { return Err(UserError::internal("a pool has no name")) };
             Err(UserError::new(ErrorKind::UndefinedObject, format!("queue \"{queue}\" does not exist"))
                 .detail(format!("No resource pool of tenant \"{}\" has this queue.", ask.tenant))
                 .hint("Name the resource pool."))

@@ -3,28 +3,26 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use agent_api::{HolderClaim, Place, ReservationCall};
+use agent_api::{HolderClaim, ReservationCall, Target};
 use ddl::quoted_string;
 use model::resource::Resource;
 use model::rights::StatementKind;
 use model::span;
 
-use super::context::HolderContext;
-
 /// The statement whose rights a reading needs.
 pub(super) const SHOW_RESERVATIONS: StatementKind = StatementKind::ShowReservations;
 
-/// The text of a call that the audit has; `None` for one that it has not.
-pub(super) fn of(context: &HolderContext, call: &ReservationCall) -> Option<String> {
+/// The text of a call by the user that the audit has; `None` for one that it has not.
+pub(super) fn of(user: &str, call: &ReservationCall) -> Option<String> {
     let mut text = String::new();
     match call {
         ReservationCall::Reserve(ask) => {
             let _ = write!(text, "RESERVE TENANT {}", ask.tenant);
-            let _ = match &ask.place {
-                Place::Pool(pool) => write!(text, " POOL {pool}"),
-                Place::Queue(queue) => write!(text, " QUEUE {}", quoted_string(queue)),
+            let _ = match &ask.target {
+                Target::Pool(pool) => write!(text, " POOL {pool}"),
+                Target::Queue(queue) => write!(text, " QUEUE {}", quoted_string(queue)),
             };
-            add(&mut text, "USER", ask.user.as_deref().unwrap_or(context.user()));
+            add(&mut text, "USER", ask.user.as_deref().unwrap_or(user));
             add(&mut text, "CREATOR", &ask.creator);
             add(&mut text, "INSTANCE", &ask.instance);
             add_resource(&mut text, Some(&ask.resource));
@@ -32,11 +30,11 @@ pub(super) fn of(context: &HolderContext, call: &ReservationCall) -> Option<Stri
             add_span(&mut text, "TTL", ask.ttl_ms);
         }
         ReservationCall::Confirm { claim, resource, lease_ms } => {
-            add_claim(&mut text, "CONFIRM", context, claim);
+            add_claim(&mut text, "CONFIRM", user, claim);
             add_resource(&mut text, resource.as_ref());
             add_span(&mut text, "LEASE", *lease_ms);
         }
-        ReservationCall::Release { claim } => add_claim(&mut text, "RELEASE", context, claim),
+        ReservationCall::Release { claim } => add_claim(&mut text, "RELEASE", user, claim),
         ReservationCall::Renew { .. } | ReservationCall::Get { .. } | ReservationCall::List(_) => return None,
     }
     Some(text)
@@ -46,9 +44,9 @@ fn add(text: &mut String, word: &str, value: &str) {
     let _ = write!(text, " {word} {}", quoted_string(value));
 }
 
-fn add_claim(text: &mut String, verb: &str, context: &HolderContext, claim: &HolderClaim) {
+fn add_claim(text: &mut String, verb: &str, user: &str, claim: &HolderClaim) {
     let _ = write!(text, "{verb} RESERVATION {}", quoted_string(&claim.id));
-    add(text, "USER", claim.user.as_deref().unwrap_or(context.user()));
+    add(text, "USER", claim.user.as_deref().unwrap_or(user));
     add(text, "INSTANCE", &claim.instance);
 }
 
