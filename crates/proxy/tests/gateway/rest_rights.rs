@@ -189,6 +189,8 @@ async fn every_operation_holds_the_rights_table_as_every_role() {
                 }
                 (StatementKind::ShowObjects, 200) => reply.column("tenant").contains(&format!("t_{}", case.tenant())),
                 (StatementKind::ShowQuotas, 200) => reply.column("quota").contains(&format!("q_{}", case.tenant())),
+                // The right is checked before the reservation is looked up, and none has this id.
+                (StatementKind::CancelReservation, 404) => reply.sqlstate() == "42704",
                 (_, 200) => true,
                 (_, 403) => false,
                 _ => panic!("{case:?}: {reply:?}"),

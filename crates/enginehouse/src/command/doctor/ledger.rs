@@ -44,15 +44,14 @@ pub fn check(facts: &Facts, report: &mut Report) {
 /// I1: what a scope holds is the sum of its reservations.
 fn drifts(ledger: &Ledger, report: &mut Report) {
     let mend = "the acting master corrects it within reservations.audit and logs both values; report it as a defect";
-    let findings = match ledger.drifts() {
-        Ok(drifts) => drifts
+    let findings = if let Ok(drifts) = ledger.drifts() {
+        drifts
             .into_iter()
             .map(|drift| Finding::problem(drift.scope.to_string(), format!("EH2501: it holds {drift}"), mend))
-            .collect(),
-        Err(_) => {
-            let what = "EH2501: a sum of reservations is outside of 64 bits or below 0";
-            vec![Finding::problem("ledger", what, mend)]
-        }
+            .collect()
+    } else {
+        let what = "EH2501: a sum of reservations is outside of 64 bits or below 0";
+        vec![Finding::problem("ledger", what, mend)]
     };
     let charged = ledger.reservations().filter(|reservation| reservation.state.is_charged()).count();
     let summary = format!("{} charged to {}", count(charged, "reservation"), count(ledger.scopes().count(), "scope"));
