@@ -27,7 +27,7 @@ pytestmark = pytest.mark.alone
 CLIENTS, THREADS = 4, 8
 # Calls over REST that were decided.
 REQUESTS = 15_000 if LONG else 1_800
-KILLS, PAUSE_S = (200, (0.5, 3.0)) if LONG else (25, (0.1, 0.8))
+KILLS, PAUSE_S = (200, (0.2, 1.5)) if LONG else (25, (0.1, 0.8))
 WITHIN_S = 1_500
 # The longest lease and time to confirm, and what the master needs for the end of a deadline after a kill.
 ENDS_WITHIN_S = 60
@@ -36,7 +36,7 @@ AUDIT = {"audit": "1s"}
 AUDITED_WITHIN_S = 30
 DRIFT = r"ledger drift corrected|the ledger held a wrong amount"
 # Below these a run is void.
-LEAST = {"reserved": REQUESTS // 10, "refused": REQUESTS // 50, "kills": 40 if LONG else 4, "limits": 60 if LONG else 8}
+LEAST = {"reserved": REQUESTS // 10, "refused": REQUESTS // 100, "kills": 25 if LONG else 3, "limits": 40 if LONG else 5}
 
 # Expected log lines of a process whose peers are killed.
 EXPECTED = [
