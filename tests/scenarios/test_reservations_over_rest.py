@@ -71,7 +71,9 @@ def test_a_program_and_engines_share_the_capacity_of_a_pool(own_standalone):
     assert alice.act(granted["id"], "release", pool)[0] == 200
     status, late = alice.act(granted["id"], "renew", pool)
     assert (status, late["code"]) == (404, "UNKNOWN_RESERVATION"), late
-    audited = [it["statement"] for it in control.execute("SHOW AUDIT USER 'alice' LIMIT 100") if it["outcome"] == "committed"]
+    audited = [
+        it["statement"] for it in control.execute("SHOW AUDIT FOR USER 'alice' LIMIT 100") if it["outcome"] == "committed"
+    ]
     assert sum(it.startswith("RESERVE ") for it in audited) >= 2, audited
     assert sum(it.startswith("RELEASE ") for it in audited) == 2, audited
 

@@ -78,6 +78,17 @@ class Database:
                         raise
         return []
 
+    def at_one_moment(self, *statements):
+        """The rows of each statement, all in one transaction of one snapshot, which is rolled back."""
+        with self.lock:
+            if self.connection is None:
+                self.connection = self.open(self.name)
+            self.ask(self.connection, self.SNAPSHOT)
+            try:
+                return [[[text(it) for it in row] for row in self.ask(self.connection, it)] for it in statements]
+            finally:
+                self.ask(self.connection, "ROLLBACK")
+
     def disturb(self):
         """Ends every other connection to this database, whatever it is in the middle of."""
         for (id_,) in self.rows(self.OTHERS):
@@ -102,6 +113,7 @@ class Database:
 class PostgresDatabase(Database):
     kind = "postgres"
     SYSTEM = "postgres"
+    SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ"
     DROP = "DROP DATABASE IF EXISTS {} WITH (FORCE)"
     OTHERS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     END = "SELECT pg_terminate_backend({})"
@@ -120,6 +132,7 @@ class PostgresDatabase(Database):
 class MariadbDatabase(Database):
     kind = "mariadb"
     SYSTEM = "mysql"
+    SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
     DROP = "DROP DATABASE IF EXISTS {}"
     OTHERS = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
     # The state of a connection may have changed since: one that is gone is as good.
@@ -149,6 +162,11 @@ class SqliteDatabase:
     def rows(self, statement):
         with contextlib.closing(self.open()) as connection:
             return [[text(it) for it in row] for row in connection.execute(statement)]
+
+    def at_one_moment(self, *statements):
+        with contextlib.closing(self.open()) as connection:
+            connection.execute("BEGIN")
+            return [[[text(it) for it in row] for row in connection.execute(statement)] for statement in statements]
 
     def open(self):
         # Never made by a reader: that would be another database than the one that is meant.

@@ -30,7 +30,7 @@ class Killer(threading.Thread):
     """`kinds` maps a kind to the names of its processes; `program(name)` answers the process that has a name now,
     `start(name)` starts it again, `flying(name)` answers how many statements are in flight there (`None`: anywhere)."""
 
-    def __init__(self, kinds, program, start, flying, engines, failpoints, seed, kills):
+    def __init__(self, kinds, program, start, flying, engines, failpoints, seed, kills, pause_s=PAUSE_S):
         super().__init__(name="killer", daemon=True)
         self.kinds, self.program, self.start_one, self.flying = kinds, program, start, flying
         self.engines, self.failpoints = engines, failpoints
@@ -38,7 +38,7 @@ class Killer(threading.Thread):
         self.points = [point for point in listed if point.startswith(PARTS)]
         assert self.points, listed
         self.rng = random.Random(f"{seed}/killer")
-        self.kills = kills
+        self.kills, self.pause_s = kills, pause_s
         self.done = collections.Counter()
         self.hits = collections.Counter()
         self.points_hit = collections.Counter()
@@ -49,7 +49,7 @@ class Killer(threading.Thread):
 
     def run(self):
         try:
-            while sum(self.done.values()) < self.kills and not self.ended.wait(self.rng.uniform(*PAUSE_S)):
+            while sum(self.done.values()) < self.kills and not self.ended.wait(self.rng.uniform(*self.pause_s)):
                 self.note_uids()
                 drawn = self.rng.random()
                 if drawn < AT_POINTS:

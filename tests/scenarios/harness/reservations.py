@@ -1,6 +1,7 @@
 """The reservations API as a program uses it: JSON over HTTP, one connection for each request."""
 
 import base64
+import contextlib
 import http.client
 import json
 import uuid
@@ -18,6 +19,17 @@ class Holder:
 
     def call(self, method, path, body=None, key=None):
         """Sends a request; returns (status, JSON)."""
+        with self.sent(method, path, body, key) as connection:
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+
+    def send_only(self, method, path, body=None, key=None):
+        """Sends a request and closes the connection without reading the response."""
+        with self.sent(method, path, body, key):
+            pass
+
+    @contextlib.contextmanager
+    def sent(self, method, path, body, key):
         headers = {"Authorization": "Basic " + base64.b64encode(f"{self.user}:x".encode()).decode()}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -26,8 +38,7 @@ class Holder:
         connection = http.client.HTTPConnection(self.address, timeout=60)
         try:
             connection.request(method, path, body and json.dumps(body), headers)
-            response = connection.getresponse()
-            return response.status, json.loads(response.read())
+            yield connection
         finally:
             connection.close()
 
