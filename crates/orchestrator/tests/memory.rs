@@ -11,6 +11,7 @@ use std::time::Duration;
 use model::clock::ManualClock;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
+use model::observation::ObservedNode;
 use model::{EngineName, Epoch};
 use orchestrator::memory::{Behaviour, End, Memory, Verb};
 use orchestrator::{Error, Orchestrator, Spec};
@@ -136,4 +137,32 @@ async fn engines_of_others_are_adopted_and_every_call_is_recorded() {
     let calls = memory.calls();
     assert_eq!(calls.iter().map(|call| call.verb).collect::<Vec<_>>(), [Verb::Delete, Verb::List]);
     assert_eq!((calls[0].uid.as_deref(), calls[0].epoch), (Some("foreign-uid"), Some(Epoch(2))));
+}
+
+#[tokio::test]
+async fn nodes_report_what_their_engines_request_until_these_end() {
+    let (memory, clock) = memory();
+    let memory = memory.with_capacity(&["node-1", "node-2"], None);
+    let node = |name: &str, cpu_used_millis| ObservedNode {
+        name: name.to_owned(),
+        cpu_millis: 8_000,
+        cpu_used_millis,
+        ..ObservedNode::default()
+    };
+    memory.set_nodes(vec![node("node-1", 100), node("node-2", 0)]);
+    let used = async || {
+        let nodes = memory.nodes().await.unwrap();
+        nodes.into_iter().map(|node| node.cpu_used_millis).collect::<Vec<_>>()
+    };
+    for engine in ["one", "two", "three"] {
+        let mut spec = spec(engine);
+        spec.charge.driver.engine.cpu_request_millis = 500;
+        memory.ensure(&spec, EPOCH).await.unwrap();
+    }
+    assert_eq!(used().await, [1_100, 500]);
+    memory.end(&name("one"), &End::code(0));
+    let two = memory.get(&name("two"), None).await.unwrap().unwrap();
+    memory.delete(&two.name, &two.uid, Duration::from_secs(5), EPOCH).await.unwrap();
+    clock.advance(Duration::from_secs(5));
+    assert_eq!(used().await, [600, 0]);
 }

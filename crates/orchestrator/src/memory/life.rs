@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::charge::Total;
 use model::clock::SharedClock;
 use model::engine_state::Phase;
 
@@ -14,6 +15,8 @@ const SIGKILL: i32 = 9;
 #[derive(Debug)]
 pub(super) struct Engine {
     pub(super) observed: ObservedInstance,
+    /// What its pods request; `None` if it was put there by hand.
+    requests: Option<Total>,
     behaviour: Behaviour,
     /// On the boot-time clock, like every time that is compared.
     created_at: Duration,
@@ -30,7 +33,17 @@ struct Deletion {
 
 impl Engine {
     pub(super) fn new(observed: ObservedInstance, behaviour: Behaviour, clock: &SharedClock) -> Self {
-        Self { observed, behaviour, created_at: clock.boottime(), deletion: None, over: false }
+        Self { observed, requests: None, behaviour, created_at: clock.boottime(), deletion: None, over: false }
+    }
+
+    pub(super) fn requesting(self, requests: Total) -> Self {
+        Self { requests: Some(requests), ..self }
+    }
+
+    /// What it requests of a node while it is there.
+    pub(super) fn requests_on(&self, node: &str) -> Option<Total> {
+        let is_there = self.observed.node.as_deref() == Some(node) && self.observed.phase != Phase::Ended;
+        self.requests.filter(|_| is_there)
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -75,7 +75,7 @@ impl Memory {
         self
     }
 
-    /// Sets the nodes that are reported from now on.
+    /// Sets the nodes that are reported from now on, with what others than its engines request of them.
     pub fn set_nodes(&self, nodes: Vec<ObservedNode>) {
         self.change(|state, _| state.observed_nodes = nodes);
     }
@@ -165,6 +165,18 @@ impl State {
         Listing { engines: all.into_iter().filter(|engine| engine.matches(selector)).collect(), ..Listing::default() }
     }
 
+    /// The nodes with what the engines on them request; executors are counted where their driver is.
+    fn nodes(&self) -> Vec<ObservedNode> {
+        let mut nodes = self.observed_nodes.clone();
+        for node in &mut nodes {
+            for requests in self.engines.values().filter_map(|engine| engine.requests_on(&node.name)) {
+                node.cpu_used_millis += requests.cpu_millis;
+                node.memory_used_bytes += requests.memory_bytes;
+            }
+        }
+        nodes
+    }
+
     fn ensure(&mut self, spec: &Spec, epoch: Epoch, clock: &SharedClock) -> Result<Ensured, Error> {
         spec.validate()?;
         self.check_epoch(epoch)?;
@@ -195,7 +207,8 @@ impl State {
             details: Arc::default(),
         };
         let behaviour = self.faults.behaviour_of(&spec.name);
-        self.engines.insert(spec.name.clone(), Engine::new(observed, behaviour, clock));
+        let requests = spec.charge.requests();
+        self.engines.insert(spec.name.clone(), Engine::new(observed, behaviour, clock).requesting(requests));
         Ok(Ensured { uid, created: true })
     }
 
@@ -272,6 +285,6 @@ impl Orchestrator for Memory {
     }
 
     async fn nodes(&self) -> Result<Vec<ObservedNode>, Error> {
-        self.call(Call::new(Verb::Nodes), |state, _| Ok(state.observed_nodes.clone())).await
+        self.call(Call::new(Verb::Nodes), |state, _| Ok(state.nodes())).await
     }
 }
