@@ -91,8 +91,8 @@ async fn every_call_does_what_the_store_does() {
             running: None,
             started_at_ms: None,
             log_tail: None,
-            labels: std::sync::Arc::new([("k".to_owned(), "v".to_owned())].into()),
-            details: std::sync::Arc::new([("process pid".to_owned(), "7".to_owned())].into()),
+            labels: Arc::new([("k".to_owned(), "v".to_owned())].into()),
+            details: Arc::new([("process pid".to_owned(), "7".to_owned())].into()),
         }],
         waits_for: Some("something".to_owned()),
         ..Publication::default()

@@ -106,6 +106,13 @@ impl Store {
         let read = tx.reservations_in(sql::RESERVATIONS_OF_IDS, vec![id.into()]).await;
         Ok(tx.leave(read).await?.into_iter().next())
     }
+
+    /// The reservation of a request key as it was at one moment.
+    pub async fn reservation_of_key(&self, key: &str) -> Result<Option<Reservation>, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let read = tx.reservations_in(sql::RESERVATIONS_OF_KEYS, vec![key.into()]).await;
+        Ok(tx.leave(read).await?.into_iter().next())
+    }
 }
 
 async fn read_all(tx: &mut Transaction) -> Result<Ledger, Error> {

@@ -264,16 +264,19 @@ mod tests {
 
     use super::*;
 
+    /// More requests than a test sends.
+    const MAX_REQUESTS: usize = 64;
+
     /// A proxy that sends the same response to each request, which it returns; without a response it cuts connections.
-    async fn proxy(response: Option<String>) -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
+    async fn proxy(response: Option<String>) -> (String, tokio::sync::mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let (sender, received) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, received) = tokio::sync::mpsc::channel(MAX_REQUESTS);
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let mut buffer = vec![0; 64 << 10];
                 let length = socket.read(&mut buffer).await.unwrap();
-                let _ = sender.send(String::from_utf8_lossy(&buffer[..length]).into_owned());
+                let _ = sender.try_send(String::from_utf8_lossy(&buffer[..length]).into_owned());
                 if let Some(response) = &response {
                     socket.write_all(response.as_bytes()).await.unwrap();
                 }
@@ -282,8 +285,8 @@ mod tests {
         (address, received)
     }
 
-    fn response(status: &str, body: &str) -> Option<String> {
-        Some(format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+    fn response(status: &str, body: &str) -> String {
+        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
     }
 
     fn request() -> ReservationRequest {
@@ -294,9 +297,9 @@ mod tests {
     async fn a_call_is_repeated_under_its_key_at_the_next_proxy() {
         let (dead, mut at_dead) = proxy(None).await;
         let busy = r#"{"title": "busy", "status": 503, "sqlstate": "57P03"}"#;
-        let (busy, mut at_busy) = proxy(response("503 Service Unavailable", busy)).await;
+        let (busy, mut at_busy) = proxy(Some(response("503 Service Unavailable", busy))).await;
         let page = r#"{"rows": [], "warnings": [], "next": null}"#;
-        let (alive, mut at_alive) = proxy(response("200 OK", page)).await;
+        let (alive, mut at_alive) = proxy(Some(response("200 OK", page))).await;
         let client = Client::new(ClientOptions::new(vec![dead, busy, alive], "ann", "x"));
         let key = RequestKey::new("k-1").unwrap();
         // The last one replies with something that is no reservation.
@@ -315,7 +318,7 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_is_not_repeated_and_silence_ends_at_the_deadline() {
         let refused = r#"{"title": "no", "status": 409, "sqlstate": "53000"}"#;
-        let (address, mut received) = proxy(response("409 Conflict", refused)).await;
+        let (address, mut received) = proxy(Some(response("409 Conflict", refused))).await;
         let client = Client::new(ClientOptions::new(vec![address], "ann", "x"));
         let error = client.reserve(&request(), &RequestKey::random()).await.unwrap_err();
         assert!(matches!(error, Error::Refused(_)), "{error}");

@@ -121,9 +121,7 @@ class Request:
         self.client.note("reserved", self.key, id=self.id)
         if self.rng.random() < REPEAT:
             status, again = self.request()
-            # The tenant may have left the pool: that is refused before the key is looked up.
-            is_same = status in (200, 201, 202) and again["id"] == self.id
-            require(is_same or again.get("sqlstate") == "55000", "repeat of", found, status, again)
+            require(status in (200, 201, 202) and again["id"] == self.id, "repeat of", found, status, again)
         if found["state"] == "waiting":
             found = self.wait()
         self.end(self.use(found) if found["state"] == "locked" else found)

@@ -103,9 +103,9 @@ mod tests {
         let mut idleness = Idleness::new(at(0));
         assert!(idleness.retire(0, at(5), at(10)));
         let end = at(10) + RETIRE_CONSENT;
-        assert!(idleness.is_retiring(at(10)) && idleness.is_retiring(end - at(1)));
+        assert!(idleness.is_retiring(at(10)) && idleness.is_retiring(end.saturating_sub(at(1))));
         assert!(!idleness.is_retiring(end));
-        assert!(idleness.retire(0, at(5), end - at(1)));
+        assert!(idleness.retire(0, at(5), end.saturating_sub(at(1))));
         assert!(idleness.is_retiring(end));
     }
 }

@@ -58,7 +58,7 @@ async fn a_tenant_has_its_guarantee_although_the_pool_has_more(database: Databas
     let answer = run(&mut ann, "START ENGINE t_a rp_1 uc_1").await;
     assert_eq!(column(&answer, "state"), ["queued"]);
     let queue = format!("queued at position 1: {SHORT}");
-    assert_eq!(ready(&mut ann, "t_a", 18, 1).await, [queue.clone()]);
+    assert_eq!(ready(&mut ann, "t_a", 18, 1).await, std::slice::from_ref(&queue));
     queued(&mut admin, 1).await;
     let engine = column(&answer, "engine").remove(0);
     let described = run(&mut ann, &format!("DESCRIBE ENGINE rp_1 '{engine}'")).await;

@@ -15,10 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metadata::{CONNECTIONS, Store, StoreSettings};
-use model::catalog::Catalog;
 use model::change::Rules;
 use model::clock::SystemClock;
-use model::ledger::{Amounts, Change, Holder, PoolCapacity, Request, Scope, ScopeKey, ScopedChange, Scopes};
+use model::ledger::{Amounts, Change, Holder, PoolCapacity, Request, Scope, ScopedChange, Scopes};
 use model::name::{PoolName, TenantName};
 use model::number::Epoch;
 use model::quota::Limit;
@@ -88,10 +87,6 @@ impl Item {
     }
 }
 
-fn unlimited(_: &Catalog, _: &ScopeKey) -> Triple<Limit> {
-    UNLIMITED
-}
-
 /// A store with the scopes of all pools, each with one tenant without a quota.
 async fn founded(settings: &StoreSettings) -> Store {
     Store::migrate(settings).await.unwrap();
@@ -103,7 +98,7 @@ async fn founded(settings: &StoreSettings) -> Store {
         let scopes = item.scopes();
         [(scopes.pool().clone(), capacity.scope(&[none]).unwrap()), (scopes.tenant().clone(), Scope::tenant(&none))]
     });
-    store.write_limits(EPOCH, |_| Ok(limits.collect())).await.unwrap();
+    store.write_limits(EPOCH, &limits.collect::<Vec<_>>()).await.unwrap();
     let counted = items.map(|item| (PoolName::new(item.pool()).unwrap(), 0)).collect();
     store.admitted(EPOCH, &counted).await.unwrap();
     store
@@ -117,7 +112,7 @@ async fn ours_single(store: &Store, items: &[Item]) -> Duration {
         let (store, part) = (store.clone(), part.to_vec());
         callers.spawn(async move {
             for item in part {
-                store.reserve(&item.request(), unlimited).await.unwrap().unwrap();
+                store.reserve(&item.request()).await.unwrap().unwrap();
             }
         });
     }

@@ -106,6 +106,21 @@ async fn a_reservation_is_requested_confirmed_renewed_and_released() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeat_is_answered_although_the_tenant_has_left_the_pool() {
+    let (cluster, mut admin) = pool().await;
+    let ann = Rest::new(&cluster, "ann");
+    let reserved = reserve(&ann, &body(3), "k-1").await.expect(201);
+    alter(&cluster, &mut admin, "CREATE RESOURCE POOL rp_other UNIT_LIST ('uc_1')").await;
+    alter(&cluster, &mut admin, "ALTER TENANT t_1 RESOURCE_POOL_LIST ('rp_other')").await;
+    assert_eq!(reserve(&ann, &body(3), "k-1").await.expect(201).body, reserved.body);
+    // Another request under the key, and a new one, are refused.
+    for (cpu, key) in [(2, "k-1"), (3, "k-2")] {
+        let refused = reserve(&ann, &body(cpu), key).await;
+        assert_eq!((refused.status, refused.sqlstate()), (409, "55000"), "{}", refused.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shortage_names_its_numbers_and_whether_it_is_retryable() {
     let (cluster, _admin) = pool().await;
     let ann = Rest::new(&cluster, "ann");

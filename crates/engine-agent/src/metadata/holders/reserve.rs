@@ -7,7 +7,7 @@ use agent_api::{ReservationAnswer, Reserve, Target};
 use metadata::user_error;
 use model::catalog::Catalog;
 use model::error::{ErrorKind, UserError};
-use model::ledger::{Change, Holder, Refusal, Request, Scopes, State};
+use model::ledger::{Change, Holder, Refusal, Request, Reservation, Scopes, State};
 use model::name::PoolName;
 use model::rights::StatementKind;
 use model::{millis, span};
@@ -22,8 +22,14 @@ pub(super) async fn reserve(
     statement: Option<String>,
 ) -> Result<ReservationAnswer, Failed> {
     let catalog = context.store().catalog().await?;
-    user_error::unless_allowed(&catalog, &context.caller, StatementKind::StartEngine, &ask.tenant)?;
-    let request = Arc::new(request(context, &catalog, ask)?);
+    let request = match permitted(context, &catalog, ask) {
+        Ok(request) => Arc::new(request),
+        // A repeat returns what the first request made, although the catalog has changed since.
+        Err(error) => match repeated(context, ask).await? {
+            Some(reservation) => return context.answer(&reservation).await,
+            None => return Err(error.into()),
+        },
+    };
     let wait = ask.wait_ms.map(|wait_ms| time("wait", wait_ms)).transpose()?;
     let statement = statement.as_deref();
     let change = Change::Reserve(Arc::clone(&request));
@@ -45,6 +51,30 @@ pub(super) async fn reserve(
         context.agent.ring().await;
     }
     context.answer(&queued).await
+}
+
+/// The request, if the caller may make it.
+fn permitted(context: &HolderContext, catalog: &Catalog, ask: &Reserve) -> Result<Request, UserError> {
+    user_error::unless_allowed(catalog, &context.caller, StatementKind::StartEngine, &ask.tenant)?;
+    request(context, catalog, ask)
+}
+
+/// The reservation that the same request made under its key.
+async fn repeated(context: &HolderContext, ask: &Reserve) -> Result<Option<Reservation>, Failed> {
+    let found = context.store().reservation_of_key(context.id.as_str()).await?;
+    Ok(found.filter(|reservation| {
+        let Request { scopes, holder, asked, .. } = &*reservation.request;
+        let is_same_instance = matches!(holder, Holder::External { instance, .. } if **instance == *ask.instance);
+        is_same_instance
+            && scopes.tenant_name() == ask.tenant.as_str()
+            && scopes.user_name() == Some(ask.user.as_deref().unwrap_or(context.user()))
+            && scopes.creator_name() == Some(ask.creator.as_str())
+            && asked.as_ref() == Some(&ask.resource)
+            && match &ask.target {
+                Target::Pool(pool) => scopes.pool_name() == pool.as_str(),
+                Target::Queue(_) => true,
+            }
+    }))
 }
 
 fn request(context: &HolderContext, catalog: &Catalog, ask: &Reserve) -> Result<Request, UserError> {
