@@ -111,9 +111,13 @@ class Fresh:
             self.control.execute(statement)
         (engine,) = self.control.wait_ready("t_1")
         self.engine = engine["engine"]
+        self.wait_quiet()
+
+    def wait_quiet(self):
+        """Until no decision is due that EXPLAIN would show."""
         wait_until(
             lambda: (
-                all(it["progress"] == "converged" for it in self.control.alterations())
+                all(it["progress"] != "converging" for it in self.control.alterations())
                 and self.control.engine("t_1", self.engine)["sessions"] == 0
             ),
             30,
@@ -176,6 +180,7 @@ def test_errors_match_their_golden_files(fresh, golden_file, name, statement):
 @pytest.mark.parametrize(("name", "statement"), QUOTAS, ids=[name for name, _ in QUOTAS])
 def test_quotas_match_their_golden_files(fresh, golden_file, name, statement):
     """With the warnings in the log."""
+    fresh.wait_quiet()
     done = fresh.execute(statement)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{statement};\n{fresh.masked(done.stdout + done.stderr)}" == golden_file(name=name)

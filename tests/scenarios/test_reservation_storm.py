@@ -42,8 +42,6 @@ LEAST = {"reserved": REQUESTS // 10, "refused": REQUESTS // 100, "kills": 25 if 
 EXPECTED = [
     "no metadata agent responds; using the last catalog",
     "decision failed .*failure=(the outcome is unknown|a metadata agent: |zookeeper is not available)",
-    "changes of the ledger failed .*failure=(the outcome is unknown|a metadata agent: )",
-    "could not record in the ledger .*failure=(the outcome is unknown|a metadata agent: )",
     "could not stand for election",
 ]
 

@@ -139,7 +139,7 @@ impl LedgerRecords {
                     FailureKind::Stale => {}
                     FailureKind::Refused | FailureKind::Away => {
                         if let Some(times) = self.failed.hit(what, ctx.clock()) {
-                            tracing::warn!(record = what, %failure, times, "could not record in the ledger");
+                            tracing::warn!(decision = "record in the ledger", record = what, %failure, times, "decision failed");
                         }
                     }
                 }

@@ -182,7 +182,7 @@ impl Action {
     /// The failpoint at the end of the step, or the function that performs it, or the fault.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Issue(_, Request::Start) => "metadata::request::start",
+            Self::Issue(_, Request::Start) => "metadata::start::start",
             Self::Issue(_, Request::Stop(_)) => "metadata::request::stop",
             Self::Issue(_, Request::Restart(_) | Request::Force(_)) => "metadata::request::restart",
             Self::Issue(_, Request::Alter | Request::AlterBroken | Request::Drop) => "metadata::commit::commit",

@@ -7,6 +7,8 @@ LINE = re.compile(
     r"slot=\"(?P<slot>[^\"]*)\" because=\"(?P<because>(?:[^\"\\]|\\.)*)\""
 )
 
+LEDGER = {"reserve", "adopt", "confirm reservation", "end reservation"}
+
 
 def applied(logs, path_part=""):
     """(decision, engine, slot, because) of every decision logged so far, in the order of the log."""
@@ -15,6 +17,11 @@ def applied(logs, path_part=""):
 
 def applied_in(text):
     return [(it["decision"], it["engine"], it["slot"], it["because"].replace('\\"', '"')) for it in LINE.finditer(text)]
+
+
+def without_ledger(decisions):
+    """Without the changes of reservations, which EXPLAIN has only where a scope is limited."""
+    return [it for it in decisions if it[0] not in LEDGER]
 
 
 def explained(rows):

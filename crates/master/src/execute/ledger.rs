@@ -114,10 +114,10 @@ impl Executor {
         let Some(times) = self.failed.lock().hit(key, now) else { return };
         match failure.kind() {
             FailureKind::Stale | FailureKind::NotMaster => {
-                tracing::info!(%failure, changes, times, "changes of the ledger rejected");
+                tracing::info!(decision = "change reservations", changes, %failure, times, "decision rejected");
             }
             FailureKind::Refused | FailureKind::Away => {
-                tracing::warn!(%failure, changes, times, "changes of the ledger failed");
+                tracing::warn!(decision = "change reservations", changes, %failure, times, "decision failed");
             }
         }
     }
