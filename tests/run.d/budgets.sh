@@ -10,6 +10,7 @@ budget() {
         *:build) echo 900 ;;
         *:install) echo 240 ;;
         *:"build Kubernetes") echo 480 ;;
+        long:"build 0.1.0") echo 1200 ;;
         quick:"rust, without servers") echo 300 ;;
         quick:scenarios) echo 240 ;;
         default:servers) echo 45 ;;
