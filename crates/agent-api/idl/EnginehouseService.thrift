@@ -94,6 +94,20 @@ struct TReservationsReq {
   1: required string request
 }
 
+/** `report` is the JSON of the waiting sessions of a proxy. An agent of version 0.1.0 does not know the method. */
+struct TRecordDemandReq {
+  1: required string report
+}
+
+/** As RecordDemand, an agent of version 0.1.0 does not know the method. */
+struct TDemandReq {}
+
+/** `request` is the JSON of the slots to add and remove. An agent of version 0.1.0 does not know the method. */
+struct TScaleReq {
+  1: required i64 epoch
+  2: required string request
+}
+
 struct TEngineStatusReq {}
 
 struct TEngineStatusResp {
@@ -106,6 +120,12 @@ struct TEngineStatusResp {
   6: optional i64 idle_ms
   /** Whether it has agreed to retire, and opens no sessions now. */
   7: optional bool retiring
+  /** Sessions whose state cannot be replayed at another engine. An agent of version 0.1.0 does not report it. */
+  8: optional i32 stateful_sessions
+  /** The sessions that may be open at the same time. An agent of version 0.1.0 does not report it. */
+  9: optional i32 seats
+  /** The sessions that it has opened since it started. An agent of version 0.1.0 does not report it. */
+  10: optional i64 served
 }
 
 /** An agent of version 0.1.0 does not know the method. */
@@ -136,6 +156,9 @@ struct TRetireResp {
  *   Ledger                     TLedgerReq           TApiResp
  *   RecordLedger               TRecordLedgerReq     TApiResp
  *   Reservations               TReservationsReq     TApiResp
+ *   RecordDemand               TRecordDemandReq     TApiResp
+ *   GetDemand                  TDemandReq           TApiResp
+ *   Scale                      TScaleReq            TApiResp
  * Method of an engine agent
  *   GetEngineStatus            TEngineStatusReq     TEngineStatusResp
  *   Retire                     TRetireReq           TRetireResp

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
+use model::demand::Demand;
+use model::demand_report::{DemandRecorded, DemandReport};
 use model::ledger::{Decided, LedgerRecord, LedgerRecorded, ScopedChange};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EngineFacts, Publication, Recorded};
+use model::scaling::{LinkScaled, ScaleRequest};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 
@@ -72,4 +75,14 @@ pub trait AgentApi: Send + Sync + 'static {
 
     /// Records capacities or the end of an admission round, or runs the expiry or the audit.
     async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError>;
+
+    /// Replaces the demand of a proxy, and wakes the master if it has increased. A report that is not newer than the last one
+    /// has no effect.
+    async fn record_demand(&self, report: &DemandReport) -> Result<DemandRecorded, ApiError>;
+
+    /// The sessions of all proxies that wait for an engine now, added up by key.
+    async fn demand(&self) -> Result<Vec<Demand>, ApiError>;
+
+    /// Adds and removes slots of origin *demand* in one transaction; a result for each link, in the same order.
+    async fn scale(&self, epoch: Epoch, request: &ScaleRequest) -> Result<Vec<LinkScaled>, ApiError>;
 }

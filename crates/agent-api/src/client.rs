@@ -7,12 +7,15 @@ use async_trait::async_trait;
 use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::cause::Cause;
+use model::demand::Demand;
+use model::demand_report::{DemandRecorded, DemandReport};
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use model::ledger::{Decided, LedgerRecord, LedgerRecorded, ScopedChange};
 use model::millis;
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EngineFacts, Publication, Recorded};
+use model::scaling::{LinkScaled, ScaleRequest};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 use serde::de::DeserializeOwned;
@@ -26,11 +29,11 @@ use crate::error::ApiError;
 use crate::failpoints::{CLIENT_ANSWERED, CLIENT_SEND};
 use crate::method;
 use crate::report::ReportMessage;
-use crate::reservations::{ReservationApi, ReservationCall, ReservationReply, ReservationRequest};
+use crate::reservations::{RegistrationCall, ReservationApi, ReservationCall, ReservationReply, ReservationRequest};
 use crate::wire::{
-    TAbortReq, TApiResp, TFinishReq, TLedgerReq, TMasterReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq,
-    TOutcomeReq, TProxySnapshotReq, TRaiseEpochReq, TRecordLedgerReq, TReservationsReq, TSnapshotReq, TStalledReq,
-    TSupersededReq,
+    TAbortReq, TApiResp, TDemandReq, TFinishReq, TLedgerReq, TMasterReq, TNewIncarnationReq, TNewIncarnationsReq,
+    TObservedReq, TOutcomeReq, TProxySnapshotReq, TRaiseEpochReq, TRecordDemandReq, TRecordLedgerReq, TReservationsReq,
+    TScaleReq, TSnapshotReq, TStalledReq, TSupersededReq,
 };
 
 /// The role of a caller.
@@ -125,13 +128,13 @@ impl AgentClient {
         })
     }
 
-    /// A call of the ledger. Another agent may know it if this one does not.
-    async fn call_ledger<Q, T>(&self, name: &str, request: &Q) -> Result<T, ApiError>
+    /// A call that an agent of version 0.1.0 does not know: another agent may know it.
+    async fn call_known<Q, T>(&self, name: &str, request: &Q, effect: Effect) -> Result<T, ApiError>
     where
         Q: TSerializable + Sync,
         T: DeserializeOwned,
     {
-        match self.call(name, request, Effect::Writes).await {
+        match self.call(name, request, effect).await {
             Err(ApiError::Refused(error)) if error.kind == ErrorKind::NotSupported => {
                 Err(ApiError::Unavailable(error.text().into()))
             }
@@ -266,12 +269,26 @@ impl AgentApi for AgentClient {
 
     async fn ledger(&self, epoch: Epoch, changes: &[ScopedChange]) -> Result<Vec<Decided>, ApiError> {
         let request = TLedgerReq { epoch: epoch.get(), changes: method::to_json(&changes)? };
-        self.call_ledger(method::LEDGER, &request).await
+        self.call_known(method::LEDGER, &request, Effect::Writes).await
     }
 
     async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError> {
         let request = TRecordLedgerReq { epoch: epoch.get(), record: method::to_json(record)? };
-        self.call_ledger(method::RECORD_LEDGER, &request).await
+        self.call_known(method::RECORD_LEDGER, &request, Effect::Writes).await
+    }
+
+    async fn record_demand(&self, report: &DemandReport) -> Result<DemandRecorded, ApiError> {
+        let request = TRecordDemandReq { report: method::to_json(report)? };
+        self.call_known(method::RECORD_DEMAND, &request, Effect::Writes).await
+    }
+
+    async fn demand(&self) -> Result<Vec<Demand>, ApiError> {
+        self.call_known(method::DEMAND, &TDemandReq {}, Effect::Reads).await
+    }
+
+    async fn scale(&self, epoch: Epoch, request: &ScaleRequest) -> Result<Vec<LinkScaled>, ApiError> {
+        let request = TScaleReq { epoch: epoch.get(), request: method::to_json(request)? };
+        self.call_known(method::SCALE, &request, Effect::Writes).await
     }
 }
 
@@ -279,11 +296,14 @@ impl AgentApi for AgentClient {
 impl ReservationApi for AgentClient {
     async fn reservations(&self, request: ReservationRequest) -> Result<ReservationReply, ApiError> {
         let effect = match request.call {
-            ReservationCall::Get { .. } | ReservationCall::List(_) => Effect::Reads,
+            ReservationCall::Get { .. }
+            | ReservationCall::List(_)
+            | ReservationCall::Registration { call: RegistrationCall::Get, .. } => Effect::Reads,
             ReservationCall::Reserve(_)
             | ReservationCall::Confirm { .. }
             | ReservationCall::Renew { .. }
-            | ReservationCall::Release { .. } => Effect::Writes,
+            | ReservationCall::Release { .. }
+            | ReservationCall::Registration { .. } => Effect::Writes,
         };
         let request = TReservationsReq { request: method::to_json(&request)? };
         self.call(method::RESERVATIONS, &request, effect).await

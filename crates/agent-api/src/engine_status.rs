@@ -15,6 +15,7 @@ pub const ENGINE_STATUS: &str = "GetEngineStatus";
 pub struct EngineStatus {
     pub engine: String,
     pub uid: String,
+    /// Open sessions, and those that are being opened.
     pub sessions: u32,
     /// Running statements.
     pub running: u32,
@@ -24,6 +25,19 @@ pub struct EngineStatus {
     pub idle: Option<Duration>,
     /// Whether it has agreed to retire, and opens no sessions now.
     pub retiring: bool,
+    /// The sessions whose state cannot be replayed at another engine. `None`: an agent of an earlier version.
+    pub stateful: Option<u32>,
+    /// The sessions that may be open at the same time. `None`: an agent of an earlier version.
+    pub seats: Option<u32>,
+    /// The sessions that it has opened since it started. `None`: an agent of an earlier version.
+    pub served: Option<u64>,
+}
+
+impl EngineStatus {
+    /// Whether the engine opens no session now, as far as its agent reports it.
+    pub fn is_full(&self) -> bool {
+        self.retiring || self.seats.is_some_and(|seats| self.sessions >= seats)
+    }
 }
 
 /// Calls an engine agent. The call changes nothing, so every failure is *unavailable*.
@@ -40,6 +54,9 @@ pub async fn engine_status(client: &mut Client, deadline: Duration) -> Result<En
         draining: answer.draining,
         idle: answer.idle_ms.map(millis::to_duration),
         retiring: answer.retiring.unwrap_or(false),
+        stateful: answer.stateful_sessions.map(|count| count.max(0).unsigned_abs()),
+        seats: answer.seats.map(|count| count.max(0).unsigned_abs()),
+        served: answer.served.map(|count| count.max(0).unsigned_abs()),
     })
 }
 
@@ -53,5 +70,8 @@ pub fn answer_engine_status(call: &Call<'_>, status: &EngineStatus) -> Vec<u8> {
         draining: status.draining,
         idle_ms: status.idle.map(millis::from_duration),
         retiring: Some(status.retiring),
+        stateful_sessions: status.stateful.map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
+        seats: status.seats.map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
+        served: status.served.map(|count| i64::try_from(count).unwrap_or(i64::MAX)),
     })
 }

@@ -21,6 +21,7 @@ mod report;
 mod reservations;
 mod retire;
 mod server;
+mod sharer;
 
 /// The wire structs, generated from `idl/EnginehouseService.thrift`.
 #[allow(missing_docs, unused_qualifications, unused_variables, unreachable_pub, dead_code)]
@@ -35,8 +36,9 @@ pub use engine_status::{ENGINE_STATUS, EngineStatus, answer_engine_status, engin
 pub use error::{ApiError, ApiErrorKind};
 pub use pool::{AgentPool, PoolOptions};
 pub use reservations::{
-    HolderClaim, ReservationAnswer, ReservationApi, ReservationCall, ReservationList, ReservationRefused,
-    ReservationReply, ReservationRequest, Reserve, Target, serve_reservations,
+    HolderClaim, Register, RegistrationCall, ReservationAnswer, ReservationApi, ReservationCall, ReservationList,
+    ReservationRefused, ReservationReply, ReservationRequest, Reserve, Target, serve_reservations,
 };
 pub use retire::{RETIRE, RetireRequest, answer_retire, retire, retire_request};
 pub use server::serve;
+pub use sharer::{take_sharer, write_sharer};

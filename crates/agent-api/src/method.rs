@@ -22,6 +22,9 @@ pub(crate) const NEW_INCARNATIONS: &str = "NewIncarnations";
 pub(crate) const LEDGER: &str = "Ledger";
 pub(crate) const RECORD_LEDGER: &str = "RecordLedger";
 pub(crate) const RESERVATIONS: &str = "Reservations";
+pub(crate) const RECORD_DEMAND: &str = "RecordDemand";
+pub(crate) const DEMAND: &str = "GetDemand";
+pub(crate) const SCALE: &str = "Scale";
 
 pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String, ApiError> {
     serde_json::to_string(value).map_err(|error| defect(format!("could not encode a value: {error}")))

@@ -3,6 +3,7 @@
 //! Above the wire the two are apart: [`AgentApi::record`](crate::AgentApi::record) sends a message with facts only,
 //! [`AgentApi::publish`](crate::AgentApi::publish) one with rows only. An agent splits whatever it receives.
 
+use model::demand_report::UnmetDemand;
 use model::engine_name::EngineName;
 use model::observation::{
     ClusterWarnings, CreatedEngine, EndedEngine, EngineFacts, ObservedEngine, ObservedNode, Publication,
@@ -19,6 +20,8 @@ pub(crate) struct ReportMessage {
     kept: Vec<EngineName>,
     made: Vec<CreatedEngine>,
     ended: Vec<EndedEngine>,
+    #[serde(default)]
+    served: Vec<(EngineName, u64)>,
     waits_for: Option<String>,
     /// Whether it neither ends a tick nor sets what the master waits for: always true for facts.
     #[serde(default)]
@@ -30,11 +33,14 @@ pub(crate) struct ReportMessage {
     nodes: Option<Vec<ObservedNode>>,
     #[serde(default, rename = "surroundings")]
     cluster_warnings: Option<ClusterWarnings>,
+    #[serde(default)]
+    unmet: Option<Vec<UnmetDemand>>,
 }
 
 impl From<&EngineFacts> for ReportMessage {
     fn from(facts: &EngineFacts) -> Self {
-        Self { made: facts.created.clone(), ended: facts.ended.clone(), part: true, ..Self::default() }
+        let EngineFacts { created, ended, served } = facts.clone();
+        Self { made: created, ended, served, part: true, ..Self::default() }
     }
 }
 
@@ -48,12 +54,14 @@ impl From<&Publication> for ReportMessage {
             kept: publication.kept,
             made: Vec::new(),
             ended: Vec::new(),
+            served: Vec::new(),
             waits_for: publication.waits_for,
             part: publication.part,
             after_tick_ms: publication.after_tick_ms,
             namespaces_in_use: publication.namespaces_in_use,
             nodes: publication.nodes,
             cluster_warnings: publication.cluster_warnings,
+            unmet: publication.unmet,
         }
     }
 }
@@ -61,7 +69,8 @@ impl From<&Publication> for ReportMessage {
 impl ReportMessage {
     /// The facts and the rows. A message with facts and nothing else is no publication.
     pub(crate) fn split(mut self) -> (Option<EngineFacts>, Option<Publication>) {
-        let facts = EngineFacts { created: std::mem::take(&mut self.made), ended: std::mem::take(&mut self.ended) };
+        let (created, ended) = (std::mem::take(&mut self.made), std::mem::take(&mut self.ended));
+        let facts = EngineFacts { created, ended, served: std::mem::take(&mut self.served) };
         if facts == EngineFacts::default() {
             return (None, Some(self.into_publication()));
         }
@@ -81,6 +90,7 @@ impl ReportMessage {
             namespaces_in_use: self.namespaces_in_use,
             nodes: self.nodes,
             cluster_warnings: self.cluster_warnings,
+            unmet: self.unmet,
         }
     }
 }
@@ -98,12 +108,16 @@ mod tests {
     fn facts_and_rows_survive_the_wire_apart() {
         let created =
             CreatedEngine { name: EngineName::new("e").unwrap(), uid: "u".to_owned(), config: "c".to_owned() };
-        let facts = EngineFacts { created: vec![created], ended: Vec::new() };
-        assert_eq!(ReportMessage::from(&facts).split(), (Some(facts.clone()), None));
+        let facts = EngineFacts { created: vec![created], ..EngineFacts::default() };
+        let served = EngineFacts { served: vec![(EngineName::new("e").unwrap(), 7)], ..facts.clone() };
+        for facts in [&facts, &served] {
+            assert_eq!(ReportMessage::from(facts).split(), (Some(facts.clone()), None));
+        }
         for publication in [
             Publication::default(),
             Publication { part: true, ..Publication::default() },
             Publication { complete: true, waits_for: Some("x".to_owned()), ..Publication::default() },
+            Publication { unmet: Some(Vec::new()), ..Publication::default() },
         ] {
             assert_eq!(ReportMessage::from(&publication).split(), (None, Some(publication)));
         }

@@ -1,4 +1,4 @@
-//! Calls about reservations: what a proxy passes to a metadata agent on behalf of a user.
+//! Calls about reservations and registered capacities: what a proxy passes to a metadata agent on behalf of a user.
 //!
 //! They are no statements, because programs send them as JSON, many of them, and wait for the state of one. The agent
 //! decides about the rights of the user. Each call is idempotent: after [`ApiError::Unavailable`],
@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use hs2::Call;
 use model::UserError;
 use model::alteration::{RequestId, Source};
-use model::ledger::{LedgerError, ReservationStatus, State};
+use model::ledger::{LedgerError, RegistrationStatus, ReservationStatus, State};
 use model::name::{PoolName, TenantName};
-use model::resource::Resource;
+use model::resource::{Kind, Resource};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
@@ -25,6 +25,9 @@ pub struct ReservationRequest {
     /// Without `@`.
     pub groups: Vec<String>,
     pub source: Source,
+    /// How long it may take from its arrival on: afterwards it is refused, and changes nothing. `None`: as long as a transaction.
+    #[serde(default)]
+    pub deadline_ms: Option<i64>,
     pub call: ReservationCall,
 }
 
@@ -55,6 +58,41 @@ pub enum ReservationCall {
     Release {
         claim: HolderClaim,
     },
+    /// About the capacity of a pool that a program registers.
+    Registration {
+        pool: PoolName,
+        call: RegistrationCall,
+    },
+}
+
+/// What a provider of a pool's capacity asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RegistrationCall {
+    /// Registers the capacity, or replaces what the same instance has registered.
+    Register(Box<Register>),
+    /// Extends the lease of a registration that has not ended.
+    Renew { instance: String, lease_ms: Option<i64> },
+    /// Closes the pool. `instance`: refused if another one is registered. `force`: reservations of programs end as lost.
+    Unregister { instance: Option<String>, force: bool },
+    /// The registration as it is.
+    Get,
+}
+
+/// A capacity to be registered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Register {
+    /// The program.
+    pub name: String,
+    /// The instance of the program.
+    pub instance: String,
+    pub capacity: Resource,
+    /// What the program keeps of the capacity for others.
+    pub protected: Option<Resource>,
+    /// `None`: `RESOURCE_KIND` of the pool.
+    pub kind: Option<Kind>,
+    /// How long it is valid without a renewal; `None`: the default of the installation.
+    pub lease_ms: Option<i64>,
 }
 
 /// Where a reservation is requested.
@@ -118,6 +156,7 @@ pub enum ReservationAnswer {
         rows: Vec<ReservationStatus>,
         has_more: bool,
     },
+    Registration(Box<RegistrationStatus>),
 }
 
 /// Why a call changed nothing.

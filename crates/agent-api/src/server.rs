@@ -20,7 +20,7 @@ use crate::method;
 use crate::report::ReportMessage;
 use crate::wire::{
     TAbortReq, TApiResp, TFinishReq, TLedgerReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq, TOutcomeReq,
-    TRaiseEpochReq, TRecordLedgerReq, TStalledReq, TSupersededReq,
+    TRaiseEpochReq, TRecordDemandReq, TRecordLedgerReq, TScaleReq, TStalledReq, TSupersededReq,
 };
 
 pub(crate) fn read<T: TSerializable>(call: &Call<'_>) -> Result<T, ApiError> {
@@ -50,6 +50,9 @@ pub async fn serve(api: &dyn AgentApi, call: &Call<'_>) -> Option<Vec<u8>> {
         method::NEW_INCARNATIONS => answered(new_incarnations(api, call).await),
         method::LEDGER => answered(ledger(api, call).await),
         method::RECORD_LEDGER => answered(record_ledger(api, call).await),
+        method::RECORD_DEMAND => answered(record_demand(api, call).await),
+        method::DEMAND => method::to_answer(api.demand().await),
+        method::SCALE => answered(scale(api, call).await),
         _ => return None,
     };
     failpoint!(SERVER_DONE);
@@ -125,4 +128,13 @@ async fn ledger(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + 
 async fn record_ledger(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
     let request: TRecordLedgerReq = read(call)?;
     api.record_ledger(Epoch(request.epoch), &method::from_json(&request.record)?).await
+}
+
+async fn record_demand(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    api.record_demand(&method::from_json(&read::<TRecordDemandReq>(call)?.report)?).await
+}
+
+async fn scale(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    let request: TScaleReq = read(call)?;
+    api.scale(Epoch(request.epoch), &method::from_json(&request.request)?).await
 }

@@ -1143,6 +1143,181 @@ impl TSerializable for TReservationsReq {
 }
 
 //
+// TRecordDemandReq
+//
+
+/// `report` is the JSON of the waiting sessions of a proxy. An agent of version 0.1.0 does not know the method.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TRecordDemandReq {
+  pub report: String,
+}
+
+impl TRecordDemandReq {
+  pub fn new(report: String) -> TRecordDemandReq {
+    TRecordDemandReq {
+      report,
+    }
+  }
+}
+
+impl TSerializable for TRecordDemandReq {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TRecordDemandReq> {
+    i_prot.read_struct_begin()?;
+    let mut f_1: Option<String> = None;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        1 => {
+          let val = i_prot.read_string()?;
+          f_1 = Some(val);
+        },
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    verify_required_field_exists("TRecordDemandReq.report", &f_1)?;
+    let ret = TRecordDemandReq {
+      report: f_1.expect("auto-generated code should have checked for presence of required fields"),
+    };
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TRecordDemandReq");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("report", TType::String, 1))?;
+    o_prot.write_string(&self.report)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+//
+// TDemandReq
+//
+
+/// As RecordDemand, an agent of version 0.1.0 does not know the method.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TDemandReq {
+}
+
+impl TDemandReq {
+  pub fn new() -> TDemandReq {
+    TDemandReq {}
+  }
+}
+
+impl TSerializable for TDemandReq {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TDemandReq> {
+    i_prot.read_struct_begin()?;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    let ret = TDemandReq {};
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TDemandReq");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+impl Default for TDemandReq {
+  fn default() -> Self {
+    TDemandReq{}
+  }
+}
+
+//
+// TScaleReq
+//
+
+/// `request` is the JSON of the slots to add and remove. An agent of version 0.1.0 does not know the method.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TScaleReq {
+  pub epoch: i64,
+  pub request: String,
+}
+
+impl TScaleReq {
+  pub fn new(epoch: i64, request: String) -> TScaleReq {
+    TScaleReq {
+      epoch,
+      request,
+    }
+  }
+}
+
+impl TSerializable for TScaleReq {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TScaleReq> {
+    i_prot.read_struct_begin()?;
+    let mut f_1: Option<i64> = None;
+    let mut f_2: Option<String> = None;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        1 => {
+          let val = i_prot.read_i64()?;
+          f_1 = Some(val);
+        },
+        2 => {
+          let val = i_prot.read_string()?;
+          f_2 = Some(val);
+        },
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    verify_required_field_exists("TScaleReq.epoch", &f_1)?;
+    verify_required_field_exists("TScaleReq.request", &f_2)?;
+    let ret = TScaleReq {
+      epoch: f_1.expect("auto-generated code should have checked for presence of required fields"),
+      request: f_2.expect("auto-generated code should have checked for presence of required fields"),
+    };
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TScaleReq");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("epoch", TType::I64, 1))?;
+    o_prot.write_i64(self.epoch)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("request", TType::String, 2))?;
+    o_prot.write_string(&self.request)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+//
 // TEngineStatusReq
 //
 
@@ -1205,10 +1380,16 @@ pub struct TEngineStatusResp {
   pub idle_ms: Option<i64>,
   /// Whether it has agreed to retire, and opens no sessions now.
   pub retiring: Option<bool>,
+  /// Sessions whose state cannot be replayed at another engine. An agent of version 0.1.0 does not report it.
+  pub stateful_sessions: Option<i32>,
+  /// The sessions that may be open at the same time. An agent of version 0.1.0 does not report it.
+  pub seats: Option<i32>,
+  /// The sessions that it has opened since it started. An agent of version 0.1.0 does not report it.
+  pub served: Option<i64>,
 }
 
 impl TEngineStatusResp {
-  pub fn new<F6, F7>(engine: String, uid: String, sessions: i32, running: i32, draining: bool, idle_ms: F6, retiring: F7) -> TEngineStatusResp where F6: Into<Option<i64>>, F7: Into<Option<bool>> {
+  pub fn new<F6, F7, F8, F9, F10>(engine: String, uid: String, sessions: i32, running: i32, draining: bool, idle_ms: F6, retiring: F7, stateful_sessions: F8, seats: F9, served: F10) -> TEngineStatusResp where F6: Into<Option<i64>>, F7: Into<Option<bool>>, F8: Into<Option<i32>>, F9: Into<Option<i32>>, F10: Into<Option<i64>> {
     TEngineStatusResp {
       engine,
       uid,
@@ -1217,6 +1398,9 @@ impl TEngineStatusResp {
       draining,
       idle_ms: idle_ms.into(),
       retiring: retiring.into(),
+      stateful_sessions: stateful_sessions.into(),
+      seats: seats.into(),
+      served: served.into(),
     }
   }
 }
@@ -1231,6 +1415,9 @@ impl TSerializable for TEngineStatusResp {
     let mut f_5: Option<bool> = None;
     let mut f_6: Option<i64> = None;
     let mut f_7: Option<bool> = None;
+    let mut f_8: Option<i32> = None;
+    let mut f_9: Option<i32> = None;
+    let mut f_10: Option<i64> = None;
     loop {
       let field_ident = i_prot.read_field_begin()?;
       if field_ident.field_type == TType::Stop {
@@ -1266,6 +1453,18 @@ impl TSerializable for TEngineStatusResp {
           let val = i_prot.read_bool()?;
           f_7 = Some(val);
         },
+        8 => {
+          let val = i_prot.read_i32()?;
+          f_8 = Some(val);
+        },
+        9 => {
+          let val = i_prot.read_i32()?;
+          f_9 = Some(val);
+        },
+        10 => {
+          let val = i_prot.read_i64()?;
+          f_10 = Some(val);
+        },
         _ => {
           i_prot.skip(field_ident.field_type)?;
         },
@@ -1286,6 +1485,9 @@ impl TSerializable for TEngineStatusResp {
       draining: f_5.expect("auto-generated code should have checked for presence of required fields"),
       idle_ms: f_6,
       retiring: f_7,
+      stateful_sessions: f_8,
+      seats: f_9,
+      served: f_10,
     };
     Ok(ret)
   }
@@ -1315,6 +1517,21 @@ impl TSerializable for TEngineStatusResp {
     if let Some(fld_var) = self.retiring {
       o_prot.write_field_begin(&TFieldIdentifier::new("retiring", TType::Bool, 7))?;
       o_prot.write_bool(fld_var)?;
+      o_prot.write_field_end()?
+    }
+    if let Some(fld_var) = self.stateful_sessions {
+      o_prot.write_field_begin(&TFieldIdentifier::new("stateful_sessions", TType::I32, 8))?;
+      o_prot.write_i32(fld_var)?;
+      o_prot.write_field_end()?
+    }
+    if let Some(fld_var) = self.seats {
+      o_prot.write_field_begin(&TFieldIdentifier::new("seats", TType::I32, 9))?;
+      o_prot.write_i32(fld_var)?;
+      o_prot.write_field_end()?
+    }
+    if let Some(fld_var) = self.served {
+      o_prot.write_field_begin(&TFieldIdentifier::new("served", TType::I64, 10))?;
+      o_prot.write_i64(fld_var)?;
       o_prot.write_field_end()?
     }
     o_prot.write_field_stop()?;

@@ -12,6 +12,7 @@ use agent_api::{AgentApi as _, AgentClient, ApiError, ApiErrorKind, EngineStatus
 use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::alteration::{Abort, AlterationProgress, Outcome, Source};
 use model::cause::chain;
+use model::change::{ObjectPatch, Setting, UnitPatch};
 use model::engine_state::Phase;
 use model::ledger::{
     Amounts, Change, Holder, LedgerRecord, LedgerRecorded, Refusal, Request, Role as ScopeRole, ScopeKey, ScopedChange,
@@ -19,9 +20,12 @@ use model::ledger::{
 };
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts, ObservedEngine, Publication};
+use model::owner::{Owner, SharedBy};
 use model::quota::Limit;
 use model::resource::{Amount, Triple};
-use model::slot::Renewal;
+use model::scaling::{LinkScale, LinkScaled, ScaleRequest, SlotAddition, SlotsSeen};
+use model::slot::{Link, Renewal, Replacement, StartedFor};
+use model::{PoolName, TenantName, UnitName};
 use tokio::time::timeout;
 
 fn abort_of(text: &str) -> Abort {
@@ -89,6 +93,8 @@ async fn every_call_does_what_the_store_does() {
             draining: false,
             sessions: Some(1),
             running: None,
+            idle_since_ms: Some(1_000),
+            stateful: Some(0),
             started_at_ms: None,
             log_tail: None,
             labels: Arc::new([("k".to_owned(), "v".to_owned())].into()),
@@ -106,15 +112,24 @@ async fn every_call_does_what_the_store_does() {
         ended: vec![EndedEngine {
             name: model::EngineName::new("unknown").unwrap(),
             reason: "r".to_owned(),
+            class: None,
             log_tail: None,
         }],
+        served: vec![(slot.engine(), 3)],
     };
     let recorded = client.record(Epoch(1), &facts).await.unwrap();
     assert_eq!(recorded.other_uid, [(slot.engine(), "uid-1".to_owned())]);
     assert_eq!(recorded.unknown.len(), 1);
     assert_eq!(store.overview(None).await.unwrap().observed[0].engine, report.engines[0]);
 
-    let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: 2, condemn: None };
+    let renewal = Renewal {
+        slot: slot.key,
+        observed: slot.incarnation,
+        failures: 2,
+        replacement: Replacement::StandIn,
+        condemn: None,
+        ends: None,
+    };
     let incarnation = client.new_incarnation(Epoch(1), &renewal).await.unwrap();
     assert_eq!(store.snapshot().await.unwrap().slots[0].incarnation, incarnation);
     let again = client.new_incarnation(Epoch(1), &renewal).await.unwrap_err();
@@ -184,12 +199,21 @@ async fn an_agent_without_the_batch_call_receives_a_call_for_each_slot() {
         commit(store, "a-1", unit("uc_1", 2)).await;
         agent::founded(store).await;
         let slots = store.snapshot().await.unwrap().slots;
-        let stale = Renewal { slot: slots[0].key.clone(), observed: Incarnation(1), failures: 1, condemn: None };
+        let stale = Renewal {
+            slot: slots[0].key.clone(),
+            observed: Incarnation(1),
+            failures: 1,
+            replacement: Replacement::StandIn,
+            condemn: None,
+            ends: None,
+        };
         let renew = |at: usize| Renewal {
             slot: slots[at].key.clone(),
             observed: slots[at].incarnation,
             failures: 3,
+            replacement: Replacement::StandIn,
             condemn: None,
+            ends: None,
         };
         let drawn = client.new_incarnations(Epoch(1), &[stale, renew(0), renew(1)]).await.unwrap();
         let now: Vec<_> =
@@ -298,7 +322,51 @@ async fn an_engine_agent_reports_its_load() {
         draining: true,
         idle: Some(Duration::from_secs(5)),
         retiring: true,
+        stateful: Some(1),
+        seats: Some(10),
+        served: Some(7),
     };
     assert_eq!(status, expected);
+    agent.stop().await;
+}
+
+/// Slots of users are added over a connection, and reach masters and proxies with their owners.
+#[tokio::test]
+async fn owners_of_slots_travel_with_calls_and_snapshots() {
+    let agent = Agent::start().await;
+    let (client, store) = (agent.client(Role::Master), agent.store.clone());
+    client.raise_epoch(Epoch(0), "lock-1/9").await.unwrap();
+    let patch = UnitPatch {
+        start_on_demand: Setting::Set(true),
+        shared_by: Some(SharedBy::User),
+        max_engines: Some(4),
+        ..UnitPatch::default()
+    };
+    let unit = ObjectPatch::ResourceUnit(UnitName::new("uc_1").unwrap(), patch);
+    let record = commit(&store, "a-1", model::change::Change::Create { if_not_exists: false, object: unit }).await;
+    client.finish(Epoch(1), &id("a-1"), record.generation).await.unwrap();
+    agent::founded(&store).await;
+    let link = Link {
+        tenant: TenantName::new("t_1").unwrap(),
+        pool: PoolName::new("rp_1").unwrap(),
+        unit: UnitName::new("uc_1").unwrap(),
+    };
+    let addition = |name: &str| SlotAddition {
+        owner: Some(Owner::User(name.to_owned())),
+        started_for: Some(StartedFor { user: name.to_owned(), creator: "IDE".to_owned() }),
+        count: 1,
+    };
+    let add = vec![addition("ann"), addition("Bob Ü@example.org")];
+    let links = vec![LinkScale { link, seen: SlotsSeen::default(), add, remove: Vec::new() }];
+    let request = ScaleRequest { links, reservation_ttl_ms: 60_000, grace_ms: 0 };
+    let scaled = client.scale(Epoch(1), &request).await.unwrap();
+    assert!(matches!(&scaled[..], [LinkScaled::Scaled { added, short: None }] if added.len() == 2), "{scaled:?}");
+    let again = client.scale(Epoch(1), &request).await.unwrap();
+    assert!(matches!(&again[..], [LinkScaled::Refused(_)]), "a repeat after a lost answer: {again:?}");
+    for slots in [client.snapshot().await.unwrap().slots, client.proxy_snapshot().await.unwrap().slots] {
+        let owners: Vec<_> = slots.iter().map(|slot| (slot.owner.clone(), slot.started_for.clone())).collect();
+        let of = |addition: SlotAddition| (addition.owner, addition.started_for);
+        assert_eq!(owners, [of(addition("ann")), of(addition("Bob Ü@example.org"))]);
+    }
     agent.stop().await;
 }

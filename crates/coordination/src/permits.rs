@@ -18,6 +18,7 @@
 
 use std::collections::BTreeSet;
 
+use model::owner::Owner;
 use model::{EngineName, PoolName, TenantName, UnitName};
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +46,12 @@ pub struct Permit {
     pub unit: UnitName,
     /// The uid of the instance, once the orchestrator has assigned one.
     pub uid: Option<String>,
+    /// The sessions that the engine may have at the same time; `None`: the limit of its agent. The agent follows changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<u32>,
+    /// Whose sessions the engine serves; `None`: the tenant's. Its agent opens sessions of no other. Never changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
 }
 
 /// The content of a permit that only ZooKeeper's super user can delete.
@@ -141,6 +148,15 @@ pub async fn set_uid(lock: &Lock, seen: &PermitNode, uid: &str) -> Result<(), Er
     Transaction::under(lock).set(path, data, seen.version).commit().await?;
     model::failpoint!(failpoints::PERMIT_UID_SET);
     Ok(())
+}
+
+/// Writes the number of sessions into a permit that has not changed since it was read. Its engine's agent follows it.
+pub async fn set_sessions(lock: &Lock, seen: &PermitNode, sessions: Option<u32>) -> Result<(), Error> {
+    let path = lock.session().layout().permit(&seen.engine);
+    let permit =
+        seen.content.clone().map_err(|reason| Error::Unreadable { path: path.clone(), cause: reason.into() })?;
+    let data = document::write(&path, &Permit { sessions, ..permit })?;
+    Transaction::under(lock).set(path, data, seen.version).commit().await
 }
 
 /// Reads a permit and writes the uid into it.

@@ -4,6 +4,7 @@
 //! unreadable for others is reported as unreadable and never fails the reading of the rest.
 
 use model::EngineName;
+use model::owner::Owner;
 use model::table_catalog::TableCatalog;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,9 @@ pub struct Registration {
     /// Whether it has a catalog of its own; `None` for an engine of a version that does not state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog: Option<TableCatalog>,
+    /// The owner in its permit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
 }
 
 impl Registration {

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use model::EngineName;
 use model::clock::SharedClock;
+use model::pace::Pace;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use crate::agents::{self, Agent};
 use crate::drains;
@@ -22,7 +23,7 @@ use crate::registration::Registration;
 use crate::session::{Session, SessionState};
 use crate::wakeups::{Scope, Wakeups};
 
-/// The minimum interval between two reads, which bounds the cost of an engine whose registration flaps.
+/// The interval between two reads of many, which bounds the cost of an engine whose registration flaps.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a process with a new session may take to notice that the node of the old one is gone, and to register: the
@@ -120,8 +121,9 @@ impl Reader {
     /// Reads on one session until it has ended.
     async fn follow(&mut self, session: &Session) {
         let wakeups = Wakeups::with_scope(session, Scope::Registry);
+        let (begun, mut pace) = (Instant::now(), Pace::new(MIN_PAUSE));
         while session.state() != SessionState::Expired {
-            let next = Instant::now() + MIN_PAUSE;
+            let since = begun.elapsed();
             match read(session, self.clock.boottime()).await {
                 Ok(read) => self.publish(read),
                 Err(error) => tracing::debug!(%error, "could not read the registry"),
@@ -136,7 +138,7 @@ impl Reader {
                     }
                 }
             }
-            sleep_until(next).await;
+            sleep(pace.wait(since, begun.elapsed())).await;
         }
     }
 
@@ -230,6 +232,8 @@ mod tests {
                 pool: PoolName::new("rp_1").unwrap(),
                 unit: UnitName::new("uc_1").unwrap(),
                 uid: Some("uid-1".to_owned()),
+                sessions: None,
+                owner: None,
             },
             registration: Registration {
                 address: "127.0.0.1:1".to_owned(),
@@ -238,6 +242,7 @@ mod tests {
                 version: String::new(),
                 uid: "uid-1".to_owned(),
                 catalog: None,
+                owner: None,
             },
             session: 1,
             draining: false,

@@ -117,7 +117,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            sessions: 1_000,
+            // The agent refuses first, with an error after which a proxy chooses another engine.
+            sessions: model::on_demand::MAX_SESSIONS_PER_ENGINE as usize,
             operations_per_session: 100,
             operation_idle: Duration::from_mins(30),
             session_idle: Duration::from_hours(24),

@@ -3,7 +3,10 @@
 use model::alteration::ObjectRef;
 use model::catalog::{ChargedExecutors, PoolSpec, TenantSpec, UnitSpec};
 use model::change::{Object, ObjectPatch, PoolPatch, PropertiesPatch, QuotaPatch, Setting, TenantPatch, UnitPatch};
+use model::engine_type::Executors;
+use model::owner::SharedBy;
 use model::quota::{DeclaredAmount, PrincipalQuota, QuotaScope, QuotaSpec, TenantQuota};
+use model::run_as::RunAs;
 use model::secret::SecretKeys;
 
 use crate::quote::quoted_name;
@@ -96,16 +99,24 @@ fn unit(spec: UnitSpec) -> UnitPatch {
         secrets: _,
         priority,
         charge,
+        start_on_demand,
+        sessions_per_engine,
+        spare_engines,
+        idle_timeout,
+        shared_by,
+        run_as,
         comment,
     } = spec;
+    // CREATE refuses the options for executors if the type does.
+    let has_executors = engine_type.resources().executors != Executors::Refused;
     UnitPatch {
         engine_type: Some(engine_type),
         driver_cpu: Some(driver_cpu),
         driver_memory: Some(driver_memory),
-        executor_cpu: Some(executor_cpu),
-        executor_memory: Some(executor_memory),
-        min_executors: Some(min_executors),
-        max_executors: Some(max_executors),
+        executor_cpu: has_executors.then_some(executor_cpu),
+        executor_memory: has_executors.then_some(executor_memory),
+        min_executors: has_executors.then_some(min_executors),
+        max_executors: has_executors.then_some(max_executors),
         min_engines: Some(min_engines),
         max_engines: Some(max_engines),
         properties: PropertiesPatch {
@@ -114,7 +125,13 @@ fn unit(spec: UnitSpec) -> UnitPatch {
         },
         // These defaults do not depend on the installation.
         priority: (priority != 0).then_some(priority),
-        charge: (charge != ChargedExecutors::default()).then_some(charge),
+        charge: (has_executors && charge != ChargedExecutors::default()).then_some(charge),
+        start_on_demand: setting(start_on_demand),
+        sessions_per_engine: setting(sessions_per_engine),
+        spare_engines: (spare_engines != 0).then_some(spare_engines),
+        idle_timeout: setting(idle_timeout),
+        shared_by: (shared_by != SharedBy::default()).then_some(shared_by),
+        run_as: (run_as != RunAs::default()).then_some(run_as),
         comment: setting(comment),
     }
 }

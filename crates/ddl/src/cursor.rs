@@ -3,12 +3,13 @@
 //! The cursor collects everything that the parser tries at a token without success. The error lists all of it, and the hint
 //! the closest match, so errors need no second copy of the grammar.
 
+mod names;
+
 use std::str::FromStr;
 use std::time::Duration;
 
 use model::error::{ErrorKind, UserError};
-use model::name::{PoolName, QuotaName, TenantName, UnitName};
-use model::{EngineName, span};
+use model::span;
 
 use crate::distance::nearest;
 use crate::error::{ParseError, Position};
@@ -105,6 +106,24 @@ impl<'a> Cursor<'a> {
             self.expect(Expected::Word(keyword));
         }
         found
+    }
+
+    /// Whether `IN PLACE` comes next; collects nothing.
+    pub(crate) fn at_in_place(&self) -> bool {
+        let place = self.tokens.get(self.at + 1);
+        self.is("IN")
+            && place.is_some_and(|token| token.kind == TokenKind::Word && token.source.eq_ignore_ascii_case("PLACE"))
+    }
+
+    /// Skips `IN PLACE` if it comes next; an error if something else follows IN.
+    pub(crate) fn eat_in_place(&mut self) -> Result<bool, ParseError> {
+        if self.is("IN") {
+            self.advance();
+            self.keyword("PLACE")?;
+            return Ok(true);
+        }
+        self.expect(Expected::Word("IN PLACE"));
+        Ok(false)
     }
 
     /// Skips the keyword; an error if something else comes next.
@@ -247,84 +266,6 @@ impl<'a> Cursor<'a> {
             self.advance();
         }
         source
-    }
-
-    /// A name: bare ones are folded to lower case, quoted ones are kept.
-    fn name(&mut self, what: &'static str) -> Result<(String, Position), ParseError> {
-        let position = self.position();
-        match &self.token().kind {
-            TokenKind::QuotedName(name) => {
-                let name = name.clone();
-                self.advance();
-                Ok((name, position))
-            }
-            TokenKind::Word | TokenKind::Number => Ok((self.bare_name()?, position)),
-            TokenKind::Text(text) => {
-                let hint =
-                    format!("Write the name without single quotes: {}.", crate::quote::quoted_name(&shorten(text)));
-                Err(self.missing(what).or_hint(hint))
-            }
-            _ => Err(self.missing(what)),
-        }
-    }
-
-    /// A bare name. A name may contain `--`, but in a bare one a comment would begin there, so `DROP TENANT a--b`
-    /// would drop `a`: that is refused.
-    fn bare_name(&mut self) -> Result<String, ParseError> {
-        let position = self.position();
-        let (name, _) = self.bare_run();
-        if self.text[position.offset + name.len()..].starts_with("--") {
-            let message = format!("-- after the name \"{}\" is ambiguous", shorten(name));
-            return Err(ParseError::syntax(position, message)
-                .or_hint("Put double quotes around a name that contains --, or white space before a comment."));
-        }
-        Ok(self.take_bare_run().to_ascii_lowercase())
-    }
-
-    fn checked_name<T>(
-        &mut self,
-        what: &'static str,
-        make: impl FnOnce(String) -> Result<T, UserError>,
-    ) -> Result<T, ParseError> {
-        let (name, position) = self.name(what)?;
-        make(name).map_err(|error| ParseError::at(position, error))
-    }
-
-    pub(crate) fn tenant(&mut self) -> Result<TenantName, ParseError> {
-        self.checked_name("the name of a tenant", TenantName::new)
-    }
-
-    pub(crate) fn pool(&mut self) -> Result<PoolName, ParseError> {
-        self.checked_name("the name of a resource pool", PoolName::new)
-    }
-
-    pub(crate) fn unit(&mut self) -> Result<UnitName, ParseError> {
-        self.checked_name("the name of a resource unit", UnitName::new)
-    }
-
-    pub(crate) fn quota(&mut self) -> Result<QuotaName, ParseError> {
-        self.checked_name("the name of a resource quota", QuotaName::new)
-    }
-
-    /// The name of an engine, always in single quotes.
-    pub(crate) fn engine(&mut self) -> Result<EngineName, ParseError> {
-        let position = self.position();
-        let name = self.string("the name of an engine in single quotes")?;
-        EngineName::new(name).map_err(|error| ParseError::at(position, error))
-    }
-
-    /// An item of a list of names: a string or a name.
-    pub(crate) fn list_name<T>(
-        &mut self,
-        what: &'static str,
-        make: impl FnOnce(String) -> Result<T, UserError>,
-    ) -> Result<T, ParseError> {
-        if let TokenKind::Text(text) = &self.token().kind {
-            let (text, position) = (text.clone(), self.position());
-            self.advance();
-            return make(text).map_err(|error| ParseError::at(position, error));
-        }
-        self.checked_name(what, make)
     }
 
     /// The next token for an error message. A string may be a secret, so it is never repeated.

@@ -24,6 +24,7 @@
 //! - `PROPERTIES RESET` removes all properties; `PROPERTIES RESET ('k'='v')` removes all and then sets.
 //! - WAIT without a duration waits for [`DEFAULT_WAIT`].
 //! - `EXPLAIN` has none of WAIT, NOWAIT, WITHIN and FORCE, and `ALTER` needs at least one option.
+//! - `IN PLACE` follows the options of an ALTER and the name of an engine, and comes before WITHIN and WAIT.
 //! - The id of a reservation is always a string.
 
 mod create;
@@ -47,7 +48,7 @@ pub use quote::{quoted_name, quoted_string};
 pub use session::{SessionStatement, assignment, changes_tables, pins_session, session_statement, sets_session};
 pub use sniff::{Head, Verb, sniff};
 pub use statement::{
-    AuditScope, DEFAULT_WAIT, EngineScope, Grace, MAX_LIMIT, QuotaFilter, ReservationFilter, Statement, masked_text,
-    parse,
+    AuditScope, DEFAULT_WAIT, EngineScope, Grace, HistoryScope, MAX_LIMIT, QuotaFilter, ReservationFilter, Statement,
+    masked_text, parse,
 };
 pub use token::MAX_STATEMENT_BYTES;

@@ -3,16 +3,20 @@
 //! Such statements pass to the engine unchanged. If there is no engine to reject them, the proxy adds the hint to its
 //! error.
 
+use std::cmp::Reverse;
+
 use crate::distance::near;
 use crate::scan::Scanner;
 use crate::sniff::sniff;
 
 /// Every head, word by word.
-const HEADS: [&[&str]; 50] = [
+const HEADS: [&[&str]; 52] = [
     &["SHOW", "ENGINES"],
     &["SHOW", "TENANTS"],
     &["SHOW", "QUOTAS"],
     &["SHOW", "RESERVATIONS"],
+    &["SHOW", "DEMAND"],
+    &["SHOW", "ENGINE", "HISTORY"],
     &["SHOW", "ALTERATIONS"],
     &["SHOW", "AUDIT"],
     &["SHOW", "MASTER"],
@@ -94,7 +98,8 @@ pub fn near_miss(text: &str) -> Option<String> {
         return Some((*hint).to_owned());
     }
     let candidates = HEADS.iter().filter_map(|head| Some((slips(&words, head)?, *head)));
-    let (_, head) = candidates.min_by_key(|(slips_made, _)| *slips_made)?;
+    // Of two the longer one is meant: more of its words were written.
+    let (_, head) = candidates.min_by_key(|(slips_made, head)| (*slips_made, Reverse(head.len())))?;
     Some(format!("Did you mean {}?", head.join(" ")))
 }
 
@@ -137,6 +142,8 @@ mod tests {
             ("SHOW ALTERATION", "SHOW ALTERATIONS"),
             ("SHOW AUDITS", "SHOW AUDIT"),
             ("SHOW RESERVATION", "SHOW RESERVATIONS"),
+            ("SHOW DEMANDS TENANT t_1", "SHOW DEMAND"),
+            ("SHOW ENGINE HISTRY t_1", "SHOW ENGINE HISTORY"),
             ("CANCEL RESERVATIONS 'x'", "CANCEL RESERVATION"),
             ("EXPLAIN STRAT ENGINE t_1 rp_1 uc_1", "EXPLAIN START ENGINE"),
             ("DESC TENANTS t_1", "DESCRIBE TENANT"),

@@ -1,7 +1,7 @@
 //! Quotes names and strings so that they parse back unchanged.
 
 /// Keywords; a name that is one of them is printed in quotes.
-const KEYWORDS: [&str; 68] = [
+const KEYWORDS: [&str; 70] = [
     "all",
     "alter",
     "alterations",
@@ -19,12 +19,14 @@ const KEYWORDS: [&str; 68] = [
     "force",
     "if",
     "image",
+    "in",
     "like",
     "limit",
     "master",
     "namespace",
     "not",
     "null",
+    "place",
     "pool",
     "pools",
     "properties",

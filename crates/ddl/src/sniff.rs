@@ -66,6 +66,10 @@ pub enum Head {
     ExplainRestart,
     /// `SHOW RESERVATIONS`
     ShowReservations,
+    /// `SHOW DEMAND`
+    ShowDemand,
+    /// `SHOW ENGINE HISTORY`
+    ShowEngineHistory,
     /// `DESCRIBE RESERVATION`
     DescribeReservation,
     /// `CANCEL RESERVATION`
@@ -128,6 +132,7 @@ fn show(scanner: &mut Scanner<'_>) -> Option<Head> {
         ("TENANTS", Head::ShowObjects(ObjectKind::Tenant)),
         ("QUOTAS", Head::ShowObjects(ObjectKind::ResourceQuota)),
         ("RESERVATIONS", Head::ShowReservations),
+        ("DEMAND", Head::ShowDemand),
         ("ALTERATIONS", Head::ShowAlterations),
         ("AUDIT", Head::ShowAudit),
         ("MASTER", Head::ShowMaster),
@@ -136,6 +141,9 @@ fn show(scanner: &mut Scanner<'_>) -> Option<Head> {
         if scanner.keyword(keyword) {
             return Some(head);
         }
+    }
+    if scanner.keyword("ENGINE") {
+        return scanner.keyword("HISTORY").then_some(Head::ShowEngineHistory);
     }
     if scanner.keyword("CREATE") {
         return object_kind(scanner).map(Head::ShowCreate);
@@ -216,6 +224,8 @@ mod tests {
             ("explain /* */ start engine a b c", Head::ExplainStart),
             ("EXPLAIN RESTART ENGINE rp_1 'x'", Head::ExplainRestart),
             ("SHOW RESERVATIONS POOL rp_1 ALL", Head::ShowReservations),
+            ("show demand tenant t_1", Head::ShowDemand),
+            ("show engine history t_1", Head::ShowEngineHistory),
             ("DESC RESERVATION 'x'", Head::DescribeReservation),
             ("describe reservation /* */'x'", Head::DescribeReservation),
             ("CANCEL RESERVATION", Head::CancelReservation),
@@ -262,6 +272,9 @@ mod tests {
             "DESC RESERVATION \"x\"",
             "DESC RESERVATION AS JSON",
             "SHOW RESERVATION 'x'",
+            "SHOW DEMANDS",
+            "SHOW ENGINE INNODB STATUS",
+            "SHOW ENGINE t_1",
             "CANCEL RESERVATIONS 'x'",
             "/* SHOW ENGINES t_1",
             "'x' SHOW ENGINES",

@@ -6,7 +6,9 @@ mod alterations;
 mod amounts;
 mod audit;
 mod change;
+mod demand;
 mod describe;
+mod engine_history;
 mod engines;
 mod explain;
 mod like;
@@ -33,6 +35,7 @@ use model::span;
 
 pub use audit::AuditScope;
 pub(crate) use change::printed as printed_options;
+pub use engine_history::HistoryScope;
 pub use engines::{EngineScope, Grace};
 pub use limit::MAX_LIMIT;
 pub use quotas::QuotaFilter;
@@ -66,6 +69,9 @@ pub enum Statement {
     RestartEngine {
         pool: PoolName,
         engine: EngineName,
+        /// Whether the new engine waits until the old one is gone, instead of the old one standing in. Never with
+        /// [`Grace::Force`].
+        in_place: bool,
         /// The grace period of the old engine.
         grace: Grace,
         /// How long to wait until the new engine is ready; `None` returns at once.
@@ -104,20 +110,44 @@ pub enum Statement {
     /// CREATE, ALTER or DROP of a tenant, pool, unit or quota.
     Change {
         change: Change,
+        /// ALTER of a resource pool or unit only: whether engines are replaced without stand-ins.
+        in_place: bool,
         /// How long to wait until the affected engines are ready or gone; `None` returns at once.
         wait: Option<Duration>,
     },
     /// `EXPLAIN {CREATE | ALTER | DROP} …`
-    Explain { change: Change },
+    Explain {
+        change: Change,
+        /// As in [`Statement::Change`].
+        in_place: bool,
+    },
     /// `EXPLAIN START ENGINE t_1 rp_1 uc_1`
     ExplainStart { tenant: TenantName, pool: PoolName, unit: UnitName },
     /// `EXPLAIN RESTART ENGINE rp_1 'engine-name'`
-    ExplainRestart { pool: PoolName, engine: EngineName },
+    ExplainRestart {
+        pool: PoolName,
+        engine: EngineName,
+        /// As in [`Statement::RestartEngine`].
+        in_place: bool,
+    },
     /// `SHOW RESERVATIONS`
     ShowReservations {
         of: Option<ReservationFilter>,
         /// Whether reservations that have ended are listed.
         all: bool,
+        /// The most rows, from 1 to [`MAX_LIMIT`].
+        limit: Option<u32>,
+    },
+    /// `SHOW DEMAND`
+    ShowDemand {
+        /// Only sessions of this tenant.
+        tenant: Option<TenantName>,
+        /// The most rows, from 1 to [`MAX_LIMIT`].
+        limit: Option<u32>,
+    },
+    /// `SHOW ENGINE HISTORY t_1`
+    ShowEngineHistory {
+        scope: HistoryScope,
         /// The most rows, from 1 to [`MAX_LIMIT`].
         limit: Option<u32>,
     },
@@ -166,6 +196,8 @@ pub fn parse(text: &str) -> Result<Statement, ParseError> {
         Head::ExplainStart => explain::start(cursor)?,
         Head::ExplainRestart => explain::restart(cursor)?,
         Head::ShowReservations => reservations::show(cursor)?,
+        Head::ShowDemand => demand::show(cursor)?,
+        Head::ShowEngineHistory => engine_history::show(cursor)?,
         Head::DescribeReservation => Statement::DescribeReservation { id: reservations::read_id(cursor)? },
         Head::CancelReservation => Statement::CancelReservation { id: reservations::read_id(cursor)? },
         Head::ShowAlterations => alterations::show(cursor)?,
@@ -189,7 +221,7 @@ fn not_ours(text: &str) -> ParseError {
 /// equivalent to the statement, except that CREATE with a masked value is refused.
 pub fn masked_text(statement: &Statement, keys: &SecretKeys) -> String {
     let mut shown = statement.clone();
-    if let Statement::Change { change, .. } | Statement::Explain { change } = &mut shown
+    if let Statement::Change { change, .. } | Statement::Explain { change, .. } = &mut shown
         && let Change::Create { object, .. } | Change::Alter { object, .. } = change
         && let ObjectPatch::ResourceUnit(_, patch) = object
     {
@@ -214,6 +246,10 @@ fn read_wait(cursor: &mut Cursor<'_>) -> Result<Option<Duration>, ParseError> {
     Ok(Some(DEFAULT_WAIT))
 }
 
+fn write_in_place(f: &mut fmt::Formatter<'_>, in_place: bool) -> fmt::Result {
+    f.write_str(if in_place { " IN PLACE" } else { "" })
+}
+
 fn write_wait(f: &mut fmt::Formatter<'_>, wait: Option<Duration>) -> fmt::Result {
     match wait {
         Some(wait) => write!(f, " WAIT {}", quoted_string(&span::print(wait))),
@@ -236,7 +272,7 @@ impl Statement {
     /// Its kind in the rights table.
     pub const fn kind(&self) -> StatementKind {
         match self {
-            Self::ShowEngines(_) => StatementKind::ShowEngines,
+            Self::ShowEngines(_) | Self::ShowEngineHistory { .. } => StatementKind::ShowEngines,
             Self::StartEngine { .. } => StatementKind::StartEngine,
             Self::RestartEngine { .. } => StatementKind::RestartEngine,
             Self::StopEngine { .. } => StatementKind::StopEngine,
@@ -254,6 +290,7 @@ impl Statement {
             Self::Explain { .. } => StatementKind::Explain,
             Self::ExplainStart { .. } | Self::ExplainRestart { .. } => StatementKind::ExplainStart,
             Self::ShowReservations { .. } | Self::DescribeReservation { .. } => StatementKind::ShowReservations,
+            Self::ShowDemand { .. } => StatementKind::ShowDemand,
             Self::CancelReservation { .. } => StatementKind::CancelReservation,
             Self::ShowAlterations { .. } => StatementKind::ShowAlterations,
             Self::ShowAudit { .. } => StatementKind::ShowAudit,
@@ -271,35 +308,45 @@ impl fmt::Display for Statement {
                 f.write_str(if *nowait { " NOWAIT" } else { "" })?;
                 write_wait(f, *wait)
             }
-            Self::RestartEngine { pool, engine, grace, wait } => {
-                engines::write_end(f, "RESTART", pool, engine, *grace)?;
+            Self::RestartEngine { pool, engine, in_place, grace, wait } => {
+                engines::write_engine(f, "RESTART", pool, engine)?;
+                write_in_place(f, *in_place)?;
+                engines::write_grace(f, *grace)?;
                 write_wait(f, *wait)
             }
             Self::StopEngine { pool, engine, grace, wait } => {
-                engines::write_end(f, "STOP", pool, engine, *grace)?;
+                engines::write_engine(f, "STOP", pool, engine)?;
+                engines::write_grace(f, *grace)?;
                 write_wait(f, *wait)
             }
-            Self::DescribeEngine { pool, engine } => engines::write_end(f, "DESCRIBE", pool, engine, Grace::Default),
+            Self::DescribeEngine { pool, engine } => engines::write_engine(f, "DESCRIBE", pool, engine),
             Self::ShowObjects { kind, like } => show::write_objects(f, *kind, like.as_deref()),
             Self::ShowQuotas { of, like } => quotas::write_show(f, of, like.as_deref()),
             Self::ShowPoolsOfUnit { unit } => show::write_pools_of_unit(f, unit),
             Self::ShowTenantsOfPool { pool } => show::write_tenants_of_pool(f, pool),
             Self::Describe(object) => describe::write(f, "DESCRIBE", object),
             Self::ShowCreate(object) => describe::write(f, "SHOW CREATE", object),
-            Self::Change { change, wait } => {
+            Self::Change { change, in_place, wait } => {
                 change::write(f, change)?;
+                write_in_place(f, *in_place)?;
                 write_wait(f, *wait)
             }
-            Self::Explain { change } => explain::write(f, change),
+            Self::Explain { change, in_place } => {
+                explain::write(f, change)?;
+                write_in_place(f, *in_place)
+            }
             Self::ExplainStart { tenant, pool, unit } => {
                 f.write_str("EXPLAIN ")?;
                 engines::write_start(f, tenant, pool, unit)
             }
-            Self::ExplainRestart { pool, engine } => {
+            Self::ExplainRestart { pool, engine, in_place } => {
                 f.write_str("EXPLAIN ")?;
-                engines::write_end(f, "RESTART", pool, engine, Grace::Default)
+                engines::write_engine(f, "RESTART", pool, engine)?;
+                write_in_place(f, *in_place)
             }
             Self::ShowReservations { of, all, limit } => reservations::write_show(f, of.as_ref(), *all, *limit),
+            Self::ShowDemand { tenant, limit } => demand::write_show(f, tenant.as_ref(), *limit),
+            Self::ShowEngineHistory { scope, limit } => engine_history::write_show(f, scope, *limit),
             Self::DescribeReservation { id } => reservations::write_one(f, "DESCRIBE", id),
             Self::CancelReservation { id } => reservations::write_one(f, "CANCEL", id),
             Self::ShowAlterations { limit } => alterations::write_show(f, *limit),

@@ -95,7 +95,7 @@ proptest! {
         let parsed = parse(&masked).unwrap();
         let properties = |statement: &Statement| match statement {
             Statement::Change { change: Change::Create { object, .. } | Change::Alter { object, .. }, .. }
-            | Statement::Explain { change: Change::Create { object, .. } | Change::Alter { object, .. } } => match object {
+            | Statement::Explain { change: Change::Create { object, .. } | Change::Alter { object, .. }, .. } => match object {
                 ObjectPatch::ResourceUnit(_, patch) => patch.properties.set.clone(),
                 _ => BTreeMap::new(),
             },
@@ -113,7 +113,7 @@ proptest! {
     fn show_create_makes_the_same_object_again(object in generate::object()) {
         let open = SecretKeys::new(Vec::new());
         let text = print_create(&object, &open);
-        let Ok(Statement::Change { change, wait: None }) = parse(&text) else { panic!("{text}") };
+        let Ok(Statement::Change { change, in_place: false, wait: None }) = parse(&text) else { panic!("{text}") };
         let rules = Rules { secret_keys: open, ..Rules::default() };
         let applied = change.apply(&generate::catalog(), &rules).unwrap();
         let Applied::Object { after: Some(after), .. } = applied else { panic!("{text}") };

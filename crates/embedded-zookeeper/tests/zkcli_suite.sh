@@ -56,10 +56,11 @@ quit
 COMMANDS
 }
 
-# Events are printed by a thread of their own, so they stand apart, in order.
+# Events are printed by a thread of their own, so they stand apart, in order. The one of the end is left out: the program may exit before
+# that thread has printed it.
 mask() {
     sed -n '/^Welcome to ZooKeeper/,$p' \
-        | grep -v -e '^SLF4J' -e '^JLine' -e '^WATCHER::' -e '^$' -e '^Welcome' \
+        | grep -v -e '^SLF4J' -e '^JLine' -e '^WATCHER::' -e '^$' -e '^Welcome' -e '^WatchedEvent state:Closed' \
         | sed -E -e "s#$node#/cli#g" -e 's/0x[0-9a-f]{3,}/0xN/g' -e 's/(Zxid = )0x[0-9a-f]+/\10xN/' -e 's/^([cm]time = ).*/\1T/' \
         | awk '/^WatchedEvent/ { events[++n] = $0; next } { print } END { for (i = 1; i <= n; i++) print events[i] }'
 }

@@ -5,8 +5,8 @@
 //! drain order in ZooKeeper (`membership`), the orchestrator (SIGTERM, or its file is deleted), and the end of the engine.
 //!
 //! Invariants: it registers only below a permit with its own uid, and never after it began to drain; a lost ZooKeeper
-//! session is not a drain order; a statement that it refuses because it drains was not sent to the engine. A proxy with a
-//! stale route is refused before anything is executed.
+//! session is not a drain order; a statement that it refuses because it drains was not sent to the engine; an engine that is
+//! dedicated to an owner opens no session of another one. A proxy with a stale route is refused before anything is executed.
 //!
 //! After the warm-up its port serves `GET /livez` and `GET /readyz` (registered and not draining), for a kubelet and for
 //! people; no other part of the installation uses them. Before that, connections are accepted but get no reply.
@@ -14,13 +14,16 @@
 mod calls;
 mod context;
 mod drain;
+mod entry;
 mod extension;
 pub mod failpoints;
 mod idleness;
 mod listener;
 mod membership;
 mod operation;
+mod ownership;
 mod runtime;
+mod seats;
 mod sessions;
 mod settings;
 mod silence;

@@ -163,8 +163,17 @@ async fn delete_old_rows(agent: Arc<Agent>, stop: CancellationToken) {
     loop {
         match agent.store.housekeep(audit_keep, reservation_keep).await {
             Ok(deleted) => {
-                let DeletedRows { requests, alterations, engines, reservations, scopes, audit } = deleted;
-                tracing::debug!(requests, alterations, engines, reservations, scopes, audit, "old rows deleted");
+                let DeletedRows { requests, alterations, engines, reservations, scopes, audit, demand } = deleted;
+                tracing::debug!(
+                    requests,
+                    alterations,
+                    engines,
+                    reservations,
+                    scopes,
+                    audit,
+                    demand,
+                    "old rows deleted"
+                );
             }
             Err(error) => tracing::debug!(%error, "could not delete old rows"),
         }

@@ -15,7 +15,6 @@ mod locations;
 mod reservations;
 mod sections;
 mod span;
-mod spark;
 mod tls;
 mod unreadable_file;
 
@@ -29,6 +28,9 @@ use serde::{Deserialize, Serialize};
 
 use conceal::without_passwords;
 
+use crate::engine_types::hiveserver2::section::HiveServer2Section;
+use crate::engine_types::spark::section::SparkSection;
+
 pub use access::{Access, Authentication};
 pub use conceal::without_password;
 pub use engines::Catalogs;
@@ -40,7 +42,6 @@ pub use sections::{
     OrchestratorSection, ProxySection, ZookeeperSection,
 };
 pub use span::Span;
-pub use spark::SparkSection;
 pub use tls::TlsSection;
 pub use unreadable_file::UnreadableFile;
 
@@ -67,6 +68,7 @@ pub struct Configuration {
     pub engines: EnginesSection,
     pub reservations: ReservationsSection,
     pub spark: SparkSection,
+    pub hiveserver2: HiveServer2Section,
 }
 
 impl Configuration {

@@ -1,6 +1,5 @@
 //! The choice of the orchestrator by the configuration, and the launcher of its engines.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +15,10 @@ use orchestrator::kubernetes::names::SCRATCH_DIR;
 use orchestrator::process::{self, Process};
 
 use crate::command::failpoints;
-use crate::configuration::{Catalogs, Configuration, OrchestratorKind, resolved};
+use crate::configuration::{Authentication, Catalogs, Configuration, OrchestratorKind, resolved};
+use crate::engine_types::LaunchParts;
 use crate::launch::AgentLauncher;
+use crate::telemetry;
 
 /// The grace of a local process that is terminated from outside, not by a drain.
 const TERMINATION_GRACE: Duration = Duration::from_secs(10);
@@ -28,6 +29,7 @@ pub fn process_config(configuration: &Configuration) -> anyhow::Result<process::
     Ok(process::Config {
         nodes: section.nodes.clone(),
         max_engines: section.max_engines,
+        min_uid: section.min_uid,
         ..process::Config::new(std::path::absolute(&section.state_dir)?)
     })
 }
@@ -78,10 +80,9 @@ pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow
         (configuration.kubernetes.program.clone(), PathBuf::from(SCRATCH_DIR))
     };
     let absolute = |path: &PathBuf| std::path::absolute(path);
-    let (catalog_dir, catalog) = match engines.catalog()? {
-        Catalogs::Default => (data_dir.join("catalog"), None),
-        Catalogs::Folder(folder) => (folder, None),
-        Catalogs::Bucket(bucket) => (data_dir.join("catalog"), Some(bucket)),
+    let catalog_dir = match engines.catalog()? {
+        Catalogs::Folder(folder) => folder,
+        Catalogs::Default | Catalogs::Bucket(_) => data_dir.join("catalog"),
     };
     let own_paths = if here {
         configuration.own_paths().iter().map(|(_, path)| resolved(path)).collect()
@@ -91,50 +92,67 @@ pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow
     Ok(AgentLauncher {
         program,
         catalog_dir,
-        catalog,
         data_dir,
         own_paths,
         allowed_locations: engines.allowed_locations.iter().map(absolute).collect::<Result<_, _>>()?,
         start_deadline: engines.start_deadline,
         zookeeper: configuration.zookeeper.clone(),
         secret: secret.clone(),
-        log: std::env::var("ENGINEHOUSE_LOG").ok(),
+        log: std::env::var(telemetry::LOG_VARIABLE).ok(),
         failpoints: failpoints::folder().filter(|_| here),
         // A node that is shut down terminates its pods with their own grace, which is that of a drain.
         grace: if here { TERMINATION_GRACE } else { configuration.metadata_agent.drain_grace.0 },
         in_pods: !here,
-        spark: configuration.spark.clone(),
+        names_are_proven: !configuration.access.uses(Authentication::None),
+        is_root: rustix::process::geteuid().is_root(),
+        types: LaunchParts::new(configuration)?,
     })
-}
-
-/// Prefixes of the variables with credentials of object stores.
-const STORE_VARIABLES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
-
-/// An object store's credentials from the environment, as options: in a pod, those of its service account. A
-/// local process inherits none.
-pub fn store_environment() -> BTreeMap<String, String> {
-    let is_of_store = |name: &String| STORE_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
-    let variables =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    variables.filter(|(name, _)| is_of_store(name)).map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
+    use std::collections::BTreeMap;
+
     use super::*;
     use master::{Launch, Launcher as _};
+    use model::catalog::UnitSpec;
+    use model::change::Rules;
     use model::charge::Charge;
     use model::configuration::{Configuration as Effective, Defaults};
     use model::engine_labels::EngineLabels;
+    use model::run_as::RunAs;
     use model::{Epoch, Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
     use orchestrator::Spec;
     use serde_json::json;
 
-    use crate::launch::{EngineFile, SparkLocation};
+    use crate::engine_file::EngineFile;
+    use crate::engine_types::hiveserver2::launch::ServerLaunch;
+    use crate::engine_types::spark::location::SparkLocation;
 
     /// The spec of an engine of that type.
     fn spec(text: &str, engine_type: &str) -> Result<Spec, model::error::UserError> {
+        spec_with(text, engine_type, &[])
+    }
+
+    /// The same with properties of its unit.
+    fn spec_with(text: &str, engine_type: &str, properties: &[(&str, &str)]) -> Result<Spec, model::error::UserError> {
+        spec_of(text, engine_type, properties, (RunAs::Service, None), true)
+    }
+
+    /// The spec of an engine that runs as its owner, for this user of its slot.
+    fn spec_as(text: &str, engine_type: &str, user: Option<&str>) -> Result<Spec, model::error::UserError> {
+        spec_of(text, engine_type, &[], (RunAs::Owner, user), true)
+    }
+
+    fn spec_of(
+        text: &str,
+        engine_type: &str,
+        properties: &[(&str, &str)],
+        (run_as, user): (RunAs, Option<&str>),
+        is_root: bool,
+    ) -> Result<Spec, model::error::UserError> {
+        let properties: BTreeMap<&str, &str> = properties.iter().copied().collect();
         let configuration = Configuration::parse(text, &[]).unwrap();
         configuration.check().unwrap();
         let secret = ClusterSecret::new(*b"0123456789abcdef").unwrap();
@@ -144,10 +162,12 @@ mod tests {
             unit: UnitName::new("uc_1").unwrap(),
             ordinal: 0,
         };
-        let unit = serde_json::from_value(json!({"engine_type": engine_type, "driver_cpu": "1", "driver_memory": "1G",
+        let unit: UnitSpec =
+            serde_json::from_value(json!({"engine_type": engine_type, "driver_cpu": "1", "driver_memory": "1G",
             "executor_cpu": "2", "executor_memory": "2G", "min_executors": 0, "max_executors": 4, "min_engines": 0,
-            "max_engines": 3, "properties": {}, "comment": null}))
-        .unwrap();
+            "max_engines": 3, "properties": properties, "comment": null}))
+            .unwrap();
+        let unit = Rules::default().with_fingerprint(&slot.unit, None, unit);
         let pool = serde_json::from_value(json!({"units": ["uc_1"], "namespace": null, "nodes": null, "image": null,
             "comment": null}))
         .unwrap();
@@ -157,8 +177,10 @@ mod tests {
             ..Defaults::default()
         };
         let effective = Effective::new(&slot.tenant, &slot.pool, &pool, &unit, &defaults);
+        let effective = Effective { run_as, ..effective };
         let labels = EngineLabels::new("eh", &slot, Incarnation(1), &effective);
-        launcher(&configuration, &secret).unwrap().spec(&Launch {
+        let launcher = AgentLauncher { is_root, ..launcher(&configuration, &secret).unwrap() };
+        launcher.spec(&Launch {
             engine: &labels.name,
             slot: &slot,
             incarnation: Incarnation(1),
@@ -169,6 +191,7 @@ mod tests {
             node_selector: &BTreeMap::new(),
             generation: Generation(1),
             epoch: Epoch(1),
+            user,
         })
     }
 
@@ -191,6 +214,62 @@ mod tests {
         assert_eq!(spec.argv[0], std::env::current_exe().unwrap().to_string_lossy());
         let file = file(&spec);
         assert!(file.catalog_dir.starts_with("/srv/eh"), "{file:?}");
+    }
+
+    const PROVEN: &str = "[access]\nauthentication = \"file\"\n";
+
+    #[test]
+    fn a_local_engine_of_an_owner_has_folders_of_the_owner() {
+        let text = format!("{PROVEN}[engines]\ndata_dir = \"/srv/eh\"\n");
+        let spec = spec_as(&text, "datafusion", Some("ann")).unwrap();
+        let run_as = spec.run_as.as_ref().unwrap();
+        assert_eq!(
+            (run_as.user.as_str(), run_as.folders.as_slice()),
+            ("ann", &[PathBuf::from("/srv/eh/run-as/ann")][..])
+        );
+        let file = file(&spec);
+        assert_eq!(file.run_as.as_deref(), Some("ann"));
+        assert_eq!(file.catalog_dir, PathBuf::from("/srv/eh/run-as/ann/catalog/t_1"));
+        assert_eq!(file.scratch_dir, PathBuf::from("/srv/eh/run-as/ann/scratch"));
+        for variable in ["HADOOP_USER_NAME", "SPARK_USER"] {
+            assert_eq!(spec.environment[variable], "ann");
+        }
+        let service = self::spec(&text, "datafusion").unwrap();
+        assert!(service.run_as.is_none() && !service.environment.contains_key("HADOOP_USER_NAME"));
+        assert!(!String::from_utf8(service.files[0].content.clone()).unwrap().contains("run_as"));
+    }
+
+    #[test]
+    fn spark_and_its_executors_name_the_owner_in_a_pod() {
+        let text = PODS.replace("datafusion = \"eh:1\"", "spark = \"spark:3\"")
+            + "[spark]\nversions = { \"spark:3\" = \"3.5.9\" }\nenvironment = { SPARK_USER = \"root\" }\n"
+            + PROVEN;
+        let spec = spec_as(&text, "spark", Some("ann/admin")).unwrap();
+        assert_eq!(spec.run_as.as_ref().unwrap().user, "ann/admin", "no account of this machine");
+        let spark = spec.options.spark.unwrap();
+        for variable in ["HADOOP_USER_NAME", "SPARK_USER"] {
+            assert_eq!(spark.environment[variable], "ann/admin");
+            assert_eq!(spark.properties[&format!("spark.executorEnv.{variable}")], "ann/admin");
+        }
+    }
+
+    #[test]
+    fn an_engine_that_cannot_run_as_its_owner_is_refused() {
+        let pods = format!("{PODS}{PROVEN}");
+        for (text, user, is_root, expected) in [
+            ("", Some("ann"), true, "access.authentication"),
+            (PODS, Some("ann"), true, "access.authentication"),
+            (PROVEN, None, true, "Its slot names no user."),
+            (pods.as_str(), None, true, "Its slot names no user."),
+            (PROVEN, Some("ann"), false, "Only root can start a process as another user"),
+            (PROVEN, Some("../ann"), true, "No account can have the name"),
+            (PROVEN, Some("ann/x"), true, "No account can have the name"),
+            (PROVEN, Some(".."), true, "No account can have the name"),
+        ] {
+            let error = spec_of(text, "datafusion", &[], (RunAs::Owner, user), is_root).unwrap_err();
+            assert!(error.sqlstate() == "0A000" && error.text().contains(expected), "{user:?}: {error:?}");
+        }
+        spec_of(&pods, "datafusion", &[], (RunAs::Owner, Some("ann")), false).unwrap();
     }
 
     fn file(spec: &Spec) -> EngineFile {
@@ -231,5 +310,42 @@ mod tests {
         let Some(SparkLocation::Child(child)) = file(&spec).spark else { panic!("{spec:?}") };
         assert_eq!(child.program, PathBuf::from("/srv/spark-submit"));
         assert_eq!((child.environment["A"].as_str(), child.properties["spark.ui.enabled"].as_str()), ("b", "true"));
+    }
+
+    const TEMPLATE: &str = "[hiveserver2]\nunconfined = true\nshared_catalog = true\n\
+                            command = [\"/srv/hs2\", \"{port}\", \"{properties}\"]\n\
+                            property_arguments = [\"--conf\", \"{key}={value}\"]\nproperties = { a = \"1\", b = \"1\" }\n";
+
+    #[test]
+    fn a_template_is_passed_to_the_agent_with_the_properties() {
+        let spec = spec_with(TEMPLATE, "hiveserver2", &[("a", "2"), ("enginehouse.statement_timeout", "1m")]).unwrap();
+        let file = file(&spec);
+        assert!(file.has_metastore && spec.options.spark.is_none() && file.spark.is_none());
+        let server: ServerLaunch = file.connector().unwrap();
+        assert_eq!((server.pool.as_str(), server.unit.as_str()), ("rp_1", "uc_1"));
+        assert_eq!(server.template.command, ["/srv/hs2", "{port}", "{properties}"]);
+        let properties: Vec<_> = server.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(properties, ["a=2", "b=1"]);
+    }
+
+    #[test]
+    fn a_server_is_refused_without_a_template_or_if_it_cannot_have_the_properties() {
+        let no_place = "[hiveserver2]\nunconfined = true\ncommand = [\"/srv/hs2\"]\n";
+        for (text, properties, state, expected) in [
+            ("", [].as_slice(), "55000", "Hint: Set hiveserver2.command"),
+            (PODS, &[], "55000", "no command template"),
+            (&TEMPLATE.replace("unconfined = true\n", ""), &[], "0A000", "hiveserver2.unconfined"),
+            (no_place, &[("a", "1")], "22023", "property \"a\" of resource unit \"uc_1\""),
+            (TEMPLATE, &[("db.password", "x")], "22023", "\"db.password\""),
+        ] {
+            let error = spec_with(text, "hiveserver2", properties).unwrap_err();
+            assert_eq!(error.sqlstate(), state, "{error:?}");
+            assert!(error.text().contains(expected) && error.detail.is_some() && error.hint.is_some(), "{error:?}");
+        }
+        // A file is readable by the engine alone.
+        let in_a_file = "[hiveserver2]\nunconfined = true\ncommand = [\"/srv/hs2\", \"{properties_file}\"]\n";
+        assert!(spec_with(in_a_file, "hiveserver2", &[("db.password", "x")]).is_ok());
+        let pods = format!("{PODS}{}", in_a_file.replace("unconfined = true\n", ""));
+        assert!(spec(&pods, "hiveserver2").is_ok(), "a pod confines its server");
     }
 }

@@ -22,7 +22,8 @@ use model::fingerprint::FingerprintKey;
 use orchestrator::Orchestrator;
 use proxy::Proxy;
 
-use crate::configuration::{Configuration, ProxySection, UnreadableFile};
+use crate::configuration::{Authentication, Configuration, ProxySection, Span, UnreadableFile};
+use crate::engine_types::LaunchParts;
 use crate::{client_authentication, listener_tls, open_files, orchestrators};
 
 /// The largest secret file that is read, in bytes.
@@ -62,12 +63,14 @@ pub fn zookeeper(configuration: &Configuration, identity: Identity) -> anyhow::R
     Ok(settings)
 }
 
-fn defaults(configuration: &Configuration) -> Defaults {
-    Defaults {
+fn defaults(configuration: &Configuration) -> anyhow::Result<Defaults> {
+    Ok(Defaults {
         engine_type: configuration.engines.default_type,
         images: configuration.engines.images.clone(),
         instances: configuration.orchestrator.kind.instances(),
-    }
+        on_demand: configuration.engines.on_demand(),
+        refused_types: LaunchParts::new(configuration)?.refused_types(),
+    })
 }
 
 fn plan_limits(configuration: &Configuration) -> planner::Limits {
@@ -80,8 +83,12 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
         session_timeout: configuration.zookeeper.session_timeout.0,
         start_deadline: configuration.engines.start_deadline.0,
         replace_after: configuration.master.replace_after.0,
+        node_grace: configuration.master.node_grace.0,
         reservation_ttl: configuration.reservations.ttl.0,
         patience: configuration.reservations.patience.0,
+        burst: configuration.master.burst,
+        cancel_after: configuration.master.cancel_after.0,
+        cooldown: configuration.master.cooldown.0,
     }
 }
 
@@ -99,10 +106,14 @@ pub async fn open_store(
     secret: &ClusterSecret,
     clock: &SharedClock,
 ) -> anyhow::Result<Store> {
-    Store::open(&metadata::StoreSettings::new(&configuration.database.url), rules(configuration, secret), clock.clone())
-        .await
-        .map_err(|error| error.user_error())
-        .with_context(|| cannot_open(configuration))
+    Store::open(
+        &metadata::StoreSettings::new(&configuration.database.url),
+        rules(configuration, secret)?,
+        clock.clone(),
+    )
+    .await
+    .map_err(|error| error.user_error())
+    .with_context(|| cannot_open(configuration))
 }
 
 fn cannot_open(configuration: &Configuration) -> String {
@@ -110,13 +121,14 @@ fn cannot_open(configuration: &Configuration) -> String {
     format!("cannot use the metadata database {shown}")
 }
 
-fn rules(configuration: &Configuration, secret: &ClusterSecret) -> Rules {
-    Rules {
-        defaults: defaults(configuration),
+fn rules(configuration: &Configuration, secret: &ClusterSecret) -> anyhow::Result<Rules> {
+    Ok(Rules {
+        defaults: defaults(configuration)?,
         secret_keys: configuration.metadata_agent.secret_keys.clone(),
         fingerprint_key: FingerprintKey::from_secret(secret),
         max_engines: configuration.metadata_agent.max_engines,
-    }
+        names_are_proven: !configuration.access.uses(Authentication::None),
+    })
 }
 
 /// Binds the port of a metadata agent.
@@ -142,7 +154,7 @@ pub fn metadata_agent(
         secret: secret.clone(),
         cluster: configuration.cluster.name.clone(),
         roles: configuration.access.roles(),
-        rules: rules(configuration, secret),
+        rules: rules(configuration, secret)?,
         plan_limits: plan_limits(configuration),
         alter_wait: section.alter_wait.0,
         alter_grace: configuration.master.alter_grace.0,
@@ -201,6 +213,9 @@ pub async fn proxy(
         impersonation: configuration.access.impersonation_rules()?,
         snapshot_poll: section.snapshot_poll.0,
         bind_deadline: section.bind_deadline.0,
+        idle: idle_limits(section),
+        demand_lease: section.demand_lease.0,
+        defaults: defaults(configuration)?,
         load_cache: section.load_cache,
         product: product(section),
         limits: proxy::Limits {
@@ -227,6 +242,16 @@ pub fn client_url(configuration: &Configuration, address: SocketAddr) -> String 
     format!("jdbc:hive2://{address}/{}", if configuration.logins_require_tls() { ";ssl=true" } else { "" })
 }
 
+/// How long sessions may be idle; zero is no limit.
+fn idle_limits(section: &ProxySection) -> proxy::IdleLimits {
+    let limit = |span: Span| (!span.0.is_zero()).then_some(span.0);
+    proxy::IdleLimits {
+        unbind_after: limit(section.unbind_after),
+        session: limit(section.session_idle),
+        http_session: limit(section.http_session_idle),
+    }
+}
+
 /// The product name and version that clients receive.
 fn product(section: &ProxySection) -> proxy::Product {
     let own = proxy::Product::default();
@@ -246,7 +271,7 @@ pub fn master(
     let otherwise = master::Settings::default();
     let settings = master::Settings {
         cluster: configuration.cluster.name.clone(),
-        defaults: defaults(configuration),
+        defaults: defaults(configuration)?,
         limits: plan_limits(configuration),
         tick: section.tick_interval.0,
         alter_grace: section.alter_grace.0,

@@ -11,6 +11,10 @@ use tracing_subscriber::fmt::MakeWriter;
 pub use last_lines::LastLines;
 use log_file::{KEEP_BYTES, LogFile};
 
+/// The variable with the filter.
+pub const LOG_VARIABLE: &str = "ENGINEHOUSE_LOG";
+/// The variable with the format.
+pub const FORMAT_VARIABLE: &str = "ENGINEHOUSE_LOG_FORMAT";
 /// The default filter: our own events, and warnings of libraries. `kube` is off: it logs every refused call and broken watch,
 /// which the orchestrator logs with a throttle. `rustls` warns of what an anonymous client sends, each time and without its
 /// address.
@@ -44,12 +48,12 @@ fn begin<W>(default_filter: &str, writer: W) -> anyhow::Result<()>
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
-    let text = std::env::var("ENGINEHOUSE_LOG").unwrap_or_else(|_| default_filter.to_owned());
-    let filter = EnvFilter::try_new(&text).with_context(|| format!("ENGINEHOUSE_LOG is \"{text}\""))?;
+    let text = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| default_filter.to_owned());
+    let filter = EnvFilter::try_new(&text).with_context(|| format!("{LOG_VARIABLE} is \"{text}\""))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(false);
     // Otherwise a closed standard error would end the task that logs.
     let builder = builder.log_internal_errors(false);
-    if std::env::var("ENGINEHOUSE_LOG_FORMAT").is_ok_and(|format| format == "json") {
+    if std::env::var(FORMAT_VARIABLE).is_ok_and(|format| format == "json") {
         builder.json().init();
     } else {
         builder.with_target(true).init();

@@ -111,18 +111,27 @@ impl Session {
                 .detail(format!("It has {} bytes; the limit is {limit}.", sql.len()));
             return Err(ClientError::Refused(error));
         }
-        let answer = self
-            .client
-            .execute_statement(&TExecuteStatementReq {
-                session_handle: self.handle.clone(),
-                statement: sql.to_owned(),
-                conf_overlay: None,
-                run_async: Some(true),
-                query_timeout: None,
-            })
-            .await?;
-        let handle = answer.operation_handle.ok_or_else(|| missing("operation handle"))?;
+        let handle = self.start(sql, true).await?;
         Ok(self.statement(handle))
+    }
+
+    /// Runs a statement in one call, which returns when it has ended: at most the call deadline of the client later. Its rows are not
+    /// read.
+    pub async fn run_in_one_call(&mut self, sql: &str) -> Result<(), ClientError> {
+        let handle = self.start(sql, false).await?;
+        self.statement(handle).close().await
+    }
+
+    async fn start(&mut self, sql: &str, run_async: bool) -> Result<TOperationHandle, ClientError> {
+        let request = TExecuteStatementReq {
+            session_handle: self.handle.clone(),
+            statement: sql.to_owned(),
+            conf_overlay: None,
+            run_async: Some(run_async),
+            query_timeout: None,
+        };
+        let answer = self.client.execute_statement(&request).await?;
+        answer.operation_handle.ok_or_else(|| missing("operation handle"))
     }
 
     /// A statement for an operation that another call started, such as `GetTables`.

@@ -5,7 +5,7 @@
 
 use model::error::{ErrorKind, UserError};
 
-pub use model::error::{ENGINE_DRAINING, ENGINE_SESSION_LOST};
+pub use model::error::{ENGINE_DRAINING, ENGINE_FULL, ENGINE_OWNED, ENGINE_SESSION_LOST};
 
 use crate::limits::MAX_ERROR_TEXT_BYTES;
 use crate::tcli::{TGetOperationStatusResp, TOperationState, TStatus, TStatusCode};
@@ -118,7 +118,8 @@ const KINDS: &[ErrorKind] = &[
 ];
 
 fn kind_of(state: &str, error_code: i32) -> Option<ErrorKind> {
-    let of_agents = [ErrorKind::EngineDraining, ErrorKind::EngineSessionLost];
+    let of_agents =
+        [ErrorKind::EngineDraining, ErrorKind::EngineSessionLost, ErrorKind::EngineFull, ErrorKind::EngineOwned];
     if let Some(kind) = of_agents.into_iter().find(|kind| error_code == kind.error_code() && state == kind.sqlstate()) {
         return Some(kind);
     }
@@ -147,11 +148,20 @@ mod tests {
                 .detail("One.")
                 .with_error_code(KIND_MISMATCH),
             UserError::new(ErrorKind::EngineDraining, "engine is draining"),
+            UserError::new(ErrorKind::EngineFull, "engine has no free seat"),
+            UserError::new(ErrorKind::EngineOwned, "engine belongs to another user"),
             UserError::new(ErrorKind::ConnectionLost, "connection lost").with_error_code(7),
             UserError::new(ErrorKind::Internal, "an engine's own").with_sqlstate("HV001").with_error_code(40_000),
         ] {
             assert_eq!(check(&refusal(&error)).unwrap_err(), error);
         }
         assert_eq!(error_of(Some("22023"), None, Some("plain")).code, None);
+    }
+
+    #[test]
+    fn an_unknown_code_of_a_lost_connection_is_a_lost_connection() {
+        // A proxy reads the code of a newer agent in this way, and chooses another engine.
+        let error = error_of(Some("08S01"), Some(45_999), Some("a newer reason"));
+        assert_eq!((error.kind, error.error_code()), (ErrorKind::ConnectionLost, 45_999));
     }
 }

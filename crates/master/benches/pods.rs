@@ -3,11 +3,12 @@
 //! - **creates**: 1,000 engines that one ALTER asks for, made by a master as it is (embedded ZooKeeper, metadata agent with
 //!   SQLite), beside a bare client that makes the same pods with as many creates at once. They take turns; the ratio is what
 //!   the master leaves of the server's rate.
+//! - **quotas**: the same with a capacity and a quota, with the master without them and the bare client as peers.
 //! - **ticks**: 10,000 pods created by the bare client; the first list, and steady ticks compared with a tick without
 //!   a cache: the same list from the server, page by page.
 //!
 //! No kubelet runs the pods: they stay pending. `tests/scenarios/measure_pods.py` starts the server and this
-//! (`EH_TEST_KUBECONFIG` names the admin's kubeconfig); `creates` or `ticks` as an argument leaves the other out; a number
+//! (`EH_TEST_KUBECONFIG` names the admin's kubeconfig); `creates`, `quotas` or `ticks` as an argument leaves the others out; a number
 //! says how many creates may be in flight, a second one how often master and bare client take turns.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -63,13 +64,16 @@ async fn main() -> ExitCode {
     let numbers: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
     let wanted: Vec<&String> = words.iter().filter(|word| word.parse::<usize>().is_err()).collect();
     let is_wanted = |what: &str| wanted.is_empty() || wanted.iter().any(|word| *word == what);
+    let at_once = numbers.first().copied().unwrap_or(Settings::default().parallelism);
+    let rounds = numbers.get(1).copied().unwrap_or(ROUNDS);
     if is_wanted("creates") {
-        let at_once = numbers.first().copied().unwrap_or(Settings::default().parallelism);
-        let rounds = numbers.get(1).copied().unwrap_or(ROUNDS);
         creates::measure(&kubeconfig, at_once, rounds).await;
     }
+    if is_wanted("quotas") {
+        creates::measure_quotas(&kubeconfig, at_once, rounds).await;
+    }
     if is_wanted("ticks") {
-        ticks(&kubeconfig).await;
+        Box::pin(ticks(&kubeconfig)).await;
     }
     ExitCode::SUCCESS
 }

@@ -23,6 +23,8 @@ const PAUSE_FACTOR: u32 = 6;
 pub(crate) enum Fault {
     /// It was rejected: the same create is rejected again.
     Engine,
+    /// It was rejected by a limit: the same create may be accepted later.
+    Limit,
     /// The orchestrator failed transiently.
     Orchestrator,
 }
@@ -49,6 +51,8 @@ struct Attempts {
     failures: u32,
     /// Transient failures of the orchestrator since then.
     away: u32,
+    /// Whether the last failure may not recur.
+    is_retryable: bool,
     /// The last failure.
     last: Duration,
     /// The earliest next attempt.
@@ -75,12 +79,13 @@ impl CreateBackoff {
 
     fn failed(&mut self, failed: &FailedCreate, now: Duration) {
         let FailedCreate { engine, reason, fault, took } = failed;
-        let new = Attempts { reason: String::new(), failures: 0, away: 0, last: now, until: now };
+        let new = Attempts { reason: String::new(), failures: 0, away: 0, is_retryable: true, last: now, until: now };
         let tried = self.0.entry(engine.clone()).or_insert(new);
         tried.reason.clone_from(reason);
         tried.last = now;
+        tried.is_retryable = *fault != Fault::Engine;
         let pause = match fault {
-            Fault::Engine => {
+            Fault::Engine | Fault::Limit => {
                 (tried.failures, tried.away) = (tried.failures.saturating_add(1), 0);
                 back_off(tried.failures - 1)
             }
@@ -115,6 +120,7 @@ impl CreateBackoff {
             reason: tried.reason.clone(),
             failures: tried.counted(),
             retry_in: tried.until.saturating_sub(now),
+            is_retryable: tried.is_retryable,
         };
         self.0.iter().map(|(engine, tried)| (engine.clone(), failure(tried))).collect()
     }

@@ -13,13 +13,17 @@ mod live;
 mod loads;
 mod observation;
 mod retire;
+mod scale;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use coordination::{AlterNode, Observation as Coordination};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
+use model::demand::Demand;
 use model::ledger::{Decided, LedgerRecord, LedgerRecorded, ScopedChange};
+use model::name::TenantName;
 use model::number::{Epoch, Generation};
 use model::observation::Publication;
 use model::snapshot::{MasterRecord, Snapshot};
@@ -51,6 +55,14 @@ pub trait ControllerCtx: Send + Sync {
 
     /// Reads the database in one read-only transaction of the primary.
     async fn snapshot(&self) -> Result<Snapshot, Failure>;
+
+    /// Polls the engines of the tenants, and adds their loads to the observation; then reads the demand again. A session that is
+    /// opened in between is counted by its engine's load or as demand, and never by both.
+    async fn demand(
+        &self,
+        observation: &mut Observation,
+        tenants: &BTreeSet<TenantName>,
+    ) -> Result<Vec<Demand>, Failure>;
 
     /// Reads the outcome of an alteration, `None` if it is in doubt; with an abort, aborts it unless it was committed.
     async fn settle(&self, id: &RequestId, abort: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure>;

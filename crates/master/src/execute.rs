@@ -55,7 +55,7 @@ pub(crate) struct Executed {
 }
 
 impl Executed {
-    fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         self.applied += other.applied;
         self.created.extend(other.created);
         self.failed_creates.extend(other.failed_creates);
@@ -267,9 +267,10 @@ fn fail(executed: &mut Executed, decision: &Decision, failure: Failure, took: Du
         return;
     }
     if let (Action::CreateEngine(_), Some(engine)) = (&decision.action, &decision.engine) {
-        let fault = match failure.kind() {
-            FailureKind::Away => Fault::Orchestrator,
-            _ => Fault::Engine,
+        let fault = match (failure.kind(), &failure) {
+            (FailureKind::Away, _) => Fault::Orchestrator,
+            (FailureKind::Refused, Failure::Refused(_)) => Fault::Engine,
+            _ => Fault::Limit,
         };
         executed.failed_creates.push(FailedCreate { engine: engine.clone(), reason: failure.to_string(), fault, took });
     }

@@ -61,6 +61,10 @@ pub const LEDGER_CHANGED: &str = "master.after.ledger";
 pub const LEDGER_RECORDED: &str = "master.after.ledger_record";
 /// The agent of an engine has agreed to retire, and its slot has a new incarnation.
 pub const ENGINE_RETIRED: &str = "master.after.retire";
+/// The number of sessions was written into a permit.
+pub const PERMIT_SESSIONS_WRITTEN: &str = "master.after.write_permit_sessions";
+/// Slots were added and removed to follow demand.
+pub const SCALED: &str = "master.after.scale";
 /// An alteration's progress was written.
 pub const FINISHED: &str = "master.after.finish";
 
@@ -94,6 +98,8 @@ pub const ALL: &[&str] = &[
     LEDGER_CHANGED,
     LEDGER_RECORDED,
     ENGINE_RETIRED,
+    PERMIT_SESSIONS_WRITTEN,
+    SCALED,
     FINISHED,
 ];
 
@@ -111,10 +117,12 @@ pub(crate) fn before(effect: &Effect<'_>) -> Option<&'static str> {
             | Action::RecordEnd { .. }
             | Action::Ledger(_)
             | Action::Retire { .. }
+            | Action::Scale(_)
             | Action::Finish { .. } => Some(WRITE_CHECKED),
             // ZooKeeper checks the lock.
             Action::CreatePermit { .. }
             | Action::WritePermitUid { .. }
+            | Action::WritePermitSessions { .. }
             | Action::Drain { .. }
             | Action::DeletePermit
             | Action::RemoveDrainOrder => None,
@@ -132,6 +140,7 @@ pub(crate) fn after(effect: &Effect<'_>) -> &'static str {
             Action::CreateEngine(_) => ENGINE_CREATED,
             Action::RecordUid { .. } => UID_RECORDED,
             Action::WritePermitUid { .. } => PERMIT_UID_WRITTEN,
+            Action::WritePermitSessions { .. } => PERMIT_SESSIONS_WRITTEN,
             Action::DrawIncarnation { .. } => INCARNATION_DRAWN,
             Action::RecordEnd { .. } => END_RECORDED,
             Action::Drain { .. } => DRAINED,
@@ -140,6 +149,7 @@ pub(crate) fn after(effect: &Effect<'_>) -> &'static str {
             Action::RemoveDrainOrder => DRAIN_ORDER_REMOVED,
             Action::Ledger(_) => LEDGER_CHANGED,
             Action::Retire { .. } => ENGINE_RETIRED,
+            Action::Scale(_) => SCALED,
             Action::Finish { .. } => FINISHED,
         },
     }

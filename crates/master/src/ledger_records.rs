@@ -149,9 +149,11 @@ impl LedgerRecords {
     }
 }
 
-/// The time until the first deadline of an external reservation or wait that has not passed.
+/// The time until the first deadline of an external reservation or wait, or the first end of a registered capacity's lease, that
+/// has not passed.
 pub(crate) fn next_deadline(snapshot: &Snapshot) -> Option<Duration> {
-    let deadlines = external(snapshot).filter_map(|reservation| reservation.deadline_ms);
+    let leases = snapshot.ledger.scopes().filter_map(|(_, scope)| scope.registered_until_ms());
+    let deadlines = external(snapshot).filter_map(|reservation| reservation.deadline_ms).chain(leases);
     let next = deadlines.filter(|deadline_ms| *deadline_ms > snapshot.now_ms).min();
     next.map(|deadline_ms| millis::to_duration(deadline_ms.saturating_sub(snapshot.now_ms)))
 }

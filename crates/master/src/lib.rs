@@ -26,6 +26,7 @@ mod node_reporter;
 mod observation_log;
 mod plan;
 mod publisher;
+mod scaling_memory;
 mod settings;
 mod settle;
 mod stale_pods;

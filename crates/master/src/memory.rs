@@ -9,7 +9,10 @@ use coordination::Observation as Coordination;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::millis;
-use planner::{DrainOrder, EngineLoad, Instance, ObservedState, Permit, Registration, Unregistered};
+use model::observation::{MAX_NODES, ObservedNode};
+use planner::{
+    DrainOrder, EngineLoad, Instance, ObservedScaling, ObservedState, Permit, Registration, UnreadyNode, Unregistered,
+};
 
 /// What a term remembers.
 #[derive(Debug, Default)]
@@ -20,6 +23,12 @@ pub(crate) struct TickMemory {
     ordered: BTreeMap<(EngineName, Option<String>), Duration>,
     /// Running engines without a registration, by uid.
     unregistered: HashMap<String, Silence>,
+    /// Since when nodes have not been ready, or have been absent, by name.
+    unready: HashMap<String, Duration>,
+    /// Whether too many nodes had failed in the last observation.
+    is_suspended: bool,
+    /// When that was last so, or first no longer.
+    suspended: Option<Duration>,
     registry_complete_from: Duration,
 }
 
@@ -43,6 +52,7 @@ impl TickMemory {
         now: Duration,
         coordination: &Coordination,
         instances: &[Instance],
+        nodes: Option<&[ObservedNode]>,
         loads: &BTreeMap<EngineName, EngineLoad>,
     ) -> ObservedState {
         let registrations = self.registrations(now, coordination, instances);
@@ -50,19 +60,28 @@ impl TickMemory {
         let mut permits: Vec<Permit> =
             coordination.permits.iter().filter(|node| !node.left_behind).map(permit).collect();
         permits.extend(unread_permits(coordination, instances));
-        ObservedState {
+        let mut observed = ObservedState {
             permits,
             drains: self.drains(now, coordination, instances, &registrations),
             unregistered: self.unregistered(now, coordination, instances, loads),
             registrations,
             instances: instances.to_vec(),
             nodes: BTreeMap::new(),
+            unready: self.unready(now, instances, nodes.unwrap_or_default()),
+            since_suspended: None,
             vanished: BTreeSet::new(),
             create_failures: BTreeMap::new(),
             loads: loads.clone(),
             capacity: Vec::new(),
+            scaling: ObservedScaling::default(),
             registry_complete: now >= self.registry_complete_from,
+        };
+        let is_suspended = planner::suspends_failed_nodes(&observed);
+        if std::mem::replace(&mut self.is_suspended, is_suspended) || is_suspended {
+            self.suspended = Some(now);
         }
+        observed.since_suspended = self.suspended.map(|at| now.saturating_sub(at));
+        observed
     }
 
     fn registrations(
@@ -125,6 +144,33 @@ impl TickMemory {
             let age = |since: Duration| now.saturating_sub(since);
             let (lasted, silent) = (age(silence.unregistered), silence.silent.map(age));
             found.insert(instance.name.clone(), Unregistered { uid: instance.uid.clone(), lasted, silent });
+        }
+        found
+    }
+
+    /// The nodes that are not ready, and those of instances that are not listed. Without any listed node nothing is known of them:
+    /// the orchestrator has none, or they could not be read.
+    fn unready(
+        &mut self,
+        now: Duration,
+        instances: &[Instance],
+        nodes: &[ObservedNode],
+    ) -> BTreeMap<String, UnreadyNode> {
+        let known = std::mem::take(&mut self.unready);
+        if nodes.is_empty() {
+            return BTreeMap::new();
+        }
+        let listed: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        let unready = nodes.iter().filter(|node| !node.ready).map(|node| (node.name.as_str(), false));
+        // Above the limit of kept nodes, one that is not listed may exist.
+        let on_nodes = instances.iter().filter(|_| listed.len() < MAX_NODES);
+        let on_nodes = on_nodes.filter_map(|instance| instance.node.as_deref());
+        let absent = on_nodes.filter(|node| !listed.contains(node)).map(|node| (node, true));
+        let mut found = BTreeMap::new();
+        for (node, is_absent) in unready.chain(absent) {
+            let since = known.get(node).copied().unwrap_or(now);
+            self.unready.insert(node.to_owned(), since);
+            found.insert(node.to_owned(), UnreadyNode { lasted: now.saturating_sub(since), is_absent });
         }
         found
     }
@@ -192,7 +238,7 @@ fn unread_permits<'a>(coordination: &'a Coordination, instances: &'a [Instance])
     let uids = uids_by_name(&coordination.unread.permits, instances);
     coordination.unread.permits.iter().map(move |engine| {
         let uid = uids.get(engine).map(|uid| (*uid).to_owned());
-        Permit { engine: engine.clone(), uid, readable: true, answered: true }
+        Permit { engine: engine.clone(), uid, readable: true, answered: true, sessions: None, owner: None }
     })
 }
 
@@ -222,7 +268,9 @@ fn uids_by_name<'a>(names: &BTreeSet<EngineName>, instances: &'a [Instance]) -> 
 
 fn permit(node: &coordination::PermitNode) -> Permit {
     let (engine, uid) = (node.engine.clone(), node.uid().map(str::to_owned));
-    Permit { engine, uid, readable: node.content.is_ok(), answered: node.answered }
+    let content = node.content.as_ref().ok();
+    let (sessions, owner) = (content.map(|permit| permit.sessions), content.map(|permit| permit.owner.clone()));
+    Permit { engine, uid, readable: node.content.is_ok(), answered: node.answered, sessions, owner }
 }
 
 fn uids(instances: &[Instance]) -> HashSet<&str> {
@@ -252,8 +300,64 @@ mod tests {
             Coordination { permits: vec![node("e-1", true), node("e-2", false)], ..Coordination::default() };
         let mut memory = TickMemory::new(Duration::ZERO);
         let loads = BTreeMap::new();
-        let observed = memory.observe(Duration::ZERO, &coordination, &[], &loads);
+        let observed = memory.observe(Duration::ZERO, &coordination, &[], None, &loads);
         let planned: Vec<&str> = observed.permits.iter().map(|permit| permit.engine.as_str()).collect();
         assert_eq!(planned, ["e-2"]);
+    }
+
+    fn node(name: &str, ready: bool) -> ObservedNode {
+        ObservedNode { name: name.to_owned(), ready, open: ready, ..ObservedNode::default() }
+    }
+
+    fn on_node(node: &str) -> Instance {
+        Instance {
+            name: EngineName::new("e-1").unwrap(),
+            uid: "u-1".to_owned(),
+            labels: std::sync::Arc::default(),
+            phase: Phase::Running,
+            incomplete: false,
+            generation: None,
+            node: Some(node.to_owned()),
+            reason: None,
+            started_at_ms: None,
+            log_tail: None,
+            pods: None,
+            details: std::sync::Arc::default(),
+            fault: None,
+        }
+    }
+
+    fn lasted(unready: &BTreeMap<String, UnreadyNode>) -> Vec<(&str, u64, bool)> {
+        unready.iter().map(|(name, node)| (name.as_str(), node.lasted.as_secs(), node.is_absent)).collect()
+    }
+
+    #[test]
+    fn a_node_is_unready_from_when_it_was_first_seen_so_until_it_returns() {
+        let mut memory = TickMemory::new(Duration::ZERO);
+        let instances = [on_node("n-1")];
+        let mut at = |secs: u64, nodes: &[ObservedNode]| {
+            lasted(&memory.unready(Duration::from_secs(secs), &instances, nodes))
+                .into_iter()
+                .map(|(name, lasted, is_absent)| (name.to_owned(), lasted, is_absent))
+                .collect::<Vec<_>>()
+        };
+        let others = [node("n-2", true)];
+        let unready = [node("n-1", false), node("n-2", true)];
+        assert_eq!(at(1, &unready), [("n-1".to_owned(), 0, false)]);
+        assert_eq!(at(5, &unready), [("n-1".to_owned(), 4, false)]);
+        assert_eq!(at(6, &others), [("n-1".to_owned(), 5, true)], "an absent node was not ready before");
+        assert_eq!(at(7, &[node("n-1", true)]), []);
+        assert_eq!(at(8, &unready), [("n-1".to_owned(), 0, false)], "the time starts again");
+        assert_eq!(at(9, &[]), [], "nothing is known without any node");
+        assert_eq!(at(10, &unready), [("n-1".to_owned(), 0, false)]);
+    }
+
+    #[test]
+    fn above_the_limit_of_kept_nodes_none_is_absent() {
+        let nodes: Vec<ObservedNode> = (0..MAX_NODES).map(|number| node(&format!("m-{number}"), true)).collect();
+        let mut memory = TickMemory::new(Duration::ZERO);
+        assert!(memory.unready(Duration::ZERO, &[on_node("n-1")], &nodes).is_empty());
+        let absent = memory.unready(Duration::ZERO, &[on_node("n-1")], &nodes[1..]);
+        assert_eq!(lasted(&absent), [("n-1", 0, true)]);
     }
 }

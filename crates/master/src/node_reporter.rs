@@ -1,8 +1,9 @@
-//! The node reporter: publishes the rows of nodes when they change, usage at most every ten seconds.
+//! The node reporter: publishes the rows of nodes when they change, usage of many nodes at most every ten seconds.
 //!
 //! A publication has all nodes or none, and the writer compares them with the stored rows: there may be thousands. Existence,
-//! labels, capacity, readiness and openness are published immediately. Usage changes with every engine and is published some seconds
-//! later, with all other changes until then.
+//! labels, capacity, readiness and openness are published immediately. Usage changes with every engine; above
+//! [`MAX_NODES_AT_ONCE`] it is published some seconds later, with all other changes until then. START with NOWAIT decides by
+//! the published usage.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,9 @@ use model::observation::{MAX_NODES, ObservedNode};
 
 /// The most bytes of labels in one publication: a quarter of the largest request to an agent.
 const MAX_LABEL_BYTES: usize = 4 << 20;
-/// The minimum time between publications if only usage has changed.
+/// The maximum number of nodes of which usage is published immediately.
+const MAX_NODES_AT_ONCE: usize = 100;
+/// The minimum time between publications of more nodes if only usage has changed.
 const USAGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The nodes of the last publication.
@@ -37,7 +40,7 @@ impl NodeReporter {
         }
         let is_due = self.last.as_ref().is_none_or(|(published, at)| match change(published, &nodes) {
             Change::Nothing => false,
-            Change::Usage => now.saturating_sub(*at) >= USAGE_INTERVAL,
+            Change::Usage => nodes.len() <= MAX_NODES_AT_ONCE || now.saturating_sub(*at) >= USAGE_INTERVAL,
             Change::Other => true,
         });
         is_due.then(|| nodes.into_owned())
@@ -113,17 +116,26 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_published_later_and_everything_else_at_once() {
+    fn usage_of_many_nodes_is_published_later_and_everything_else_at_once() {
         let mut reporter = NodeReporter::default();
-        reporter.published(vec![node("node-1"), node("node-2")], NOW);
-        let used = [ObservedNode { cpu_used_millis: 500, ..node("node-1") }, node("node-2")];
+        let nodes: Vec<ObservedNode> = (0..=MAX_NODES_AT_ONCE).map(|at| node(&format!("node-{at}"))).collect();
+        reporter.published(nodes.clone(), NOW);
+        let mut used = nodes.clone();
+        used[0].cpu_used_millis = 500;
         let soon = NOW + Duration::from_secs(9);
         assert_eq!(due(&reporter, Some(&used), soon), None);
         assert_eq!(due(&reporter, Some(&used), NOW + USAGE_INTERVAL).unwrap(), used);
-        let closed = [used[0].clone(), ObservedNode { open: true, ..node("node-2") }];
+        let mut closed = used.clone();
+        closed[1].open = true;
         assert_eq!(due(&reporter, Some(&closed), soon).unwrap(), closed, "with the usage");
-        let other = [node("node-1"), node("node-3")];
+        let mut other = nodes.clone();
+        other[1].name = "node-other".to_owned();
         assert_eq!(due(&reporter, Some(&other), soon).unwrap(), other);
+
+        reporter.published(nodes[1..].to_vec(), NOW);
+        assert_eq!(due(&reporter, Some(&used[1..]), NOW), None, "no change");
+        used[1].cpu_used_millis = 500;
+        assert_eq!(due(&reporter, Some(&used[1..]), NOW).unwrap(), used[1..]);
     }
 
     #[test]

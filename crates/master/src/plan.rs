@@ -1,8 +1,10 @@
 //! The planning of a tick: the inputs of the planner, from what was observed and what the term remembers, and the plan.
 //!
 //! The planner is a pure function ([`planner`]). Its inputs are the observation and what is kept here: the tick memory (ages),
-//! the back-off of failed creates, the probes of stale instances, and the cache of the incremental planner. All of it is only
+//! recent demand, the back-off of failed creates, the probes of stale instances, and the cache of the incremental planner. All of it is only
 //! a cache: a master that loses it waits longer and decides nothing wrong.
+
+use std::time::Duration;
 
 use model::snapshot::Snapshot;
 use planner::{Delta, DesiredState, IncrementalPlanner, NodeCapacity, Plan};
@@ -10,6 +12,7 @@ use planner::{Delta, DesiredState, IncrementalPlanner, NodeCapacity, Plan};
 use crate::create_backoff::CreateBackoff;
 use crate::ctx::{ControllerCtx, Failure, Observation};
 use crate::memory::TickMemory;
+use crate::scaling_memory::ScalingMemory;
 use crate::settings::Settings;
 use crate::stale_pods::StalePodProbe;
 
@@ -19,7 +22,7 @@ pub(crate) struct TickPlan {
     pub plan: Plan,
     /// The inputs, to be kept as the base of the next plan.
     pub delta: Delta,
-    /// What the whole master waits for, if the orchestrator did not return its list: the plan is then degraded.
+    /// What the whole master waits for: the orchestrator did not return its list, so the plan is degraded, or most nodes failed.
     pub waits_for: Option<String>,
 }
 
@@ -38,28 +41,31 @@ impl TickPlan {
 #[derive(Debug)]
 pub(crate) struct TickPlanner {
     pub memory: TickMemory,
+    pub scaling: ScalingMemory,
     pub backoff: CreateBackoff,
     pub incremental: IncrementalPlanner,
     stale_pods: StalePodProbe,
 }
 
 impl TickPlanner {
-    pub fn new(memory: TickMemory) -> Self {
+    pub fn new(memory: TickMemory, now: Duration) -> Self {
         Self {
             memory,
+            scaling: ScalingMemory::new(now),
             backoff: CreateBackoff::default(),
             incremental: IncrementalPlanner::default(),
             stale_pods: StalePodProbe::default(),
         }
     }
 
-    /// Plans from what is listed, and from lookups by name of what should be listed or may be gone.
+    /// Plans from what is listed, and from lookups by name of what should be listed or may be gone. What is missing has been missing
+    /// until it was observed: the reads since then may have taken long.
     pub async fn plan(
         &mut self,
         ctx: &dyn ControllerCtx,
         settings: &Settings,
         snapshot: Snapshot,
-        observation: &Observation,
+        (observation, observed_at): (&Observation, Duration),
     ) -> TickPlan {
         let desired = DesiredState {
             snapshot,
@@ -72,10 +78,14 @@ impl TickPlanner {
             Err(failure) => return TickPlan::degraded(desired, failure),
         };
         let now = ctx.clock();
-        let mut observed = self.memory.observe(now, &observation.coordination, &list.instances, &observation.loads);
+        let nodes = list.nodes.as_deref();
+        let mut observed =
+            self.memory.observe(observed_at, &observation.coordination, &list.instances, nodes, &observation.loads);
+        observed.scaling = self.scaling.observed(now, &settings.limits);
+        observed.scaling.idle.clone_from(&observation.idle);
         self.backoff.retain_desired(&desired.snapshot.slots);
         observed.create_failures = self.backoff.failures(now);
-        if let Some(nodes) = &list.nodes {
+        if let Some(nodes) = nodes {
             observed.set_nodes(&desired.snapshot.catalog, nodes);
             observed.capacity = nodes.iter().map(NodeCapacity::from).collect();
         }
@@ -87,6 +97,8 @@ impl TickPlanner {
             delta = self.incremental.compare(desired, observed);
         }
         let plan = self.incremental.plan(&mut delta);
-        TickPlan { plan, delta, waits_for: None }
+        self.scaling.planned(now, &plan.assigned, &plan.released());
+        let waits_for = plan.suspended.clone();
+        TickPlan { plan, delta, waits_for }
     }
 }

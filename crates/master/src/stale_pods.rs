@@ -249,12 +249,21 @@ mod tests {
             reason: None,
             started_at_ms: None,
             log_tail: None,
+            fault: None,
+            pods: None,
             details: Arc::default(),
         }
     }
 
     fn permit(instance: &Instance, answered: bool) -> Permit {
-        Permit { engine: instance.name.clone(), uid: Some(instance.uid.clone()), readable: true, answered }
+        Permit {
+            engine: instance.name.clone(),
+            uid: Some(instance.uid.clone()),
+            readable: true,
+            answered,
+            sessions: None,
+            owner: None,
+        }
     }
 
     fn names(probes: &[Probe]) -> Vec<&str> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::log_throttle::LogThrottle;
 use model::number::Epoch;
+use model::pace::Pace;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +17,7 @@ use crate::settings::Settings;
 use crate::tick::{Reconciler, Ticked};
 use crate::wait_log::WaitLog;
 
-/// The minimum time between two ticks: all events in between are one wake-up.
+/// The time between two ticks of many: all events in between are one wake-up. The ticks that a single event causes follow without it.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 /// The pause before another attempt to raise the epoch, and between two checks of a lease in doubt.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
@@ -54,6 +55,7 @@ async fn act(
     tracing::info!(epoch = epoch.get(), "epoch raised");
     let mut reconciler = Reconciler::new(settings.clone(), epoch, ctx.clock(), shutdown.clone());
     let mut ticks = 0_u64;
+    let mut pace = Pace::new(MIN_PAUSE);
     let (mut stopped, mut raised_again) = (LogThrottle::default(), LogThrottle::default());
     loop {
         if shutdown.is_cancelled() {
@@ -77,7 +79,7 @@ async fn act(
                 raised_again.clear();
                 let _ = state.send(CandidateState::Acting { epoch: reconciler.epoch(), ticks });
                 tokio::select! {
-                    () = pause(ctx, settings, progress, due) => {}
+                    () = pause(ctx, settings, &mut pace, progress, due) => {}
                     () = shutdown.cancelled() => {}
                 }
             }
@@ -101,8 +103,9 @@ async fn act(
 }
 
 /// Waits for the next tick: a wake-up, the timer, or the next due decision.
-async fn pause(ctx: &dyn ControllerCtx, settings: &Settings, progress: bool, due: Option<Duration>) {
-    sleep(MIN_PAUSE).await;
+async fn pause(ctx: &dyn ControllerCtx, settings: &Settings, pace: &mut Pace, progress: bool, due: Option<Duration>) {
+    let now = ctx.clock();
+    sleep(pace.wait(now, now)).await;
     if progress {
         return;
     }

@@ -4,19 +4,25 @@
 //! A tick takes no input and reads everything again: a timer, a watch, an event of an instance and a won election all cause
 //! the same tick (it is level-triggered), so a lost event delays a change and never loses it.
 //!
-//! The order is fixed: observe, settle, snapshot, record, plan, execute, release, publish, audit. The observation is older than the snapshot,
-//! so that what a newer snapshot does not want is never wanted again. An alteration in doubt is settled before the snapshot is
-//! read, so that the plan that finishes it knows its commit; its node is released after the plan was executed. Measured
-//! capacities are recorded before the plan, which may return the charges of lost nodes; the queues that its admission left are
-//! recorded after it was executed (`ledger_records`). Each phase has a module of its own, and what it returns is the input of the next one.
+//! The order is fixed: observe, settle, snapshot, record, plan, execute, release, publish, audit. The observation is older than
+//! the snapshot, so that what a newer snapshot does not want is never wanted again. An alteration in doubt is settled before
+//! the snapshot is read, so that the plan that finishes it knows its commit; its node is released after the plan was executed.
+//! While sessions wait, and in the tick after that, the engines that they may use are polled after the snapshot, and the demand
+//! is read again then. Measured capacities are recorded before the plan, which may return the charges of lost nodes; the queues
+//! that its admission left are recorded after it was executed (`ledger_records`). If a plan begins with slots for waiting
+//! sessions, they are inserted first, and the snapshot is read and planned once more with the same observation: their engines
+//! are created in the same tick. Each phase has a module of its own, and what it returns is the input of the next one.
 
 use std::time::Duration;
 
+use coordination::Observation as Coordination;
 use model::number::Epoch;
+use model::snapshot::Snapshot;
+use planner::Plan;
 use tokio_util::sync::CancellationToken;
 
 use crate::ctx::{BoundedCtx, ControllerCtx, Failure, FailureKind};
-use crate::execute::Executor;
+use crate::execute::{Executed, Executor};
 use crate::failpoints;
 use crate::ledger_records::{LedgerRecords, next_deadline};
 use crate::memory::TickMemory;
@@ -61,7 +67,7 @@ impl Reconciler {
     pub fn new(settings: Settings, epoch: Epoch, now: Duration, shutdown: CancellationToken) -> Self {
         Self {
             settler: Settler::default(),
-            planner: TickPlanner::new(TickMemory::new(now + settings.limits.session_timeout)),
+            planner: TickPlanner::new(TickMemory::new(now + settings.limits.session_timeout), now),
             executor: Executor::new(&settings, shutdown),
             ledger: LedgerRecords::new(settings.audit, now),
             publisher: Publisher::default(),
@@ -99,33 +105,65 @@ impl Reconciler {
         }
     }
 
+    /// The metadata, if this master's epoch is the newest.
+    async fn snapshot(&self, ctx: &dyn ControllerCtx) -> Result<Snapshot, Failure> {
+        let snapshot = ctx.snapshot().await?;
+        if snapshot.master.epoch == self.epoch {
+            Ok(snapshot)
+        } else {
+            Err(Failure::deposed_by(&snapshot.master, self.epoch))
+        }
+    }
+
+    async fn execute(&self, ctx: &dyn ControllerCtx, nodes: &Coordination, plan: &Plan) -> Executed {
+        self.executor.execute_plan(ctx, self.epoch, nodes, plan, &self.planner.backoff).await
+    }
+
     async fn reconcile(&mut self, ctx: &dyn ControllerCtx) -> Result<Ticked, Failure> {
         ctx.lease().state().check()?;
         let observation = ctx.observe().await;
         model::failpoint!(failpoints::OBSERVED);
-        let observation = observation?;
-        let coordination = &observation.coordination;
+        let mut observation = observation?;
+        let observed_at = ctx.clock();
 
-        let settled = self.settler.settle_alteration(ctx, &self.settings, self.epoch, coordination).await?;
+        let settled =
+            self.settler.settle_alteration(ctx, &self.settings, self.epoch, &observation.coordination).await?;
         model::failpoint!(failpoints::SETTLED);
 
-        let snapshot = ctx.snapshot().await?;
-        if snapshot.master.epoch != self.epoch {
-            return Err(Failure::deposed_by(&snapshot.master, self.epoch));
+        let mut snapshot = self.snapshot(ctx).await?;
+        let tenants = self.planner.scaling.tenants(&snapshot.demand);
+        if !tenants.is_empty() {
+            snapshot.demand = ctx.demand(&mut observation, &tenants).await?;
         }
         model::failpoint!(failpoints::SNAPSHOT_READ);
 
+        let coordination = &observation.coordination;
         let list = observation.instances.as_ref().ok();
         let nodes = list.and_then(|list| list.nodes.as_deref());
         let is_recorded = self.ledger.before_plan(ctx, self.epoch, &snapshot, nodes).await?;
 
         self.observation_log.observed(ctx.clock(), &snapshot.catalog, &observation);
-        let TickPlan { plan, delta, waits_for } = self.planner.plan(ctx, &self.settings, snapshot, &observation).await;
-        let snapshot = &delta.desired().snapshot;
+        let observed = (&observation, observed_at);
+        let mut planned = self.planner.plan(ctx, &self.settings, snapshot, observed).await;
         model::failpoint!(failpoints::PLANNED);
+        let mut executed = Executed::default();
+        if let Some(additions) = planned.plan.additions() {
+            // Nothing of what was observed has changed, but there are slots now whose engines hold their reservations: they are
+            // planned with the rest, as the next tick would.
+            executed = self.execute(ctx, coordination, &additions).await;
+            if let Some(failure) = executed.stop {
+                return Err(failure);
+            }
+            let mut snapshot = self.snapshot(ctx).await?;
+            // What has changed since is the next tick's: sessions that try to open their seats at this moment are not counted, and
+            // the slots that were added for them would be removed before they have an engine.
+            snapshot.demand.clone_from(&planned.delta.desired().snapshot.demand);
+            planned = self.planner.plan(ctx, &self.settings, snapshot, observed).await;
+        }
+        let TickPlan { plan, delta, waits_for } = planned;
+        let snapshot = &delta.desired().snapshot;
 
-        let backoff = &self.planner.backoff;
-        let executed = self.executor.execute_plan(ctx, self.epoch, coordination, &plan, backoff).await;
+        executed.merge(self.execute(ctx, coordination, &plan).await);
         self.planner.backoff.update(ctx.clock(), &executed.created, &executed.failed_creates);
         model::failpoint!(failpoints::EXECUTED);
         if let Some(failure) = executed.stop {
@@ -137,8 +175,12 @@ impl Reconciler {
         self.settler.release_node(ctx, coordination, snapshot, &executed.finished).await?;
 
         let of_plan = list.and_then(|_| [settled.due, plan.next_due(snapshot.now_ms)].into_iter().flatten().min());
-        let due = of_plan.into_iter().chain(next_deadline(snapshot)).min();
-        let report = TickReport { snapshot, rows: plan.rows, waits_for: settled.waits_for.or(plan.waits_for), list };
+        let of_demand = self.planner.scaling.next_change(ctx.clock(), &self.settings.limits);
+        let due = of_plan.into_iter().chain(next_deadline(snapshot)).chain(of_demand).min();
+        let unmet = plan.unmet;
+        let published = settled.waits_for.or(plan.waits_for);
+        let idle = &observation.idle;
+        let report = TickReport { snapshot, rows: plan.rows, idle, unmet, waits_for: published, list };
         self.publisher.publish(ctx, self.epoch, self.settings.report_rows, report).await?;
         model::failpoint!(failpoints::REPORTED);
         self.ledger.audit(ctx, self.epoch).await?;

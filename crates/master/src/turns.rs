@@ -66,7 +66,7 @@ mod tests {
             engine: Some(slot.engine(Incarnation(1))),
             slot: Some(slot),
             reason: String::new(),
-            action: Action::CreatePermit { uid: None },
+            action: Action::CreatePermit { uid: None, sessions: None, owner: None },
         };
         Chain { stage: Stage::Create, decisions: vec![decision] }
     }

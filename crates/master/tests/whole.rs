@@ -273,6 +273,8 @@ async fn an_engine_that_this_master_never_made_is_adopted() {
         started_at_ms: None,
         exit: None,
         log_tail: None,
+        fault: None,
+        pods: None,
         details: std::sync::Arc::default(),
     });
     let master = cluster.master();
@@ -349,6 +351,8 @@ async fn more_permits_than_are_read_keep_no_master_from_deleting_them() {
             pool: slot.pool.clone(),
             unit: slot.unit.clone(),
             uid: Some(format!("uid-{number}")),
+            sessions: None,
+            owner: None,
         };
         coordination::permits::create(&lock, &model::EngineName::new(name).unwrap(), &permit).await.unwrap();
     }

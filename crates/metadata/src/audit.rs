@@ -62,9 +62,14 @@ pub struct Refusal {
 impl Transaction {
     /// Inserts the row, which is logged after COMMIT; false if the request has one.
     pub(crate) async fn audit(&mut self, row: AuditRow) -> Result<bool, Error> {
-        let inserted = self.insert(sql::AUDIT_INSERT, args(&row)).await?;
+        self.audit_all(vec![row]).await
+    }
+
+    /// Inserts rows like [`Transaction::audit`]; false if one of the requests has one.
+    pub(crate) async fn audit_all(&mut self, rows: Vec<AuditRow>) -> Result<bool, Error> {
+        let inserted = self.insert_all_new(sql::AUDIT_INSERT, rows.iter().map(args).collect()).await?;
         if inserted {
-            self.log_after_commit(row);
+            self.log_after_commit(rows);
         }
         Ok(inserted)
     }

@@ -1,4 +1,4 @@
-//! The audit of the ledger: compares what scopes hold with their reservations, and corrects what differs.
+//! The audit of the ledger: compares what scopes hold with their reservations, and corrects and counts what differs.
 //!
 //! Scopes are audited in parts, each a transaction that locks them. A transaction that changes a reservation locks all
 //! scopes of its holder: under the lock of one of them, its reservations cannot change. What a pool holds of its parts
@@ -12,7 +12,8 @@ use model::number::Epoch;
 use crate::backend::Mode;
 use crate::batch::keys;
 use crate::error::Error;
-use crate::ledger::{Loaded, MAX_BATCH_SCOPES};
+use crate::ledger::Loaded;
+use crate::ledger_limits::MAX_BATCH_SCOPES;
 use crate::ledger_rows;
 use crate::ledger_sql as sql;
 use crate::master;
@@ -114,5 +115,6 @@ async fn audit(
         corrected.put_scope(key.clone(), *scope);
     }
     tx.write_ledger(&before, &corrected).await?;
+    tx.execute(sql::DRIFTS_ADD, args![i64::try_from(drifts.len()).unwrap_or(i64::MAX)]).await?;
     Ok(Done::Write(drifts))
 }

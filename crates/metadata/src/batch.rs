@@ -121,6 +121,30 @@ impl Transaction {
         Ok(rows)
     }
 
+    /// Reads with one statement the rows of two queries, each for keys of its own: each head ends with the column and `IN`. A row
+    /// may be in both.
+    pub(crate) async fn rows_in_either(
+        &mut self,
+        [first, second]: [&'static str; 2],
+        [of_first, of_second]: [Vec<Arg>; 2],
+    ) -> Result<Vec<AnyRow>, Error> {
+        match [of_first.len(), of_second.len()] {
+            [_, 0] => self.rows_in(first, of_first).await,
+            [0, _] => self.rows_in(second, of_second).await,
+            [1..=MAX_KEPT, 1..=MAX_KEPT] => {
+                let ((of_first, _), (of_second, _)) = (filled_up(single(of_first)), filled_up(single(of_second)));
+                let text = format!("{first} {} UNION ALL {second} {}", list(of_first.len()), list(of_second.len()));
+                let args = of_first.into_iter().chain(of_second).flatten().collect();
+                self.rows_composed(text, args, Keep::Prepared).await
+            }
+            _ => {
+                let mut rows = self.rows_in(first, of_first).await?;
+                rows.extend(self.rows_in(second, of_second).await?);
+                Ok(rows)
+            }
+        }
+    }
+
     /// Sets columns of many rows. Each row is its key and a value for each column.
     pub(crate) async fn update_each(
         &mut self,

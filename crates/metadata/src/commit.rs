@@ -13,10 +13,11 @@ use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use model::name::MAX_NAME_BYTES;
 use model::number::Generation;
+use model::slot::Replacement;
 use model::text::cut;
 
 use crate::audit_row::AuditRow;
-use crate::backend::Mode;
+use crate::catalog_lock::Drawn;
 use crate::error::Error;
 use crate::failpoints;
 use crate::limits;
@@ -51,6 +52,8 @@ pub struct CommitRequest {
     pub requested_at_ms: i64,
     /// The id of this metadata agent.
     pub agent: String,
+    /// How the engines whose configuration changes are replaced: with stand-ins or in place.
+    pub replacement: Replacement,
     /// How long running statements of engines that are no longer desired may continue.
     pub grace: Duration,
     /// When it is refused, on the boot clock, which includes suspend time.
@@ -75,7 +78,7 @@ impl Store {
     pub async fn commit(&self, request: &CommitRequest) -> Result<Committed, Error> {
         let mut attempt = 1;
         let committed = loop {
-            let mut tx = self.begin(Mode::Write).await?;
+            let mut tx = self.begin_for_catalog().await?;
             let result = self.commit_in(&mut tx, request).await;
             match tx.end(POINTS, result).await {
                 Err(error) if error.is_retried(&mut attempt) => {}
@@ -93,7 +96,7 @@ impl Store {
     }
 
     async fn commit_in(&self, tx: &mut Transaction, request: &CommitRequest) -> Result<Done<Attempt>, Error> {
-        let first = tx.lock_catalog_and_draw().await?;
+        let Drawn { last: first, at_ms: now_ms } = tx.lock_catalog_and_draw().await?;
         failpoint!(failpoints::COMMIT_LOCKED);
         if let Some(record) = read::alteration(tx, &request.id).await? {
             return answer_of(record, request, false)
@@ -104,7 +107,7 @@ impl Store {
         }
         let catalog = read::catalog(tx).await?;
         let (base, after) = match request.change.apply(&catalog, self.rules())? {
-            Applied::Nothing { note } => return nothing(tx, request, first, note).await,
+            Applied::Nothing { note } => return nothing(tx, request, (first, now_ms), note).await,
             Applied::Object { base, after, .. } => (base, after),
         };
         if request.base != Some(base) {
@@ -121,8 +124,7 @@ impl Store {
         failpoint!(failpoints::COMMIT_VALIDATED);
 
         let drawn = changes.add.len() + changes.renew.len();
-        let last = if drawn == 0 { first } else { tx.draw(drawn).await? };
-        let now_ms = tx.now_ms().await?;
+        let last = if drawn == 0 { first } else { tx.draw(drawn).await?.last };
         let record = record(request, base, last, now_ms, None);
         if !insert(tx, &record).await? {
             return Ok(Done::Same(Attempt::Lost));
@@ -133,7 +135,7 @@ impl Store {
         write_object(tx, &reference, after.as_ref(), base, first).await?;
         failpoint!(failpoints::COMMIT_OBJECT);
         let issue = Issue { catalog: &new_catalog, defaults: &self.rules().defaults, now_ms };
-        slot_batch::write(tx, &issue, &slots, &changes, first, request.grace).await?;
+        slot_batch::write(tx, &issue, &slots, &changes, first, (request.replacement, request.grace)).await?;
         failpoint!(failpoints::COMMIT_SLOTS);
         // Last, because the rows of pools are contended.
         limits::alter(tx, &reference, &catalog, &new_catalog).await?;
@@ -183,10 +185,9 @@ pub(crate) fn other_statement(id: &RequestId) -> Error {
 async fn nothing(
     tx: &mut Transaction,
     request: &CommitRequest,
-    generation: Generation,
+    (generation, now_ms): (Generation, i64),
     note: String,
 ) -> Result<Done<Attempt>, Error> {
-    let now_ms = tx.now_ms().await?;
     let base = request.base.unwrap_or(Generation(0));
     let record = record(request, base, generation, now_ms, Some(&note));
     if !insert(tx, &record).await? {

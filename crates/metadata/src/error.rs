@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use model::alteration::AlterationRecord;
 use model::cause::Cause;
-use model::error::{ErrorKind, UserError};
+use model::error::{ErrorKind, FENCED, LOCK_TIMEOUT, UserError};
 use model::snapshot::MasterRecord;
 
 /// `SQLite`'s codes for permanent errors: a wrong statement, a damaged file, a violated constraint, a type mismatch, a parameter
@@ -39,9 +39,12 @@ pub enum Error {
     /// The caller is deposed: the current row of the master.
     #[error("deposed by epoch {} of {}", .0.epoch, .0.holder)]
     Deposed(Box<MasterRecord>),
-    /// The database did not answer in time, or a lock wait timed out.
+    /// The database did not answer in time.
     #[error("the metadata database is not available: {0}")]
     Unavailable(#[source] Cause),
+    /// Another transaction did not release a row in time.
+    #[error("a lock of the metadata database was not granted in time: {0}")]
+    LockTimeout(#[source] Cause),
     /// The connection failed during COMMIT: the change may be committed or not.
     #[error("outcome of the commit is unknown: {0}")]
     OutcomeUnknown(#[source] Cause),
@@ -91,7 +94,7 @@ impl Error {
             Self::Aborted(_) => StoreErrorKind::Aborted,
             Self::Conflict(_) => StoreErrorKind::Conflict,
             Self::Deposed(_) => StoreErrorKind::Deposed,
-            Self::Unavailable(_) => StoreErrorKind::Unavailable,
+            Self::Unavailable(_) | Self::LockTimeout(_) => StoreErrorKind::Unavailable,
             Self::OutcomeUnknown(_) => StoreErrorKind::OutcomeUnknown,
             Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Settings(_) => StoreErrorKind::Operator,
             Self::Broken(_) => StoreErrorKind::Internal,
@@ -106,19 +109,39 @@ impl Error {
             Self::Conflict(what) => UserError::new(ErrorKind::Conflict, what.clone()).hint("Retry the statement."),
             Self::Unavailable(what) => UserError::new(ErrorKind::Unavailable, "the metadata database is not available")
                 .detail(what.to_string()),
+            Self::LockTimeout(what) => {
+                UserError::new(ErrorKind::LockNotAvailable, "canceling statement due to lock timeout")
+                    .detail(format!(
+                        "Another transaction holds a row of the metadata database (LOCK_TIMEOUT, retryable): {what}."
+                    ))
+                    .hint("Retry later.")
+                    .with_error_code(LOCK_TIMEOUT)
+            }
             Self::OutcomeUnknown(what) => {
                 UserError::new(ErrorKind::OutcomeUnknown, "outcome of the change is unknown").detail(what.to_string())
             }
             Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Settings(_) => {
                 UserError::new(ErrorKind::Unavailable, self.to_string())
             }
-            Self::Deposed(_) | Self::Broken(_) => UserError::internal(self.to_string()),
+            Self::Deposed(_) => UserError::new(ErrorKind::Conflict, self.to_string())
+                .detail("Nothing was changed: another proxy is the master (FENCED, not retryable).")
+                .with_error_code(FENCED),
+            Self::Broken(_) => UserError::internal(self.to_string()),
         }
     }
 
     /// The conflict of two transactions that lock the same rows: another attempt may succeed.
     pub(crate) fn contention() -> Self {
         Self::Conflict(CONTENTION.to_owned())
+    }
+
+    /// The error for one of several calls for which a transaction could not begin.
+    pub(crate) fn of_shared_call(&self) -> Self {
+        match self {
+            Self::Unavailable(cause) => Self::Unavailable(cause.clone()),
+            Self::Broken(cause) => Self::Broken(cause.clone()),
+            other => Self::Unavailable(other.to_string().into()),
+        }
     }
 
     /// Whether the transaction that failed is to be run again. Counts its attempts, from 1.
@@ -154,6 +177,9 @@ impl Error {
             // changed since the snapshot.
             Some("40001" | "40P01") => Self::contention(),
             _ if text.contains("1020 (") => Self::contention(),
+            // PostgreSQL: lock not available. MariaDB has no SQLSTATE of its own for it.
+            Some("55P03") => Self::LockTimeout(cause),
+            _ if text.contains("1205 (") => Self::LockTimeout(cause),
             // PostgreSQL stores no text with a zero byte.
             Some("22021") => Self::Refused(
                 UserError::new(ErrorKind::InvalidValue, "invalid character in the statement").detail(text),
@@ -190,6 +216,16 @@ fn aborted(record: &AlterationRecord) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deposed_master_and_a_lock_timeout_have_codes_of_the_ledger() {
+        let deposed = Error::Deposed(Box::default()).user_error();
+        assert_eq!((deposed.sqlstate(), deposed.error_code()), ("40001", FENCED));
+        let locked = Error::LockTimeout("x".into());
+        assert_eq!(locked.kind(), StoreErrorKind::Unavailable);
+        let locked = locked.user_error();
+        assert_eq!((locked.sqlstate(), locked.error_code()), ("55P03", LOCK_TIMEOUT));
+    }
 
     #[test]
     fn extended_sqlite_codes_are_reduced_to_primary_codes() {

@@ -42,6 +42,14 @@ pub const MASTER_LOCKED: &str = "metadata.master.locked";
 pub const MASTER_BEFORE: &str = "metadata.master.before_commit";
 /// Just after COMMIT, before the master has the answer.
 pub const MASTER_AFTER: &str = "metadata.master.after_commit";
+/// Slots were added and removed to follow demand; their reservations are not written.
+pub const SCALE_SLOTS: &str = "metadata.scale.slots_written";
+/// A report of demand has raised the number of its proxy; its keys are not written.
+pub const DEMAND_NUMBERED: &str = "metadata.demand.numbered";
+/// A report of demand is written; just before COMMIT.
+pub const DEMAND_BEFORE: &str = "metadata.demand.before_commit";
+/// Just after COMMIT of a report of demand, before the proxy has the answer.
+pub const DEMAND_AFTER: &str = "metadata.demand.after_commit";
 /// A transaction of the ledger has locked its scopes; nothing is written.
 pub const LEDGER_LOCKED: &str = "metadata.ledger.locked";
 /// A master's changes of the ledger are written; just before COMMIT.
@@ -52,6 +60,14 @@ pub const LEDGER_AFTER: &str = "metadata.ledger.after_commit";
 pub const RESERVE_BEFORE: &str = "metadata.reserve.before_commit";
 /// Just after COMMIT, before the holder has the answer.
 pub const RESERVE_AFTER: &str = "metadata.reserve.after_commit";
+/// The registration of a capacity, or its end, holds the catalog lock; nothing is written.
+pub const REGISTER_LOCKED: &str = "metadata.register.locked";
+/// It has changed the limits of its pool.
+pub const REGISTER_LIMITS: &str = "metadata.register.limits_written";
+/// It is written; just before COMMIT.
+pub const REGISTER_BEFORE: &str = "metadata.register.before_commit";
+/// Just after COMMIT, before the program has the answer.
+pub const REGISTER_AFTER: &str = "metadata.register.after_commit";
 /// The scopes of a new user or creator are inserted; just before COMMIT.
 pub const SCOPES_BEFORE: &str = "metadata.scopes.before_commit";
 /// Just after it.
@@ -87,11 +103,19 @@ pub const ALL: &[&str] = &[
     MASTER_LOCKED,
     MASTER_BEFORE,
     MASTER_AFTER,
+    SCALE_SLOTS,
+    DEMAND_NUMBERED,
+    DEMAND_BEFORE,
+    DEMAND_AFTER,
     LEDGER_LOCKED,
     LEDGER_BEFORE,
     LEDGER_AFTER,
     RESERVE_BEFORE,
     RESERVE_AFTER,
+    REGISTER_LOCKED,
+    REGISTER_LIMITS,
+    REGISTER_BEFORE,
+    REGISTER_AFTER,
     SCOPES_BEFORE,
     SCOPES_AFTER,
     MIGRATE_BEFORE,

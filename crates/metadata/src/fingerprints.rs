@@ -44,7 +44,7 @@ pub(crate) async fn record(store: &Store) -> Result<(), Error> {
 }
 
 async fn write(tx: &mut Transaction, rules: &Rules) -> Result<Done<BTreeSet<UnitName>>, Error> {
-    let generation = tx.lock_catalog_and_draw().await?;
+    let generation = tx.lock_catalog_and_draw().await?.last;
     let catalog = read::catalog(tx).await?;
     let mut recorded = BTreeSet::new();
     for (name, spec) in missing(&catalog, rules) {

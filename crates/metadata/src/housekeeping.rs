@@ -1,5 +1,5 @@
 //! Housekeeping: deletes old requests, finished alterations, engines and reservations that ended long ago, scopes that are closed
-//! and hold nothing, and old rows of the audit.
+//! and hold nothing, demand whose lease has ended, and old rows of the audit.
 //!
 //! Ids are kept longer than any deadline, so a late repeat always finds its row. The name of a deleted engine is never issued
 //! again, because the counter that it is derived from never goes back.
@@ -9,6 +9,7 @@ use std::time::Duration;
 use model::millis;
 
 use crate::backend::Mode;
+use crate::demand;
 use crate::error::Error;
 use crate::failpoints;
 use crate::ledger_sql;
@@ -21,6 +22,8 @@ use crate::transaction::{CommitPoints, Done, Transaction, args};
 pub const REQUEST_KEEP: Duration = Duration::from_hours(8 * 24);
 /// The retention of ended engines: 30 days.
 pub const ENGINE_KEEP: Duration = Duration::from_hours(30 * 24);
+/// How long rows of demand are kept after their lease: longer than a report can be late.
+pub const DEMAND_KEEP: Duration = Duration::from_hours(1);
 /// The maximum number of rows of each table that a transaction deletes, because it holds the catalog lock.
 pub const MAX_DELETED: usize = 500;
 /// The maximum number of transactions of a run; the next run deletes the rest.
@@ -38,6 +41,7 @@ pub struct DeletedRows {
     pub reservations: usize,
     pub scopes: usize,
     pub audit: usize,
+    pub demand: usize,
 }
 
 impl Store {
@@ -49,7 +53,7 @@ impl Store {
         for _ in 0..MAX_ROUNDS {
             let mut tx = self.begin(Mode::Write).await?;
             let result = delete(&mut tx, audit_keep, reservation_keep).await;
-            let DeletedRows { requests, alterations, engines, reservations, scopes, audit } =
+            let DeletedRows { requests, alterations, engines, reservations, scopes, audit, demand } =
                 tx.end(POINTS, result).await?;
             all.requests += requests;
             all.alterations += alterations;
@@ -57,7 +61,8 @@ impl Store {
             all.reservations += reservations;
             all.scopes += scopes;
             all.audit += audit;
-            let most = [requests, alterations, engines, reservations, scopes, audit].into_iter().max();
+            all.demand += demand;
+            let most = [requests, alterations, engines, reservations, scopes, audit, demand].into_iter().max();
             if most < Some(MAX_DELETED) {
                 break;
             }
@@ -89,7 +94,8 @@ async fn delete(
         before_ms(reservation_keep),
     )
     .await?;
-    let deleted = DeletedRows { requests, alterations, engines, reservations, scopes, audit };
+    let demand = delete_ended_demand(tx, before_ms(DEMAND_KEEP)).await?;
+    let deleted = DeletedRows { requests, alterations, engines, reservations, scopes, audit, demand };
     Ok(if deleted == DeletedRows::default() { Done::Same(deleted) } else { Done::Write(deleted) })
 }
 
@@ -106,6 +112,17 @@ async fn delete_old(
         keys.push(rows::text(row, key)?.into());
     }
     tx.execute_in(delete, &[], keys).await?;
+    Ok(rows.len())
+}
+
+/// Deletes the demand of proxies that have stopped, with their numbers.
+async fn delete_ended_demand(tx: &mut Transaction, before_ms: i64) -> Result<usize, Error> {
+    let rows = tx.rows(demand::ENDED, args![before_ms, MAX_DELETED as i64]).await?;
+    let mut keys = Vec::new();
+    for row in &rows {
+        keys.push(args![rows::text(row, "proxy")?, rows::text(row, "digest")?]);
+    }
+    tx.execute_in_tuples(demand::DELETE_ENDED, keys).await?;
     Ok(rows.len())
 }
 

@@ -26,6 +26,7 @@ use crate::backend::Mode;
 use crate::batch::keys;
 use crate::error::{ATTEMPTS, Error};
 use crate::failpoints;
+use crate::ledger_limits::{MAX_BATCH_SCOPES, MAX_CHANGES, MAX_WAITING_OF_POOL, MAX_WAITING_OF_TENANT};
 use crate::ledger_rows::{self, ScopeRow};
 use crate::ledger_sql as sql;
 use crate::master;
@@ -33,15 +34,6 @@ use crate::read;
 use crate::rows;
 use crate::store::Store;
 use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
-
-/// The maximum number of changes of a batch.
-pub const MAX_CHANGES: usize = 256;
-/// The maximum number of scopes of a batch.
-pub const MAX_BATCH_SCOPES: usize = 64;
-/// The maximum number of external requests that wait for a tenant on a pool.
-pub const MAX_WAITING_OF_TENANT: i64 = 1_000;
-/// The maximum number of external requests that wait for a pool.
-pub const MAX_WAITING_OF_POOL: i64 = 10_000;
 
 const MASTER_POINTS: CommitPoints = CommitPoints { before: failpoints::LEDGER_BEFORE, after: failpoints::LEDGER_AFTER };
 pub(crate) const HOLDER_POINTS: CommitPoints =
@@ -60,7 +52,7 @@ impl Store {
         self.change(Some(epoch), changes).await
     }
 
-    /// Runs changes of holders, or with an epoch those of a master.
+    /// Like [`Store::ledger`]; without an epoch for a program that registers a capacity.
     pub(crate) async fn change(&self, epoch: Option<Epoch>, changes: &[ScopedChange]) -> Result<Vec<Decided>, Error> {
         let scopes: BTreeSet<ScopeKey> =
             changes.iter().flat_map(|change| change.scopes.in_lock_order()).cloned().collect();
@@ -135,6 +127,13 @@ async fn record_admission(
     Ok(if changed > 0 { Done::Write(()) } else { Done::Same(()) })
 }
 
+/// The result of a change.
+pub(crate) struct Decision {
+    pub(crate) decided: Decided,
+    /// Whether this change has changed its reservation: not if it was refused, or is a repeat.
+    pub(crate) is_changed: bool,
+}
+
 /// Decides changes and writes their difference; with an epoch those of a master.
 pub(crate) async fn decide(
     tx: &mut Transaction,
@@ -142,27 +141,51 @@ pub(crate) async fn decide(
     scopes: &BTreeSet<ScopeKey>,
     changes: &[ScopedChange],
 ) -> Result<Done<Vec<Decided>>, Error> {
+    let (decisions, _, is_written) = decide_each(tx, epoch, scopes, changes).await?;
+    let decided = decisions.into_iter().map(|decision| decision.decided).collect();
+    Ok(if is_written { Done::Write(decided) } else { Done::Same(decided) })
+}
+
+/// Like [`decide`]; returns also the time of the changes, and whether anything was written.
+pub(crate) async fn decide_each(
+    tx: &mut Transaction,
+    epoch: Option<Epoch>,
+    scopes: &BTreeSet<ScopeKey>,
+    changes: &[ScopedChange],
+) -> Result<(Vec<Decision>, Moment, bool), Error> {
     if let Some(epoch) = epoch {
         master::lock(tx, epoch).await?;
     }
     let locked = tx.lock_scopes(scopes).await?;
-    let at = Moment { now_ms: tx.now_ms().await?, epoch: epoch.unwrap_or_default() };
+    let (now_ms, master) = match epoch {
+        Some(epoch) => (tx.now_ms().await?, epoch),
+        None => read::now_and_epoch(tx).await?,
+    };
+    let at = Moment { now_ms, epoch: epoch.unwrap_or_default() };
     let loaded = tx.load_changes(&locked, changes).await?;
     let mut ledger = loaded.ledger.clone();
-    let master = match epoch {
-        Some(epoch) => epoch,
-        None => read::master(tx).await?.epoch,
-    };
     let mut waiting = tx.waiting(changes).await?;
-    let mut decided = Vec::with_capacity(changes.len());
+    let mut decisions = Vec::with_capacity(changes.len());
     for change in changes {
+        let before = existing(&ledger, &change.change).cloned();
         let refusal = if epoch.is_none() { must_queue(&ledger, change, master) } else { None };
         let refusal = refusal.or_else(|| waiting.refuses(&ledger, change));
-        let outcome = refusal.map_or_else(|| apply(&mut ledger, change, at), Err);
-        waiting.count(&loaded.ledger, &outcome);
-        decided.push(outcome);
+        let decided = refusal.map_or_else(|| apply(&mut ledger, change, at), Err);
+        waiting.count(before.as_deref(), &decided);
+        let after = decided.as_ref().ok();
+        let is_changed = after.is_some_and(|after| !before.is_some_and(|before| Arc::ptr_eq(&before, after)));
+        decisions.push(Decision { decided, is_changed });
     }
-    Ok(if tx.write_ledger(&loaded, &ledger).await? { Done::Write(decided) } else { Done::Same(decided) })
+    let is_written = tx.write_ledger(&loaded, &ledger).await?;
+    Ok((decisions, at, is_written))
+}
+
+/// The reservation that a change is about.
+fn existing<'a>(ledger: &'a Ledger, change: &Change) -> Option<&'a Arc<Reservation>> {
+    match change.request() {
+        Some(request) => ledger.of_key(request),
+        None => ledger.reservation(change.id()),
+    }
 }
 
 /// The refusal of a holder's new request while others wait for its pool, or while the engines of the pool have not been
@@ -191,9 +214,9 @@ impl Waiting {
         full.map(|(key, limit)| Refusal::QueueFull { scope: key.clone(), limit })
     }
 
-    fn count(&mut self, before: &Ledger, outcome: &Decided) {
+    fn count(&mut self, before: Option<&Reservation>, outcome: &Decided) {
         let Ok(reservation) = outcome else { return };
-        if reservation.state == State::Waiting && before.reservation(reservation.id()).is_none() {
+        if reservation.state == State::Waiting && before.is_none() {
             let scopes = &reservation.request.scopes;
             for key in [scopes.tenant(), scopes.pool()] {
                 *self.0.entry(key.clone()).or_default() += 1;
@@ -204,11 +227,7 @@ impl Waiting {
 
 /// Applies a change whose scopes are locked; refuses one whose reservation has others.
 fn apply(ledger: &mut Ledger, ScopedChange { scopes, change }: &ScopedChange, at: Moment) -> Decided {
-    let existing = match change.request() {
-        Some(request) => ledger.of_key(request),
-        None => ledger.reservation(change.id()),
-    };
-    let has_others = existing.is_some_and(|existing| existing.request.scopes != *scopes)
+    let has_others = existing(ledger, change).is_some_and(|existing| existing.request.scopes != *scopes)
         || change.request().is_some_and(|request| request.scopes != *scopes);
     if has_others { Err(Refusal::OtherRequest(Arc::clone(change.id()))) } else { ledger.apply(change, at) }
 }
@@ -265,10 +284,12 @@ impl Transaction {
         for ScopedChange { change, .. } in changes {
             ids.insert(Arc::clone(change.id()));
             if let Some(request) = change.request() {
+                // The only reservation of an external lineage is read by its key.
                 if request.holder.is_external() {
                     request_keys.insert(Arc::clone(request.key()));
+                } else {
+                    lineages.insert(Arc::clone(&request.lineage));
                 }
-                lineages.insert(Arc::clone(&request.lineage));
             }
             if let Change::Transfer { from, .. } = change {
                 ids.insert(Arc::clone(from));
@@ -276,9 +297,9 @@ impl Transaction {
         }
         let rows = self.scopes(scopes).await?;
         let of_keys = |keys_of: BTreeSet<Arc<str>>| keys(keys_of.iter().map(|key| &**key));
-        let mut reservations = self.reservations_in(sql::RESERVATIONS_OF_IDS, of_keys(ids)).await?;
-        reservations.extend(self.reservations_in(sql::RESERVATIONS_OF_KEYS, of_keys(request_keys)).await?);
-        // The only reservation of an external lineage has been read.
+        let heads = [sql::RESERVATIONS_OF_IDS, sql::RESERVATIONS_OF_KEYS];
+        let found = self.rows_in_either(heads, [of_keys(ids), of_keys(request_keys)]).await?;
+        let mut reservations = found.iter().map(ledger_rows::reservation).collect::<Result<Vec<_>, _>>()?;
         let of_engines = reservations.iter().filter(|reservation| !reservation.request.holder.is_external());
         lineages.extend(of_engines.map(|reservation| Arc::clone(&reservation.request.lineage)));
         reservations.extend(self.reservations_in(sql::RESERVATIONS_OF_LINEAGES, of_keys(lineages)).await?);

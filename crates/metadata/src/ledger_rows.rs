@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use model::error::UserError;
 use model::ledger::{
-    Amounts, Counter, Guarantees, Holder, PoolRow, Request, Reservation, Role, Scope, ScopeKey, ScopeKind, Scopes,
-    State, bound, limit_from,
+    Amounts, Counter, Guarantees, Holder, PoolRow, Registration, Request, Reservation, Role, Scope, ScopeKey,
+    ScopeKind, Scopes, State, bound, limit_from,
 };
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Incarnation};
 use model::quota::Limit;
 use model::resource::{Amount, Component, Resource, Triple};
+use serde::{Deserialize, Serialize};
 use sqlx::any::AnyRow;
 
 use crate::error::Error;
@@ -54,10 +55,36 @@ pub(crate) fn key(row: &AnyRow) -> Result<ScopeKey, Error> {
     Ok(ScopeKey { kind, name: text(row, "name")?.into() })
 }
 
-/// The measured capacity of a pool, in requests.
-pub(crate) fn capacity(row: &AnyRow) -> Result<Option<Triple<Limit>>, Error> {
+/// The capacity of a pool that its statement does not state, as it is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum StoredCapacity {
+    Registered {
+        registered: Box<Registration>,
+    },
+    /// In requests.
+    Measured(Triple<Limit>),
+}
+
+fn stored_capacity(row: &AnyRow) -> Result<Option<StoredCapacity>, Error> {
     let json = text_or_none(row, "capacity")?;
     json.map(|json| serde_json::from_str(&json)).transpose().map_err(|error| broken("capacity", error))
+}
+
+/// The measured capacity of a pool, or what a program offers of it, in requests.
+pub(crate) fn capacity(row: &AnyRow) -> Result<Option<Triple<Limit>>, Error> {
+    Ok(stored_capacity(row)?.map(|stored| match stored {
+        StoredCapacity::Registered { registered } => registered.offered,
+        StoredCapacity::Measured(measured) => measured,
+    }))
+}
+
+/// The capacity of a pool that a program has registered.
+pub(crate) fn registration(row: &AnyRow) -> Result<Option<Registration>, Error> {
+    Ok(stored_capacity(row)?.and_then(|stored| match stored {
+        StoredCapacity::Registered { registered } => Some(*registered),
+        StoredCapacity::Measured(_) => None,
+    }))
 }
 
 pub(crate) fn scope(row: &AnyRow) -> Result<ScopeRow, Error> {

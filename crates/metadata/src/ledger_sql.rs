@@ -5,7 +5,9 @@
 //! | `quota_scope` | a user, creator, tenant on a pool, or pool: its limits and what it holds. `version` changes whenever a transaction locks it |
 //! | `reservation` | a charge with its holder, or a request that waits for one; ended ones are kept for a while |
 //!
-//! `capacity` of a pool is the JSON of its measured capacity in requests, NULL if its capacity is not measured.
+//! `capacity` of a pool is JSON: its measured capacity in requests, or what a program has registered; NULL if neither. The lease
+//! of a registration is `open_until_ms`, and `measured_at_ms` is when it was registered. All three change only under the catalog
+//! lock.
 //!
 //! A limit of 2^62 is unlimited, so no condition compares with NULL. A guarantee of −1 is none. `usr` and `creator` are
 //! empty if neither is charged.
@@ -61,6 +63,13 @@ pub(crate) const LEDGER_IN_USE: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS reservation_by_incarnation ON reservation (incarnation)",
 ];
 
+/// How many differences the audits have corrected.
+pub(crate) const LEDGER_DRIFTS: &[&str] =
+    &["ALTER TABLE master ADD COLUMN IF NOT EXISTS drifts BIGINT NOT NULL DEFAULT 0"];
+
+pub(crate) const DRIFTS_ADD: &str = "UPDATE master SET drifts = drifts + ? WHERE id = 1";
+pub(crate) const DRIFTS: &str = "SELECT drifts FROM master WHERE id = 1";
+
 /// Locks a scope. It changes a column: after an update that changes none, a SELECT of `MariaDB` reads an older
 /// snapshot.
 pub(crate) const SCOPE_LOCK: &str = "UPDATE quota_scope SET version = version + 1 WHERE kind = ? AND name = ?";
@@ -96,7 +105,12 @@ pub(crate) const CAPACITIES: &str = "SELECT name, capacity FROM quota_scope WHER
 pub(crate) const CAPACITY_WRITE: &str =
     "UPDATE quota_scope SET capacity = ?, measured_at_ms = ? WHERE kind = 4 AND name = ?";
 
-/// Forgets a measured capacity and its lease.
+/// A registered capacity with its lease. The row is locked.
+pub(crate) const REGISTRATION_WRITE: &str = "UPDATE quota_scope SET capacity = ?, measured_at_ms = ?, \
+     open_until_ms = ? WHERE kind = 4 AND name = ?";
+pub(crate) const REGISTRATION: &str =
+    "SELECT capacity, open_until_ms FROM quota_scope WHERE kind = 4 AND name = ? AND capacity IS NOT NULL";
+/// Forgets a measured or registered capacity and its lease.
 pub(crate) const CAPACITY_FORGET: &str = "UPDATE quota_scope SET capacity = NULL, measured_at_ms = NULL, \
      open_until_ms = ? WHERE kind = 4 AND name = ?";
 
@@ -111,6 +125,14 @@ pub(crate) const SCOPE_DELETE: &str = "DELETE FROM quota_scope WHERE kind = ? AN
 
 pub(crate) const RESERVATION_COUNTS: &str =
     "SELECT state, COUNT(*) AS number FROM reservation WHERE ended_at_ms IS NULL GROUP BY state";
+/// The newest charges of each user and creator in a tenant on a pool.
+pub(crate) const CHARGES_NEWEST: &str = "SELECT tenant, pool, usr, creator, MAX(locked_at_ms) AS locked_at_ms, \
+     MAX(used_at_ms) AS used_at_ms FROM reservation WHERE state IN ('locked', 'used') \
+     GROUP BY tenant, pool, usr, creator";
+/// The newest alterations of what has limits.
+pub(crate) const LIMITS_ALTERED: &str = "SELECT object_kind, object_name, MAX(decided_at_ms) AS decided_at_ms \
+     FROM alteration WHERE outcome = 'committed' AND object_kind IN ('resource_pool', 'resource_quota') \
+     GROUP BY object_kind, object_name";
 /// Only pools have queued requests.
 pub(crate) const POOLS_QUEUED: &str = "SELECT queued FROM quota_scope WHERE queued > 0";
 pub(crate) const RESERVATIONS: &str = "SELECT * FROM reservation ORDER BY id";
@@ -146,11 +168,20 @@ pub(crate) const RESERVATIONS_PLANNED: &str = "SELECT id, request_key, holder, l
      r.usr, r.creator, r.state, r.cpu, r.memory, r.engines, r.request_cpu, r.request_memory, r.ttl_ms, r.uid, \
      r.asked_at_ms, r.used_at_ms, r.ended_at_ms, r.deadline_ms FROM engine e CROSS JOIN reservation r \
      WHERE e.ended_at_ms IS NULL AND r.id = e.name AND r.ended_at_ms IS NOT NULL";
+/// The charged reservations of engines that were observed on no node.
+pub(crate) const RESERVATIONS_ON_NO_NODE: &str = "SELECT r.id, r.request_key, r.holder, r.lineage, r.tenant, r.pool, \
+     r.unit, r.incarnation, r.instance, r.usr, r.creator, r.state, r.cpu, r.memory, r.engines, r.request_cpu, \
+     r.request_memory, r.ttl_ms, r.uid, r.asked_at_ms, r.used_at_ms, r.ended_at_ms, r.deadline_ms FROM reservation r \
+     LEFT JOIN observed_engine o ON o.name = r.id WHERE r.state IN ('locked', 'used') AND r.holder = 'engine' \
+     AND o.node IS NULL";
 /// The requests that wait for a pool, by tenant.
 pub(crate) const RESERVATIONS_WAITING: &str =
     "SELECT tenant, COUNT(*) AS waiting FROM reservation WHERE pool = ? AND state = 'waiting' GROUP BY tenant";
 pub(crate) const RESERVATIONS_OVERDUE: &str = "SELECT * FROM reservation WHERE holder = 'external' \
      AND state IN ('waiting', 'locked', 'used') AND deadline_ms <= ? ORDER BY deadline_ms, id LIMIT ?";
+/// The charged reservations of external holders in a pool that were granted until then.
+pub(crate) const RESERVATIONS_GRANTED: &str = "SELECT * FROM reservation WHERE pool = ? AND holder = 'external' \
+     AND state IN ('locked', 'used') AND locked_at_ms <= ? ORDER BY id LIMIT ?";
 pub(crate) const RESERVATIONS_OLD: &str =
     "SELECT id FROM reservation WHERE ended_at_ms < ? ORDER BY ended_at_ms LIMIT ?";
 /// Not one that has been adopted since.

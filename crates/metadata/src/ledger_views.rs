@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use model::ledger::Scope;
-use model::ledger::{Ledger, Reservation, ScopeKey, ScopeKind, State};
+use model::demand::Demand;
+use model::ledger::{Ledger, Registration, Reservation, Scope, ScopeKey, ScopeKind, State};
 use model::name::{PoolName, TenantName};
 use model::quota::Limit;
 use model::resource::{Amount, Triple};
@@ -32,8 +32,10 @@ pub struct QuotaScope {
     pub used: Amount,
     /// The external requests that wait.
     pub waiting: u64,
-    /// The measured capacity of a pool, in requests; `None` if its capacity is not measured.
+    /// The measured capacity of a pool, or what a program offers of it, in requests; `None` if there is neither.
     pub capacity: Option<Triple<Limit>>,
+    /// The capacity of a pool that a program has registered.
+    pub registration: Option<Registration>,
     /// When that was last changed, in milliseconds since 1970.
     pub measured_at_ms: Option<i64>,
 }
@@ -53,6 +55,8 @@ pub struct LedgerCounts {
     pub queued: i64,
     /// The reservations that have not ended, by state.
     pub reservations: BTreeMap<State, i64>,
+    /// The differences that audits have corrected since the database was created. None is expected.
+    pub drifts: i64,
 }
 
 /// Which reservations to read.
@@ -99,9 +103,9 @@ impl Store {
     }
 }
 
-/// The ledger of a snapshot: the scopes of pools and of those that waiting requests and slots are charged to; the charged
-/// and waiting reservations, and the ended ones of current engines and of engines that have not ended.
-pub(crate) async fn planned(tx: &mut Transaction, slots: &[Slot]) -> Result<Ledger, Error> {
+/// The ledger of a snapshot: the scopes of pools and of those that waiting requests, slots and engines of waiting users are
+/// charged to; the charged and waiting reservations, and the ended ones of current engines and of engines that have not ended.
+pub(crate) async fn planned(tx: &mut Transaction, slots: &[Slot], demand: &[Demand]) -> Result<Ledger, Error> {
     let reservations = tx.rows(sql::RESERVATIONS_PLANNED, args![]).await?;
     let reservations = reservations.iter().map(ledger_rows::planned).collect::<Result<Vec<_>, _>>()?;
     let mut scopes =
@@ -109,6 +113,11 @@ pub(crate) async fn planned(tx: &mut Transaction, slots: &[Slot]) -> Result<Ledg
     let mut principals: BTreeSet<ScopeKey> = BTreeSet::new();
     for started_for in slots.iter().filter_map(|slot| slot.started_for.as_ref()) {
         principals.extend([ScopeKey::user(&started_for.user), ScopeKey::creator(&started_for.creator)]);
+    }
+    for Demand { key, .. } in demand {
+        if let Some(user) = &key.user {
+            principals.extend([ScopeKey::user(user), ScopeKey::creator(&key.creator)]);
+        }
     }
     for waiting in reservations.iter().filter(|reservation| reservation.state == State::Waiting) {
         principals.extend(waiting.request.scopes.policy().filter(|key| key.kind != ScopeKind::Tenant).cloned());
@@ -150,6 +159,7 @@ async fn quota_scopes(tx: &mut Transaction) -> Result<Vec<QuotaScope>, Error> {
             used: used.remove(&read.key).unwrap_or_default(),
             waiting: waiting.remove(&read.key).unwrap_or_default(),
             capacity: ledger_rows::capacity(&row)?,
+            registration: ledger_rows::registration(&row)?,
             measured_at_ms: rows::int_or_none(&row, "measured_at_ms")?,
             key: read.key,
             scope: read.scope,
@@ -167,6 +177,9 @@ async fn ledger_counts(tx: &mut Transaction) -> Result<LedgerCounts, Error> {
         let word = rows::text(&row, "state")?;
         let state = State::from_word(&word).ok_or_else(|| Error::Broken(format!("state: {word}").into()))?;
         counts.reservations.insert(state, rows::int(&row, "number")?);
+    }
+    if let Some(row) = tx.row(sql::DRIFTS, args![]).await? {
+        counts.drifts = rows::int(&row, "drifts")?;
     }
     Ok(counts)
 }

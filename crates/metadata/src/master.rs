@@ -59,11 +59,13 @@ impl Store {
     }
 
     /// Raises the epoch from `read` by one for `holder`. Idempotent for the same holder; [`Error::Deposed`] if the epoch has
-    /// changed otherwise.
+    /// changed otherwise. Scopes that are missing are inserted in a transaction of their own, before the master acts.
     pub async fn raise_epoch(&self, read: Epoch, holder: &str) -> Result<MasterRecord, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = raise(&mut tx, read, holder).await;
-        tx.end(POINTS, result).await
+        let record = tx.end(POINTS, result).await?;
+        self.insert_missing_scopes(record.epoch).await?;
+        Ok(record)
     }
 
     /// Records that the engines have followed: the alteration is converged. `plan` is the generation of the plan; a plan older
@@ -125,7 +127,7 @@ impl Store {
         renewals: &[Renewal],
     ) -> Result<Done<Vec<Result<Incarnation, String>>>, Error> {
         lock(tx, epoch).await?;
-        let last = tx.draw(renewals.len()).await?.get();
+        let last = tx.draw(renewals.len()).await?.last.get();
         let catalog = read::catalog(tx).await?;
         let rows = match renewals {
             [one] => read::slots_of(tx, &one.slot.link()).await?,
@@ -144,7 +146,17 @@ impl Store {
                 let incarnation = Incarnation(next);
                 let earlier = renewed.get(&renewal.slot).and_then(|renewed| renewed.condemn);
                 let condemn = renewal.condemn.as_deref().or(earlier);
-                renewed.insert(&renewal.slot, Renewed { slot, incarnation, failures: renewal.failures, condemn });
+                renewed.insert(
+                    &renewal.slot,
+                    Renewed {
+                        slot,
+                        incarnation,
+                        failures: renewal.failures,
+                        replacement: renewal.replacement,
+                        condemn,
+                        ends: renewal.ends.as_ref(),
+                    },
+                );
                 answers.push(Ok(incarnation));
             } else {
                 let what = current.map_or_else(|| "is gone".to_owned(), |current| format!("has incarnation {current}"));

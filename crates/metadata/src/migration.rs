@@ -3,16 +3,10 @@
 //! `SQLite` and `PostgreSQL` run all migrations in one transaction. `MariaDB` commits each DDL statement, so every statement can
 //! be repeated; rows are filled and the version is written in a transaction after the last one.
 
-use std::collections::BTreeSet;
-
-use model::ledger::{Measured, derive};
-
 use crate::backend::{Backend, Mode};
 use crate::error::Error;
 use crate::failpoints::{MIGRATE_AFTER, MIGRATE_BEFORE};
-use crate::ledger_rows;
-use crate::ledger_sql;
-use crate::read;
+use crate::missing_scopes;
 use crate::rows;
 use crate::sql;
 use crate::store::Store;
@@ -80,15 +74,11 @@ async fn migrate(tx: &mut Transaction, backend: Backend) -> Result<Done<i64>, Er
     Ok(Done::Write(SCHEMA_VERSION))
 }
 
-/// Inserts the scopes of the catalog that have no row. Nothing is charged: the first master adopts the engines that run. Holds
-/// the catalog lock until the version is written, so that no program of an earlier version commits an alteration in between.
+/// Inserts the scopes of the catalog. Holds the catalog lock until the version is written, so that no program of an earlier
+/// version commits an alteration in between.
 async fn fill_scopes(tx: &mut Transaction) -> Result<(), Error> {
     tx.execute(sql::CATALOG_RAISE, args![0_i64]).await?;
-    let limits = derive(&read::catalog(tx).await?, &Measured::new(), &BTreeSet::new())?;
-    let existing = tx.existing_scopes(&limits.keys().cloned().collect()).await?;
-    let missing = limits.iter().filter(|(key, _)| !existing.contains(*key));
-    let rows = missing.map(|(key, scope)| ledger_rows::scope_args(key, scope, 0)).collect();
-    tx.insert_all(ledger_sql::SCOPES_INSERT, rows).await
+    missing_scopes::insert(tx).await.map(drop)
 }
 
 pub(crate) fn refuse_newer(found: i64) -> Result<(), Error> {

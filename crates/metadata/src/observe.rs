@@ -20,6 +20,7 @@ use model::text::{cut, tail};
 use crate::backend::Mode;
 use crate::batch::keys;
 use crate::commit::MAX_WORD_BYTES;
+use crate::demand;
 use crate::error::Error;
 use crate::master::{POINTS, lock};
 use crate::read;
@@ -40,7 +41,7 @@ pub const NAMESPACE_KEEP: Duration = Duration::from_hours(24);
 impl Store {
     /// Records uids and ends in one transaction.
     pub async fn record(&self, epoch: Epoch, facts: &EngineFacts) -> Result<Recorded, Error> {
-        limit_engines([facts.created.len(), facts.ended.len()])?;
+        limit_engines([facts.created.len(), facts.ended.len() + facts.served.len()])?;
         let mut tx = self.begin(Mode::Write).await?;
         let result = write_facts(&mut tx, epoch, facts).await;
         tx.end(POINTS, result).await
@@ -73,6 +74,7 @@ async fn write_facts(tx: &mut Transaction, epoch: Epoch, facts: &EngineFacts) ->
     tx.lock_catalog().await?;
     let mut recorded = Recorded::default();
     record_uids(tx, &facts.created, now_ms, &mut recorded).await?;
+    record_served(tx, &facts.served).await?;
     record_ends(tx, &facts.ended, now_ms, &mut recorded).await?;
     Ok(Done::Write(recorded))
 }
@@ -105,6 +107,9 @@ async fn write_rows(tx: &mut Transaction, epoch: Epoch, publication: &Publicatio
         );
     } else if publication.complete {
         delete_others(tx, publication).await?;
+    }
+    if let Some(unmet) = &publication.unmet {
+        demand::report_unmet(tx, unmet).await?;
     }
     if let Some(nodes) = &publication.nodes {
         write_nodes(&mut *tx, nodes, now_ms, epoch).await?;
@@ -186,18 +191,42 @@ async fn uids(tx: &mut Transaction, names: Vec<Arg>) -> Result<BTreeMap<String, 
     rows.iter().map(|row| Ok((rows::text(row, "name")?, rows::text_or_none(row, "uid")?))).collect()
 }
 
+/// Why its slot gave up each engine that was ever issued, if it did.
+async fn given_up(tx: &mut Transaction, names: Vec<Arg>) -> Result<BTreeMap<String, Option<String>>, Error> {
+    let rows = tx.rows_in(sql::ENGINES_UIDS, names).await?;
+    rows.iter().map(|row| Ok((rows::text(row, "name")?, rows::text_or_none(row, "ended_reason")?))).collect()
+}
+
+/// Records how many sessions were opened, before the ends: a statement for each number.
+async fn record_served(tx: &mut Transaction, served: &[(EngineName, u64)]) -> Result<(), Error> {
+    let mut names: BTreeMap<i64, Vec<&str>> = BTreeMap::new();
+    for (name, count) in served {
+        names.entry(i64::try_from(*count).unwrap_or(i64::MAX)).or_default().push(name.as_str());
+    }
+    for (count, names) in names {
+        tx.execute_in(sql::ENGINES_SERVED, &[Arg::from(count)], keys(names)).await?;
+    }
+    Ok(())
+}
+
 async fn record_ends(tx: &mut Transaction, ended: &[EndedEngine], now_ms: i64, to: &mut Recorded) -> Result<(), Error> {
-    let issued = uids(tx, keys(ended.iter().map(|ended| ended.name.as_str()))).await?;
+    let issued = given_up(tx, keys(ended.iter().map(|ended| ended.name.as_str()))).await?;
     let mut first = BTreeMap::new();
+    let mut classes = BTreeMap::new();
     for ended in ended {
-        if !issued.contains_key(ended.name.as_str()) {
+        let Some(given_up) = issued.get(ended.name.as_str()) else {
             to.unknown.push(ended.name.clone());
             continue;
-        }
+        };
         let log = ended.log_tail.as_deref().map(|text| tail(text, MAX_LOG_TAIL_BYTES));
-        let row = args![ended.name.as_str(), cut(&ended.reason, MAX_REASON_BYTES), log];
+        let reason = given_up.as_deref().unwrap_or(&ended.reason);
+        let row = args![ended.name.as_str(), cut(reason, MAX_REASON_BYTES), log];
         first.entry(ended.name.as_str()).or_insert(row);
+        classes.entry(ended.name.as_str()).or_insert((ended.class, &ended.name));
     }
+    let classes = classes.into_values().filter_map(|(class, name)| Some((class?, name.clone())));
+    slot_batch::write_words(tx, classes).await?;
+    tx.execute_in(sql::ENGINES_CHARGED, &[], keys(first.keys().copied())).await?;
     tx.update_each(&sql::ENGINES_ENDED, &[Arg::from(now_ms)], first.into_values().collect()).await.map(drop)
 }
 
@@ -223,6 +252,8 @@ async fn write_engines(
             engine.draining,
             engine.sessions,
             engine.running,
+            engine.idle_since_ms,
+            engine.stateful,
             engine.started_at_ms,
             engine.log_tail.as_deref().map(|text| tail(text, MAX_LOG_TAIL_BYTES)),
             to_json(&engine.labels)?,

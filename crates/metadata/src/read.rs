@@ -6,7 +6,7 @@ use model::alteration::{AlterationRecord, RequestId};
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::name::{PoolName, QuotaName, TenantName, UnitName};
-use model::number::{Generation, Incarnation};
+use model::number::{Epoch, Generation, Incarnation};
 use model::observation::ObservedNode;
 use model::slot::{Link, Slot, SlotKey};
 use model::snapshot::{EngineRecord, MasterRecord};
@@ -19,32 +19,26 @@ use crate::transaction::{Transaction, args};
 /// The maximum number of slots for which a snapshot reads how the previous engine ended.
 const MAX_FAILURES_BEFORE: u32 = 1_000;
 
-/// The counter of the catalog.
-pub(crate) async fn generation(tx: &mut Transaction) -> Result<Generation, Error> {
-    let row = tx.row(sql::CATALOG, args![]).await?;
-    let row = row.ok_or_else(|| Error::Broken("table catalog has no row".into()))?;
-    Ok(Generation(rows::int(&row, "generation")?))
+/// The database's clock, and the epoch of the acting master.
+pub(crate) async fn now_and_epoch(tx: &mut Transaction) -> Result<(i64, Epoch), Error> {
+    let row = tx.row_with_clock(sql::EPOCH_TOO).await?;
+    let row = row.ok_or_else(|| Error::Broken("table master has no row".into()))?;
+    Ok((rows::int(&row, "now_ms")?, Epoch(rows::int(&row, "epoch")?)))
 }
 
 /// All objects, and the counter of the catalog.
 pub(crate) async fn catalog(tx: &mut Transaction) -> Result<Catalog, Error> {
-    let mut catalog = Catalog { generation: generation(tx).await?, ..Catalog::default() };
-    for row in tx.rows(sql::UNITS, args![]).await? {
-        let (name, unit) = rows::object(&row, UnitName::try_from)?;
-        catalog.units.insert(name, unit);
+    let (mut catalog, mut generation) = (Catalog::default(), None);
+    for row in tx.rows(sql::CATALOG_WITH_OBJECTS, args![]).await? {
+        match rows::text(&row, "kind")?.as_str() {
+            "unit" => catalog.units.extend([rows::object(&row, UnitName::try_from)?]),
+            "pool" => catalog.pools.extend([rows::object(&row, PoolName::try_from)?]),
+            "tenant" => catalog.tenants.extend([rows::object(&row, TenantName::try_from)?]),
+            "quota" => catalog.quotas.extend([rows::object(&row, QuotaName::try_from)?]),
+            _ => generation = Some(Generation(rows::int(&row, "generation")?)),
+        }
     }
-    for row in tx.rows(sql::POOLS, args![]).await? {
-        let (name, pool) = rows::object(&row, PoolName::try_from)?;
-        catalog.pools.insert(name, pool);
-    }
-    for row in tx.rows(sql::TENANTS, args![]).await? {
-        let (name, tenant) = rows::object(&row, TenantName::try_from)?;
-        catalog.tenants.insert(name, tenant);
-    }
-    for row in tx.rows(sql::QUOTAS, args![]).await? {
-        let (name, quota) = rows::object(&row, QuotaName::try_from)?;
-        catalog.quotas.insert(name, quota);
-    }
+    catalog.generation = generation.ok_or_else(|| Error::Broken("table catalog has no row".into()))?;
     Ok(catalog)
 }
 

@@ -8,19 +8,21 @@ use std::time::Duration;
 
 use model::alteration::RequestId;
 use model::catalog::Catalog;
+use model::end::EndOrder;
 use model::engine_name::EngineName;
 use model::error::UserError;
 use model::failpoint;
 use model::name::{PoolName, TenantName};
-use model::number::{Generation, Incarnation};
+use model::number::Incarnation;
 use model::rights::StatementKind;
-use model::slot::{Slot, SlotKey};
+use model::slot::{Replacement, Slot, SlotKey};
 use model::text::cut;
 use serde::{Deserialize, Serialize};
 
 use crate::audit_row::{AuditOutcome, AuditRow};
 use crate::backend::Mode;
 use crate::caller::Caller;
+use crate::catalog_lock::Drawn;
 use crate::commit::{MAX_WORD_BYTES, other_statement, too_late};
 use crate::error::Error;
 use crate::failpoints;
@@ -64,10 +66,11 @@ pub struct RestartRequest {
     /// The pool that the statement names.
     pub pool: PoolName,
     pub engine: EngineName,
-    /// How long running statements of the stand-in may continue once its replacement is ready.
+    /// How long running statements of the old engine may continue: of a stand-in once its replacement is ready, IN PLACE once its
+    /// turn has come. Ignored with FORCE.
     pub grace: Duration,
-    /// FORCE: no stand-in and no surge limit; `grace` is ignored.
-    pub force: bool,
+    /// How the new engine takes over. The transaction condemns the old one only with FORCE.
+    pub replacement: Replacement,
 }
 
 /// The effect of a request.
@@ -115,14 +118,14 @@ impl Store {
     /// STOP: deletes the slot of the engine and condemns its engines. Refused below `MIN_ENGINES`, and for an engine that was
     /// restarted.
     pub async fn stop(&self, stop: &StopRequest) -> Result<EngineAnswer, Error> {
-        let mut tx = self.begin(Mode::Write).await?;
+        let mut tx = self.begin_for_catalog().await?;
         let result = self.stop_in(&mut tx, stop).await;
         tx.end(POINTS, result).await
     }
 
-    /// RESTART: gives the slot a new incarnation; the engine stands in until the new one is ready.
+    /// RESTART: gives the slot a new incarnation; the engine stays as long as `replacement` demands.
     pub async fn restart(&self, restart: &RestartRequest) -> Result<EngineAnswer, Error> {
-        let mut tx = self.begin(Mode::Write).await?;
+        let mut tx = self.begin_for_catalog().await?;
         let result = self.restart_in(&mut tx, restart).await;
         tx.end(POINTS, result).await
     }
@@ -141,21 +144,22 @@ impl Store {
         }
         let catalog = read::catalog(tx).await?;
         let target = (&stop.pool, &stop.engine);
-        let slot = match named(tx, &catalog, &stop.request.caller, StatementKind::StopEngine, target).await? {
+        let (slot, of_link) = match named(tx, &catalog, &stop.request.caller, StatementKind::StopEngine, target).await?
+        {
             Named::Gone(answer) => return finish_request(tx, &stop.request, answer, drawn).await,
             Named::Restarted(slot) => {
                 return Err(user_error::stop_of_restarted(&stop.pool, &stop.engine, &slot.engine()).into());
             }
-            Named::Current(slot) => slot,
+            Named::Current { slot, of_link } => (slot, of_link),
         };
         let link = slot.key.link();
-        let left = read::slots_of(tx, &link).await?.len().saturating_sub(1);
+        let left = of_link.saturating_sub(1);
         if let Some(unit) = catalog.unit(&link.unit).filter(|unit| left < unit.min_engines as usize) {
             return Err(user_error::below_min(&link, &stop.engine, unit.min_engines).into());
         }
         failpoint!(failpoints::REQUEST_VALIDATED);
-        let reason = format!("stopped by \"{}\"", stop.request.caller.subject.user);
-        slots::delete(tx, &slot.key, stop.grace, &reason).await?;
+        let order = EndOrder::from(format!("stopped by \"{}\"", stop.request.caller.subject.user));
+        slots::delete(tx, &slot.key, stop.grace, &order).await?;
         failpoint!(failpoints::REQUEST_WRITTEN);
         let Slot { key, incarnation, .. } = slot;
         let answer = EngineAnswer {
@@ -182,18 +186,20 @@ impl Store {
                 let answer = EngineAnswer { effect: RequestEffect::InProgress, engine, slot, incarnation, short: None };
                 return finish_request(tx, &restart.request, answer, drawn).await;
             }
-            Named::Current(slot) => slot,
+            Named::Current { slot, .. } => slot,
         };
         // Otherwise there would be no replacement, and with FORCE no engine.
         self.unless_nodes(&catalog, &slot.key.pool)?;
         failpoint!(failpoints::REQUEST_VALIDATED);
-        let incarnation = Incarnation(drawn.get());
+        let incarnation = Incarnation(drawn.last.get());
         let reason = format!("restarted with FORCE by \"{}\"", restart.request.caller.subject.user);
-        let older =
-            if restart.force { Older::Condemned { reason: &reason } } else { Older::StandIn { grace: restart.grace } };
-        let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: tx.now_ms().await? };
-        let incarnations = (slot.incarnation, incarnation);
-        if !slots::renew(tx, &issue, &slot.key, incarnations, (0, restart.force), older).await? {
+        let older = match restart.replacement {
+            Replacement::Force => Older::Condemned { reason: &reason },
+            // IN PLACE the master condemns it in the slot's turn.
+            Replacement::StandIn | Replacement::InPlace => Older::StandIn { grace: restart.grace },
+        };
+        let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: drawn.at_ms };
+        if !slots::renew(tx, &issue, &slot, incarnation, (0, restart.replacement), older).await? {
             return Err(Error::Broken(format!("slot {} changed under the catalog lock", slot.key).into()));
         }
         failpoint!(failpoints::REQUEST_WRITTEN);
@@ -239,9 +245,9 @@ pub(crate) async fn finish_request(
     tx: &mut Transaction,
     request: &Request,
     answer: EngineAnswer,
-    drawn: Generation,
+    drawn: Drawn,
 ) -> Result<Done<EngineAnswer>, Error> {
-    let now_ms = tx.now_ms().await?;
+    let now_ms = drawn.at_ms;
     let args = args![
         request.id.as_str(),
         request.statement.as_str(),
@@ -264,7 +270,7 @@ pub(crate) async fn finish_request(
             RequestEffect::InProgress | RequestEffect::NoLongerWanted => AuditOutcome::Unchanged,
         },
         sqlstate: None,
-        generation: Some(drawn),
+        generation: Some(drawn.last),
     };
     if !tx.audit(row).await? {
         return Err(other_statement(&request.id));
@@ -274,8 +280,8 @@ pub(crate) async fn finish_request(
 
 /// What the name of an engine refers to.
 enum Named {
-    /// The current engine of this slot.
-    Current(Slot),
+    /// The current engine of this slot, one of so many of its tenant, pool and unit.
+    Current { slot: Slot, of_link: usize },
     /// An older engine of this slot.
     Restarted(Slot),
     /// An engine whose slot is gone.
@@ -297,8 +303,9 @@ async fn named(
         return Err(user_error::engine_of_other_pool(name, pool, &engine.slot.pool).into());
     }
     let slots = read::slots_of(tx, &engine.slot.link()).await?;
+    let of_link = slots.len();
     Ok(match slots.into_iter().find(|slot| slot.key == engine.slot) {
-        Some(slot) if slot.incarnation == engine.incarnation => Named::Current(slot),
+        Some(slot) if slot.incarnation == engine.incarnation => Named::Current { slot, of_link },
         // A row that is newer than the engine is another slot with the same key.
         Some(slot) if slot.owns(engine.incarnation) => Named::Restarted(slot),
         _ => Named::Gone(EngineAnswer {

@@ -1,4 +1,5 @@
-//! The operations of holders: reserve, wait, confirm, renew, release and cancel, each idempotent.
+//! The operations of holders: reserve, wait, confirm, renew, release and cancel, each idempotent, in
+//! [shared transactions](Store::change_for_holder).
 //!
 //! The scopes of a reservation never change, so they are read before the transaction that locks them.
 
@@ -9,8 +10,7 @@ use model::ledger::{
     Change, Claim, Confirmation, Decided, Refusal, Request, ScopeKey, ScopeKind, ScopedChange, principal,
 };
 
-use crate::backend::Mode;
-use crate::error::{ATTEMPTS, Error};
+use crate::error::Error;
 use crate::failpoints;
 use crate::ledger_rows;
 use crate::ledger_sql as sql;
@@ -55,7 +55,7 @@ impl Store {
     pub async fn insert_principals(&self, keys: &BTreeSet<ScopeKey>) -> Result<(), Error> {
         let mut attempt = 1;
         loop {
-            let mut tx = self.begin(Mode::Write).await?;
+            let mut tx = self.begin_for_catalog().await?;
             let result = insert(&mut tx, keys).await;
             match tx.end(POINTS, result).await {
                 Err(error) if error.is_retried(&mut attempt) => {}
@@ -69,26 +69,11 @@ impl Store {
         let Some(existing) = self.reservation(change.id()).await? else {
             return Ok(Err(Refusal::Unknown(Arc::clone(change.id()))));
         };
-        self.one(ScopedChange { scopes: existing.request.scopes.clone(), change }).await
+        self.change_for_holder(&ScopedChange { scopes: existing.request.scopes.clone(), change }, None).await
     }
 
     async fn request_change(&self, request: &Request, change: Change) -> Result<Decided, Error> {
-        let change = ScopedChange { scopes: request.scopes.clone(), change };
-        let mut attempt = 1;
-        loop {
-            match self.one(change.clone()).await? {
-                Err(Refusal::NoScope(key)) if is_principal(&key) && attempt < ATTEMPTS => {
-                    attempt += 1;
-                    self.insert_principals(&request.scopes.policy().cloned().collect()).await?;
-                }
-                decided => return Ok(decided),
-            }
-        }
-    }
-
-    async fn one(&self, change: ScopedChange) -> Result<Decided, Error> {
-        let decided = self.change(None, &[change]).await?;
-        decided.into_iter().next().ok_or_else(|| Error::Broken("a change has no result".into()))
+        self.change_for_holder(&ScopedChange { scopes: request.scopes.clone(), change }, None).await
     }
 }
 

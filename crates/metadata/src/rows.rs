@@ -2,13 +2,15 @@
 
 use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
 use model::catalog::Versioned;
+use model::end::EndWord;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{ClusterWarnings, ObservedEngine, ObservedNode};
-use model::slot::{Origin, Slot, SlotKey, StartedFor};
+use model::owner::Owner;
+use model::slot::{Origin, Replacement, Slot, SlotKey, StartedFor};
 use model::snapshot::{EngineRecord, MasterRecord};
 use serde::de::DeserializeOwned;
 use sqlx::Row as _;
@@ -86,6 +88,19 @@ pub(crate) fn slot_key(row: &AnyRow) -> Result<SlotKey, Error> {
     })
 }
 
+fn replacement(row: &AnyRow) -> Result<Replacement, Error> {
+    let number = int(row, "forced")?;
+    Replacement::from_number(number).ok_or_else(|| broken("forced", number))
+}
+
+fn owner(row: &AnyRow) -> Result<Option<Owner>, Error> {
+    let (kind, name) = (text(row, "owner_kind")?, text(row, "owner")?);
+    if kind.is_empty() {
+        return Ok(None);
+    }
+    Owner::from_parts(&kind, name).map(Some).ok_or_else(|| broken("owner_kind", kind))
+}
+
 pub(crate) fn slot(row: &AnyRow) -> Result<Slot, Error> {
     let origin = text(row, "origin")?;
     let (user, creator) = (text(row, "usr")?, text(row, "creator")?);
@@ -94,11 +109,22 @@ pub(crate) fn slot(row: &AnyRow) -> Result<Slot, Error> {
         incarnation: Incarnation(int(row, "incarnation")?),
         origin: Origin::from_word(&origin).ok_or_else(|| broken("origin", origin))?,
         failures: count(row, "failures")?,
-        forced: int(row, "forced")? != 0,
+        replacement: replacement(row)?,
         born: Incarnation(int(row, "born")?),
         started_for: (!user.is_empty()).then_some(StartedFor { user, creator }),
+        owner: owner(row)?,
         asked_at_ms: int(row, "asked_at_ms")?,
     })
+}
+
+pub(crate) fn engine_name(row: &AnyRow) -> Result<EngineName, Error> {
+    EngineName::new(text(row, "name")?).map_err(|error| user(&error))
+}
+
+/// The word of an engine's end, if it has one.
+pub(crate) fn end_word(row: &AnyRow) -> Result<Option<EndWord>, Error> {
+    let Some(word) = text_or_none(row, "ended_word")? else { return Ok(None) };
+    EndWord::from_word(&word).map(Some).ok_or_else(|| broken("ended_word", word))
 }
 
 /// An engine's row with the last lines of its log.
@@ -109,7 +135,7 @@ pub(crate) fn engine_with_log(row: &AnyRow) -> Result<EngineRecord, Error> {
 /// An engine's row without the last lines of its log, as in a snapshot.
 pub(crate) fn engine(row: &AnyRow) -> Result<EngineRecord, Error> {
     Ok(EngineRecord {
-        name: EngineName::new(text(row, "name")?).map_err(|error| user(&error))?,
+        name: engine_name(row)?,
         slot: slot_key(row)?,
         incarnation: Incarnation(int(row, "incarnation")?),
         uid: text_or_none(row, "uid")?,
@@ -120,6 +146,8 @@ pub(crate) fn engine(row: &AnyRow) -> Result<EngineRecord, Error> {
         end_reason: text_or_none(row, "end_reason")?,
         ended_at_ms: int_or_none(row, "ended_at_ms")?,
         ended_reason: text_or_none(row, "ended_reason")?,
+        ended_word: end_word(row)?,
+        retryable: int_or_none(row, "retryable")?.map(|retryable| retryable != 0),
         log_tail: None,
         failure_before: None,
     })
@@ -177,7 +205,7 @@ pub(crate) fn node(row: &AnyRow) -> Result<ObservedNode, Error> {
 pub(crate) fn observed(row: &AnyRow) -> Result<ObservedRow, Error> {
     let phase = text(row, "phase")?;
     let engine = ObservedEngine {
-        name: EngineName::new(text(row, "name")?).map_err(|error| user(&error))?,
+        name: engine_name(row)?,
         uid: text_or_none(row, "uid")?,
         phase: Phase::from_word(&phase).ok_or_else(|| broken("phase", phase))?,
         reason: text_or_none(row, "reason")?,
@@ -187,6 +215,8 @@ pub(crate) fn observed(row: &AnyRow) -> Result<ObservedRow, Error> {
         draining: int(row, "draining")? != 0,
         sessions: count_or_none(row, "sessions")?,
         running: count_or_none(row, "running")?,
+        idle_since_ms: int_or_none(row, "idle_since_ms")?,
+        stateful: count_or_none(row, "stateful")?,
         started_at_ms: int_or_none(row, "started_at_ms")?,
         log_tail: text_or_none(row, "log_tail")?,
         labels: json(row, "labels")?,

@@ -6,7 +6,7 @@
 //! | `catalog` | the counter from which generations and incarnations are drawn (one row); raising it takes the catalog lock |
 //! | `master` | the epoch of the current master, its holder, and what it waits for (one row) |
 //! | `tenant`, `resource_pool`, `resource_unit`, `resource_quota` | one object: its spec as JSON and the generation of its last change |
-//! | `slot` | one desired engine; `born` is the first incarnation of this row, which distinguishes engines of an earlier row with the same key; `usr` and `creator` are empty unless its engines are charged to both |
+//! | `slot` | one desired engine; `born` is the first incarnation of this row, which distinguishes engines of an earlier row with the same key; `usr` and `creator` are empty unless its engines are charged to both, `owner_kind` and `owner` if the tenant shares them |
 //! | `request` | one START, STOP or RESTART that took effect, with its answer |
 //! | `engine` | one issued name, with the state and the termination of its engine |
 //! | `alteration` | one CREATE, ALTER or DROP with its outcome and progress |
@@ -14,6 +14,8 @@
 //! | `observed_engine` | one engine as the master last observed it |
 //! | `observed_node` | one node as the master last observed it, as JSON |
 //! | `namespace` | one namespace for which an engine's name was issued |
+//! | `demand` | the sessions of one proxy that wait under one key, with a lease; with an empty digest the number of the proxy's last report; its statements are in `demand.rs` |
+//! | `observed_demand` | the demand that no engine was found for, as the master last reported it, as JSON (one row) |
 //! | `quota_scope`, `reservation` | the ledger; their statements are in `ledger_sql.rs` |
 //!
 //! The SQL is portable: BIGINT, SMALLINT, VARCHAR and TEXT; times are milliseconds since 1970; JSON is TEXT; a boolean is a
@@ -21,12 +23,25 @@
 //! upserts and locking reads differently. A placeholder is `?`.
 
 use crate::batch::UpdateEach;
-use crate::ledger_sql::{LEDGER, LEDGER_IN_USE};
+use crate::demand_tables::DEMAND;
+use crate::ledger_sql::{LEDGER, LEDGER_DRIFTS, LEDGER_IN_USE};
 
 /// The migrations in order; the version is the position, counted from 1. A released migration never changes. On `MariaDB` every
 /// statement commits by itself, so each must be repeatable.
-pub(crate) const MIGRATIONS: &[&[&str]] =
-    &[FIRST, DETAILS, ANSWERED, CLUSTER_WARNINGS, NODES, INCARNATIONS, AUDIT, RESOURCE_QUOTAS, LEDGER, LEDGER_IN_USE];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[
+    FIRST,
+    DETAILS,
+    ANSWERED,
+    CLUSTER_WARNINGS,
+    NODES,
+    INCARNATIONS,
+    AUDIT,
+    RESOURCE_QUOTAS,
+    LEDGER,
+    LEDGER_IN_USE,
+    LEDGER_DRIFTS,
+    DEMAND,
+];
 
 const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS catalog (id SMALLINT NOT NULL PRIMARY KEY, generation BIGINT NOT NULL)",
@@ -156,14 +171,22 @@ pub(crate) const DURABILITY_MARIADB_PAGES: &str = "SELECT CASE CAST(@@global.inn
 
 // The counter.
 pub(crate) const CATALOG_RAISE: &str = "UPDATE catalog SET generation = generation + ? WHERE id = 1";
-pub(crate) const CATALOG: &str = "SELECT generation FROM catalog WHERE id = 1";
-/// With the schema version: a transaction that draws a number writes, and a program of an older version must not.
-pub(crate) const CATALOG_WITH_VERSION: &str = "SELECT c.generation, v.version FROM catalog c, schema_version v \
+/// The end of a query of the database's clock. With the schema version: a transaction that draws a number writes, and a program
+/// of an older version must not.
+pub(crate) const CATALOG_WITH_VERSION: &str = ", c.generation, v.version FROM catalog c, schema_version v \
      WHERE c.id = 1 AND v.id = 1";
+/// The counter and all objects, by kind: read together, because each statement reads them under the catalog lock.
+pub(crate) const CATALOG_WITH_OBJECTS: &str = "SELECT '' AS kind, '' AS name, '' AS spec, generation FROM catalog WHERE id = 1 \
+     UNION ALL SELECT 'unit', name, spec, generation FROM resource_unit \
+     UNION ALL SELECT 'pool', name, spec, generation FROM resource_pool \
+     UNION ALL SELECT 'tenant', name, spec, generation FROM tenant \
+     UNION ALL SELECT 'quota', name, spec, generation FROM resource_quota";
 
 // The master.
 pub(crate) const MASTER: &str =
     "SELECT epoch, holder, since_ms, last_tick_ms, waits_for, surroundings FROM master WHERE id = 1";
+/// The end of a query of the database's clock.
+pub(crate) const EPOCH_TOO: &str = ", epoch FROM master WHERE id = 1";
 pub(crate) const MASTER_LOCK: &str = "UPDATE master SET epoch = epoch WHERE id = 1 AND epoch = ?";
 pub(crate) const MASTER_RAISE: &str =
     "UPDATE master SET epoch = ?, holder = ?, since_ms = ?, waits_for = NULL WHERE id = 1 AND epoch = ?";
@@ -173,10 +196,6 @@ pub(crate) const MASTER_TICK_AFTER: &str =
 pub(crate) const MASTER_CLUSTER_WARNINGS: &str = "UPDATE master SET surroundings = ? WHERE id = 1";
 
 // Objects. Each table has the same columns, so there are four variants of each statement.
-pub(crate) const TENANTS: &str = "SELECT name, spec, generation FROM tenant ORDER BY name";
-pub(crate) const POOLS: &str = "SELECT name, spec, generation FROM resource_pool ORDER BY name";
-pub(crate) const UNITS: &str = "SELECT name, spec, generation FROM resource_unit ORDER BY name";
-pub(crate) const QUOTAS: &str = "SELECT name, spec, generation FROM resource_quota ORDER BY name";
 pub(crate) const TENANT_INSERT: &str = "INSERT INTO tenant (spec, generation, name) VALUES (?, ?, ?)";
 pub(crate) const POOL_INSERT: &str = "INSERT INTO resource_pool (spec, generation, name) VALUES (?, ?, ?)";
 pub(crate) const UNIT_INSERT: &str = "INSERT INTO resource_unit (spec, generation, name) VALUES (?, ?, ?)";
@@ -195,18 +214,22 @@ pub(crate) const QUOTA_DELETE: &str = "DELETE FROM resource_quota WHERE name = ?
 
 // Slots.
 pub(crate) const SLOTS: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, forced, \
-     usr, creator, asked_at_ms FROM slot ORDER BY tenant, pool, unit, ordinal";
+     usr, creator, asked_at_ms, owner_kind, owner FROM slot ORDER BY tenant, pool, unit, ordinal";
 pub(crate) const SLOTS_COUNT: &str = "SELECT COUNT(*) AS slots FROM slot";
 pub(crate) const SLOTS_OF_LINK: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, \
-     forced, usr, creator, asked_at_ms FROM slot WHERE tenant = ? AND pool = ? AND unit = ? ORDER BY ordinal";
+     forced, usr, creator, asked_at_ms, owner_kind, owner FROM slot WHERE tenant = ? AND pool = ? AND unit = ? \
+     ORDER BY ordinal";
+pub(crate) const ENGINE_ISSUED_SINCE: &str = "SELECT MAX(incarnation) AS newest FROM engine \
+     WHERE tenant = ? AND pool = ? AND unit = ? AND incarnation > ?";
 pub(crate) const SLOT_INSERT: &str = "INSERT INTO slot (tenant, pool, unit, ordinal, incarnation, born, origin, \
-     failures, forced, usr, creator, asked_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+     failures, forced, usr, creator, asked_at_ms, owner_kind, owner) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 pub(crate) const SLOT_RENEW: &str = "UPDATE slot SET incarnation = ?, failures = ?, forced = ? \
      WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ? AND incarnation = ?";
 pub(crate) const SLOT_DELETE: &str = "DELETE FROM slot WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ?";
 /// The head of a batched statement, like all statements that end with IN or with the columns.
 pub(crate) const SLOTS_INSERT: &str = "INSERT INTO slot (tenant, pool, unit, ordinal, incarnation, born, origin, \
-     failures, forced, usr, creator, asked_at_ms)";
+     failures, forced, usr, creator, asked_at_ms, owner_kind, owner)";
 pub(crate) const SLOTS_DELETE: &str = "DELETE FROM slot WHERE (tenant, pool, unit, ordinal) IN";
 
 // Requests.
@@ -218,13 +241,13 @@ pub(crate) const REQUESTS_DELETE: &str = "DELETE FROM request WHERE id IN";
 
 // Engines.
 pub(crate) const ENGINE: &str = "SELECT name, tenant, pool, unit, ordinal, incarnation, uid, config, issued_at_ms, \
-     started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason, log_tail FROM engine WHERE name = ?";
+     started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason, ended_word, retryable, log_tail FROM engine WHERE name = ?";
 /// Every engine that has not ended, and the current engine of each slot. A UNION, because with an OR no database uses an index.
 /// Without the logs, which may be long and which no plan reads.
 pub(crate) const ENGINES: &str = "SELECT name, tenant, pool, unit, ordinal, incarnation, uid, config, issued_at_ms, \
-     started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason FROM engine WHERE ended_at_ms IS NULL \
+     started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason, ended_word, retryable FROM engine WHERE ended_at_ms IS NULL \
      UNION ALL SELECT e.name, e.tenant, e.pool, e.unit, e.ordinal, e.incarnation, e.uid, e.config, e.issued_at_ms, \
-     e.started_at_ms, e.end_grace_ms, e.end_reason, e.ended_at_ms, e.ended_reason FROM slot s \
+     e.started_at_ms, e.end_grace_ms, e.end_reason, e.ended_at_ms, e.ended_reason, e.ended_word, e.retryable FROM slot s \
      CROSS JOIN engine e WHERE e.incarnation = s.incarnation AND e.ended_at_ms IS NOT NULL AND e.tenant = s.tenant \
      AND e.pool = s.pool AND e.unit = s.unit AND e.ordinal = s.ordinal ORDER BY incarnation";
 /// How the previous engine ended, for each slot with repeated failures.
@@ -233,11 +256,11 @@ pub(crate) const FAILURES_BEFORE: &str = "SELECT s.tenant, s.pool, s.unit, s.ord
      (SELECT MAX(b.incarnation) FROM engine b WHERE b.tenant = s.tenant AND b.pool = s.pool AND b.unit = s.unit \
      AND b.ordinal = s.ordinal AND b.incarnation < s.incarnation) LIMIT ?";
 pub(crate) const ENGINE_INSERT: &str = "INSERT INTO engine (name, tenant, pool, unit, ordinal, incarnation, \
-     namespace, config, issued_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, '', ?)";
+     namespace, config, issued_at_ms, origin, owner_kind, owner) VALUES (?, ?, ?, ?, ?, ?, ?, '', ?, ?, ?, ?)";
 pub(crate) const ENGINES_GRACE: &str = "UPDATE engine SET end_grace_ms = ? WHERE tenant = ? AND pool = ? \
      AND unit = ? AND ordinal = ? AND incarnation < ? AND ended_at_ms IS NULL AND end_reason IS NULL";
-pub(crate) const ENGINES_CONDEMN: &str = "UPDATE engine SET end_grace_ms = ?, end_reason = ? WHERE tenant = ? \
-     AND pool = ? AND unit = ? AND ordinal = ? AND incarnation < ? AND ended_at_ms IS NULL AND end_reason IS NULL";
+pub(crate) const ENGINES_CONDEMN: &str = "UPDATE engine SET end_grace_ms = ?, end_reason = ?, \
+     ended_word = COALESCE(ended_word, ?) WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ? AND incarnation < ? AND ended_at_ms IS NULL AND end_reason IS NULL";
 /// Each uid is recorded once.
 pub(crate) const ENGINES_MADE: UpdateEach = UpdateEach {
     head: "UPDATE engine SET started_at_ms = ?",
@@ -251,19 +274,38 @@ pub(crate) const ENGINES_ENDED: UpdateEach = UpdateEach {
     columns: &["ended_reason", "log_tail"],
     condition: " AND ended_at_ms IS NULL",
 };
+/// The word is written once.
+pub(crate) const ENGINES_WORD: &str = "UPDATE engine SET ended_word = ?, retryable = ? WHERE ended_at_ms IS NULL \
+     AND ended_word IS NULL AND name IN";
+pub(crate) const ENGINES_GIVEN_UP: &str = "UPDATE engine SET ended_word = ?, retryable = ?, ended_reason = ? \
+     WHERE ended_at_ms IS NULL AND ended_word IS NULL AND name IN";
+/// The head of a query; conditions and order are appended.
+pub(crate) const ENGINES_ENDED_OF: &str = "SELECT name, tenant, pool, unit, ordinal, incarnation, origin, owner_kind, \
+     owner, issued_at_ms, reserved_at_ms, started_at_ms, registered_at_ms, end_reason, ended_at_ms, ended_reason, \
+     ended_word, retryable, sessions_served, charge_cpu, charge_memory FROM engine WHERE ended_at_ms IS NOT NULL AND tenant = ?";
+/// What the history needs of the reservation, which is deleted earlier.
+pub(crate) const ENGINES_CHARGED: &str = "UPDATE engine SET \
+     reserved_at_ms = (SELECT r.locked_at_ms FROM reservation r WHERE r.id = engine.name), \
+     registered_at_ms = (SELECT r.used_at_ms FROM reservation r WHERE r.id = engine.name), \
+     charge_cpu = (SELECT r.cpu FROM reservation r WHERE r.id = engine.name AND r.locked_at_ms IS NOT NULL), \
+     charge_memory = (SELECT r.memory FROM reservation r WHERE r.id = engine.name AND r.locked_at_ms IS NOT NULL) \
+     WHERE ended_at_ms IS NULL AND name IN";
+pub(crate) const ENGINES_SERVED: &str = "UPDATE engine SET sessions_served = ? WHERE ended_at_ms IS NULL AND name IN";
 pub(crate) const ENGINES_OLD: &str = "SELECT e.name FROM engine e LEFT JOIN slot s ON s.tenant = e.tenant \
      AND s.pool = e.pool AND s.unit = e.unit AND s.ordinal = e.ordinal AND s.incarnation = e.incarnation \
      WHERE e.ended_at_ms < ? AND s.incarnation IS NULL ORDER BY e.ended_at_ms LIMIT ?";
 pub(crate) const ENGINES_DELETE: &str = "DELETE FROM engine WHERE name IN";
 pub(crate) const ENGINES_INSERT: &str = "INSERT INTO engine (name, tenant, pool, unit, ordinal, incarnation, \
-     namespace, config, issued_at_ms)";
+     namespace, config, issued_at_ms, origin, owner_kind, owner)";
 pub(crate) const ENGINES_UNCONDEMNED: &str = "SELECT name, tenant, pool, unit, ordinal FROM engine \
      WHERE ended_at_ms IS NULL AND end_reason IS NULL";
 pub(crate) const ENGINES_GRACE_ALL: &str = "UPDATE engine SET end_grace_ms = ? WHERE name IN";
 /// With the grace of the row, or the default.
-pub(crate) const ENGINES_CONDEMN_AS_THEY_ARE: &str = "UPDATE engine SET end_reason = ? WHERE name IN";
-pub(crate) const ENGINES_CONDEMN_ALL: &str = "UPDATE engine SET end_grace_ms = ?, end_reason = ? WHERE name IN";
-pub(crate) const ENGINES_UIDS: &str = "SELECT name, uid FROM engine WHERE name IN";
+pub(crate) const ENGINES_CONDEMN_AS_THEY_ARE: &str = "UPDATE engine SET end_reason = ?, \
+     ended_word = COALESCE(ended_word, ?) WHERE name IN";
+pub(crate) const ENGINES_CONDEMN_ALL: &str = "UPDATE engine SET end_grace_ms = ?, end_reason = ?, \
+     ended_word = COALESCE(ended_word, ?) WHERE name IN";
+pub(crate) const ENGINES_UIDS: &str = "SELECT name, uid, ended_reason FROM engine WHERE name IN";
 
 // Alterations.
 pub(crate) const ALTERATION: &str = "SELECT id, object_kind, object_name, base_generation, generation, statement, \
@@ -292,8 +334,8 @@ pub(crate) const ALTERATIONS_DELETE: &str = "DELETE FROM alteration WHERE id IN"
 
 // The audit.
 pub(crate) const AUDIT_INSERT: &str = "INSERT INTO audit (request, part, at_ms, user_name, via, method, proxy, client, \
-     statement, object, tenant, outcome, sql_state, generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-pub(crate) const AUDIT_OF_REQUEST: &str = "SELECT part, user_name, statement FROM audit WHERE request = ?";
+     statement, object, tenant, outcome, sql_state, generation)";
+pub(crate) const AUDIT_OF_REQUEST: &str = "SELECT part, at_ms, user_name, statement FROM audit WHERE request = ?";
 /// The head of a query; conditions and order are appended.
 pub(crate) const AUDIT_ROWS: &str = "SELECT request, at_ms, user_name, via, method, proxy, client, statement, object, \
      tenant, outcome, sql_state, generation FROM audit WHERE at_ms >= ?";
@@ -302,13 +344,14 @@ pub(crate) const AUDIT_DELETE: &str = "DELETE FROM audit WHERE (request, part) I
 
 // Observed engines and nodes.
 pub(crate) const OBSERVED: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, sessions, \
-     running, started_at_ms, log_tail, labels, details, answered, observed_at_ms, epoch FROM observed_engine \
-     ORDER BY name";
+     running, idle_since_ms, stateful, started_at_ms, log_tail, labels, details, answered, observed_at_ms, epoch \
+     FROM observed_engine ORDER BY name";
 pub(crate) const OBSERVED_ONE: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, \
-     sessions, running, started_at_ms, log_tail, labels, details, answered, observed_at_ms, epoch \
-     FROM observed_engine WHERE name = ?";
+     sessions, running, idle_since_ms, stateful, started_at_ms, log_tail, labels, details, answered, observed_at_ms, \
+     epoch FROM observed_engine WHERE name = ?";
 pub(crate) const OBSERVED_INSERT: &str = "INSERT INTO observed_engine (name, uid, phase, reason, node, address, \
-     registered, draining, sessions, running, started_at_ms, log_tail, labels, details, answered, observed_at_ms, epoch)";
+     registered, draining, sessions, running, idle_since_ms, stateful, started_at_ms, log_tail, labels, details, answered, \
+     observed_at_ms, epoch)";
 pub(crate) const OBSERVED_NAMES: &str = "SELECT name FROM observed_engine";
 pub(crate) const OBSERVED_DELETE: &str = "DELETE FROM observed_engine WHERE name IN";
 

@@ -3,9 +3,13 @@
 //! The slot names the user and the client application that its engines are charged to. Their scopes are inserted before,
 //! in a transaction of their own; a user whose statement is refused for another reason adds none.
 //!
+//! The slot's owner is the user, or its first group, if the unit is shared by one of them. On a unit shared by session START is
+//! refused: an engine without a session would be of no use to any.
+//!
 //! A request that can never fit with the current limits is refused. Limits change only under the catalog lock, which this
 //! transaction holds, so they are read without locks of their own. With NOWAIT the engine's reservation is decided under
 //! the locks of its scopes and inserted in the same transaction: the master creates the engine without another request.
+//! Its pods must also find nodes, as far as they are known.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,21 +24,23 @@ use model::failpoint;
 use model::instance::InstanceKind;
 use model::ledger::{self, Ledger, Moment, Refusal, Role, ScopeKey, Scopes};
 use model::millis;
+use model::name::UnitName;
 use model::number::{Epoch, Incarnation};
+use model::owner::Owner;
 use model::quota::Limit;
 use model::resource::Component;
-use model::rights::StatementKind;
-use model::slot::{Link, Origin, Slot, SlotKey, StartedFor};
+use model::rights::{StatementKind, Subject};
+use model::slot::{Link, Origin, Replacement, Slot, SlotKey, StartedFor};
 use model::text::cut;
 
-use crate::backend::Mode;
 use crate::caller::Caller;
 use crate::commit::MAX_WORD_BYTES;
 use crate::error::{ATTEMPTS, Error};
 use crate::failpoints;
 use crate::ledger::Loaded;
-use crate::never_fits;
+use crate::node_fit;
 use crate::read;
+use crate::remedy::remedy;
 use crate::request::{EngineAnswer, POINTS, Request, RequestEffect, finish_request};
 use crate::slots::{self, Issue};
 use crate::store::Store;
@@ -74,11 +80,11 @@ enum Attempt {
 
 impl Store {
     /// START: adds a slot at the lowest free ordinal. Refused above `MAX_ENGINES`, if tenant, pool and unit are not linked, if
-    /// the pool has no nodes, and if the engine can never fit.
+    /// each session has an engine of its own, if the pool has no nodes, and if the engine can never fit.
     pub async fn start(&self, start: &StartRequest) -> Result<EngineAnswer, Error> {
         let (mut attempt, mut inserts) = (1, 0);
         loop {
-            let mut tx = self.begin(Mode::Write).await?;
+            let mut tx = self.begin_for_catalog().await?;
             let result = self.start_in(&mut tx, start).await;
             match tx.end(POINTS, result).await {
                 Ok(Attempt::Answered(answer)) => return Ok(answer),
@@ -104,6 +110,7 @@ impl Store {
         let caller = &start.request.caller;
         user_error::unless_allowed(&catalog, caller, StatementKind::StartEngine, &start.link.tenant)?;
         let unit = linked(&catalog, &start.link, caller)?;
+        let owner = owner_of_started(&start.link.unit, unit, &caller.subject)?;
         self.unless_nodes(&catalog, &start.link.pool)?;
         let slots = read::slots_of(tx, &start.link).await?;
         if slots.len() >= unit.max_engines as usize {
@@ -113,8 +120,8 @@ impl Store {
         if all >= most {
             return Err(user_error::above_total(all, all + 1, most).into());
         }
-        let now_ms = tx.now_ms().await?;
-        let slot = new_slot(start, &slots, Incarnation(drawn.get()), now_ms);
+        let now_ms = drawn.at_ms;
+        let slot = new_slot((start, owner), &slots, Incarnation(drawn.last.get()), now_ms);
         let short = match self.admit(tx, &catalog, start, &slot).await? {
             Admitted::Missing(missing) => return Ok(Done::Same(Attempt::Missing(missing))),
             Admitted::Short(short) => Some(short),
@@ -161,21 +168,22 @@ impl Store {
             return Ok(Admitted::Missing(missing));
         }
         let loaded = Loaded::new(rows, Vec::new());
-        if let Some(shortage) = loaded.ledger.impossible(&request) {
-            let quota = user_error::quota_of_scope(catalog, &shortage.scope);
-            return Err(shortage.error(&request, quota, None).into());
+        let now_ms = slot.asked_at_ms;
+        if let Some(shortage) = loaded.ledger.impossible(&request, now_ms) {
+            let remedy = remedy(catalog, &shortage);
+            return Err(shortage.error(&request, remedy.as_deref(), None).into());
         }
         if defaults.instances == InstanceKind::Pod {
-            never_fits::unless_a_node_fits(catalog, &slot.key, &read::nodes(tx).await?, &charge)?;
+            node_fit::unless_oversized(tx, catalog, &request, &charge).await?;
         }
         if start.nowait {
             if !has_limit(&loaded.ledger, &request.scopes) {
                 request.ttl_ms = None;
             }
-            self.reserve_now(tx, catalog, &loaded, &Arc::new(request)).await?;
+            self.reserve_now(tx, catalog, &loaded, (&Arc::new(request), &charge)).await?;
             return Ok(Admitted::Fits);
         }
-        let shortages = loaded.ledger.shortages(&request, tx.now_ms().await?).unwrap_or_default();
+        let shortages = loaded.ledger.shortages(&request, now_ms).unwrap_or_default();
         Ok(shortages.first().map_or(Admitted::Fits, |shortage| Admitted::Short(shortage.detail(None))))
     }
 
@@ -185,18 +193,24 @@ impl Store {
         tx: &mut Transaction,
         catalog: &Catalog,
         loaded: &Loaded,
-        request: &Arc<ledger::Request>,
+        (request, charge): (&Arc<ledger::Request>, &Charge),
     ) -> Result<(), Error> {
         let at = Moment { now_ms: tx.now_ms().await?, epoch: Epoch::default() };
         let mut ledger = loaded.ledger.clone();
         let refusal = ledger.reserve(request, at).err();
         let refused = refusal.as_ref().map(|refusal| {
-            let quota = match refusal {
-                Refusal::Short(shortage) => user_error::quota_of_scope(catalog, &shortage.scope),
+            let remedy = match refusal {
+                Refusal::Short(shortage) => remedy(catalog, shortage),
                 _ => None,
             };
-            refusal.error(request, quota)
+            refusal.error(request, remedy.as_deref())
         });
+        let refused = match refused {
+            None if self.rules().defaults.instances == InstanceKind::Pod => {
+                node_fit::shortage(tx, (catalog, &self.rules().defaults), request, charge).await?
+            }
+            refused => refused,
+        };
         let before = comes_before(&loaded.ledger, request, read::master(tx).await?.epoch);
         match (refused, before) {
             (None, None) => tx.write_ledger(loaded, &ledger).await.map(drop),
@@ -213,7 +227,17 @@ impl Store {
     }
 }
 
-fn new_slot(start: &StartRequest, slots: &[Slot], incarnation: Incarnation, now_ms: i64) -> Slot {
+/// The owner of an engine of the unit that the user starts; an error if each session has an engine of its own.
+pub fn owner_of_started(name: &UnitName, unit: &UnitSpec, subject: &Subject) -> Result<Option<Owner>, UserError> {
+    unit.shared_by.owner_of(&subject.user, &subject.groups).ok_or_else(|| user_error::shared_by_session(name))
+}
+
+fn new_slot(
+    (start, owner): (&StartRequest, Option<Owner>),
+    slots: &[Slot],
+    incarnation: Incarnation,
+    now_ms: i64,
+) -> Slot {
     let Link { tenant, pool, unit } = start.link.clone();
     let ordinal = desired::lowest_free_ordinal(&start.link, slots);
     let word = |text: &str| cut(text, MAX_WORD_BYTES).to_owned();
@@ -223,9 +247,10 @@ fn new_slot(start: &StartRequest, slots: &[Slot], incarnation: Incarnation, now_
         incarnation,
         origin: Origin::Start,
         failures: 0,
-        forced: false,
+        replacement: Replacement::StandIn,
         born: incarnation,
         started_for: Some(started_for),
+        owner,
         asked_at_ms: now_ms,
     }
 }

@@ -21,8 +21,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::backend::{Backend, Mode, StoreSettings};
 use crate::error::Error;
+use crate::holder_queue::HolderQueues;
 use crate::sql;
 use crate::transaction::{Held, STANDBY, Transaction, failed, timed};
+use crate::writer::{Lane, Writer};
 
 /// The poll interval for the lock of an `SQLite` file.
 const LOCK_POLL: Duration = Duration::from_millis(50);
@@ -45,18 +47,18 @@ pub struct Store {
     inner: Arc<Inner>,
     /// Transactions of statements leave connections for those of masters.
     lane: Lane,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lane {
-    Statements,
-    Masters,
+    /// When its transactions end at the latest, if that is before the deadline of a call.
+    until: Option<Instant>,
 }
 
 /// One of that many connections is reserved for masters, [`MAX_RESERVED`] at most. With fewer connections, none is reserved.
 const CONNECTIONS_FOR_ONE_RESERVED: u32 = 4;
 /// The maximum number of connections that are reserved for masters.
 const MAX_RESERVED: u32 = 2;
+/// How many statements of this store are in transactions that take the catalog lock: one that holds it, and one that waits
+/// for it. The others wait in this process, so a master's transaction waits for two statements of each metadata agent and not
+/// for a queue of them: each of its ticks takes the lock several times.
+const CATALOG_TURNS: usize = 2;
 
 #[derive(Debug)]
 struct Inner {
@@ -65,9 +67,12 @@ struct Inner {
     settings: StoreSettings,
     rules: Rules,
     clock: SharedClock,
-    writer: Option<Arc<Mutex<()>>>,
+    writer: Option<Writer>,
+    holder_queues: HolderQueues,
     /// Permits for transactions of statements; fewer than there are connections.
     statements: Arc<Semaphore>,
+    /// Turns of statements that take the catalog lock.
+    catalog_turns: Arc<Semaphore>,
     /// The last probe, shared by all transactions that wait for a connection.
     probe: Mutex<Option<Probe>>,
     /// The number of probes.
@@ -118,7 +123,7 @@ impl Store {
                 })
             })
             .connect_lazy_with(options.disable_statement_logging());
-        let writer = (backend == Backend::Sqlite).then(Arc::default);
+        let writer = (backend == Backend::Sqlite).then(Writer::default);
         let settings = settings.clone();
         let reserved = (settings.connections / CONNECTIONS_FOR_ONE_RESERVED).min(MAX_RESERVED);
         let statements = Arc::new(Semaphore::new((settings.connections - reserved) as usize));
@@ -129,18 +134,21 @@ impl Store {
             rules,
             clock,
             writer,
+            holder_queues: HolderQueues::default(),
             statements,
+            catalog_turns: Arc::new(Semaphore::new(CATALOG_TURNS)),
             probe: Mutex::default(),
             probes: AtomicU64::new(0),
             _file_lock: file_lock,
         };
-        Ok(Self { inner: Arc::new(inner), lane: Lane::Statements })
+        Ok(Self { inner: Arc::new(inner), lane: Lane::Statements, until: None })
     }
 
-    /// The same store for the calls of masters. They have reserved connections, so that waiting statements never delay a master.
+    /// The same store for the calls of masters. They have reserved connections, and an `SQLite` file is theirs to write before the
+    /// statements that queue for it, so that a queue of statements never delays a master.
     #[must_use]
     pub fn for_masters(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), lane: Lane::Masters }
+        Self { inner: Arc::clone(&self.inner), lane: Lane::Masters, until: self.until }
     }
 
     /// Waits until the database accepts a connection, at most for the connect deadline. Unlike the pool, it logs the reason at once
@@ -197,6 +205,30 @@ impl Store {
         &self.inner.rules
     }
 
+    pub(crate) fn holder_queues(&self) -> &HolderQueues {
+        &self.inner.holder_queues
+    }
+
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        self.inner.settings.lock_timeout
+    }
+
+    /// The same store, whose transactions end by this moment: a statement that waits for a lock then is given up, and its
+    /// connection closed, which rolls it back.
+    #[must_use]
+    pub fn until(&self, deadline: Instant) -> Self {
+        self.within(Some(deadline))
+    }
+
+    /// The same store with another deadline, or none.
+    pub(crate) fn within(&self, until: Option<Instant>) -> Self {
+        Self { inner: Arc::clone(&self.inner), lane: self.lane, until }
+    }
+
+    pub(crate) const fn deadline(&self) -> Option<Instant> {
+        self.until
+    }
+
     /// Whether the deadline, on the boot clock, has passed.
     pub(crate) fn is_past(&self, deadline: Duration) -> bool {
         self.inner.clock.boottime() >= deadline
@@ -204,27 +236,52 @@ impl Store {
 
     /// Begins a transaction, which must end by [`StoreSettings::call_deadline`].
     pub(crate) async fn begin(&self, mode: Mode) -> Result<Transaction, Error> {
+        self.begin_by(self.transaction_deadline(), mode, None).await
+    }
+
+    /// Begins a writing transaction that takes the catalog lock first: one of a statement in its turn.
+    pub(crate) async fn begin_for_catalog(&self) -> Result<Transaction, Error> {
+        let deadline = self.transaction_deadline();
+        let turn = match (self.lane, &self.inner.writer) {
+            (Lane::Statements, None) => Some(self.permit(&self.inner.catalog_turns, deadline).await?),
+            // The queue of a file's writer is one of all statements.
+            _ => None,
+        };
+        self.begin_by(deadline, Mode::Write, turn).await
+    }
+
+    fn transaction_deadline(&self) -> Instant {
+        let deadline = Instant::now() + self.inner.settings.call_deadline;
+        self.until.map_or(deadline, |until| until.min(deadline))
+    }
+
+    async fn begin_by(
+        &self,
+        deadline: Instant,
+        mode: Mode,
+        turn: Option<OwnedSemaphorePermit>,
+    ) -> Result<Transaction, Error> {
         let inner = &self.inner;
-        let deadline = Instant::now() + inner.settings.call_deadline;
         let writer = match (&inner.writer, mode) {
             (Some(writer), Mode::Write) => {
                 let first = deadline.min(Instant::now() + inner.settings.lock_timeout);
-                Some(timed(first, Arc::clone(writer).lock_owned()).await?)
+                Some(timed(first, writer.acquire(self.lane)).await?)
             }
             _ => None,
         };
         let permit = match self.lane {
             Lane::Masters => None,
-            Lane::Statements => Some(self.statement_permit(deadline).await?),
+            Lane::Statements => Some(self.permit(&inner.statements, deadline).await?),
         };
         let connection = self.acquire(deadline).await?;
         let begin = inner.backend.begin_sql(mode);
-        Transaction::begin(connection, begin, inner.backend, deadline, Held { _writer: writer, _permit: permit }).await
+        let held = Held { _writer: writer, _permit: permit, _turn: turn };
+        Transaction::begin(connection, begin, inner.backend, deadline, held).await
     }
 
-    /// A permit for a transaction of a statement.
-    async fn statement_permit(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Error> {
-        let acquired = Arc::clone(&self.inner.statements).acquire_owned();
+    /// A permit of the semaphore for a transaction of a statement.
+    async fn permit(&self, semaphore: &Arc<Semaphore>, deadline: Instant) -> Result<OwnedSemaphorePermit, Error> {
+        let acquired = Arc::clone(semaphore).acquire_owned();
         tokio::select! {
             biased;
             acquired = timed(deadline, acquired) => acquired?.map_err(|error| Error::Broken(error.into())),
@@ -344,62 +401,4 @@ async fn refuse_standby(connection: &mut sqlx::AnyConnection, backend: Backend) 
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)]
-    use super::*;
-
-    #[tokio::test]
-    async fn the_reason_is_reported_long_before_the_pool_times_out() {
-        // Bound and not listening: no other program gets the port, and connections are refused.
-        let port = tokio::net::TcpSocket::new_v4().unwrap();
-        port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        for scheme in ["postgres", "mysql"] {
-            let url = format!("{scheme}://user@{}/nothing", port.local_addr().unwrap());
-            let clock = model::clock::SystemClock::shared();
-            let store = Store::connect(&StoreSettings::new(url), Rules::default(), clock).await.unwrap();
-            let began = Instant::now();
-            let Err(Error::Unavailable(reason)) = store.begin(Mode::Write).await else { panic!("{scheme} answers") };
-            assert!(reason.to_string().contains("refused"), "{scheme}: {reason}");
-            assert!(began.elapsed() < store.inner.settings.connect_deadline / 2, "{scheme}: {:?}", began.elapsed());
-        }
-    }
-
-    #[tokio::test]
-    async fn a_hundred_waiting_transactions_share_one_probe() {
-        let folder = tempfile::tempdir().unwrap();
-        let settings = StoreSettings { connections: 1, ..StoreSettings::sqlite(&folder.path().join("a.db")) };
-        Store::migrate(&settings).await.unwrap();
-        let clock = model::clock::SystemClock::shared();
-        let store = Store::open(&settings, Rules::default(), clock).await.unwrap();
-        let held = store.begin(Mode::Snapshot).await.unwrap();
-        let waiting: Vec<_> = (0..100)
-            .map(|at| {
-                let store = if at % 2 == 0 { store.clone() } else { store.for_masters() };
-                tokio::spawn(async move { store.catalog().await })
-            })
-            .collect();
-        sleep(PATIENCE + PATIENCE / 2).await;
-        assert_eq!(store.inner.probes.load(Ordering::Relaxed), 1);
-        held.leave(Ok(())).await.unwrap();
-        for waiting in waiting {
-            waiting.await.unwrap().unwrap();
-        }
-    }
-
-    #[tokio::test]
-    async fn statements_leave_connections_for_masters() {
-        let folder = tempfile::tempdir().unwrap();
-        let settings = StoreSettings::sqlite(&folder.path().join("a.db"));
-        Store::migrate(&settings).await.unwrap();
-        let clock = model::clock::SystemClock::shared();
-        let store = Store::open(&settings, Rules::default(), clock).await.unwrap();
-        let mut held = Vec::new();
-        for _ in 0..settings.connections - MAX_RESERVED {
-            held.push(store.begin(Mode::Snapshot).await.unwrap());
-        }
-        let short = Duration::from_millis(100);
-        assert!(timeout(short, store.begin(Mode::Snapshot)).await.is_err(), "a statement waits");
-        let master = timeout(settings.connect_deadline, store.for_masters().begin(Mode::Snapshot)).await;
-        drop(master.unwrap().unwrap());
-    }
-}
+mod tests;

@@ -14,12 +14,13 @@ use model::number::{Epoch, Generation, Incarnation};
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyConnection, Arguments as _, AssertSqlSafe, Executor as _};
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::audit_row::AuditRow;
 use crate::backend::{Backend, Mode};
 use crate::error::Error;
+use crate::writer::Writing;
 
 /// A value for a placeholder.
 #[derive(Debug, Clone)]
@@ -97,8 +98,8 @@ pub(crate) struct Transaction {
     connection: Option<PoolConnection<Any>>,
     backend: Backend,
     deadline: Instant,
-    /// The row of the audit that this transaction has inserted.
-    audited: Option<AuditRow>,
+    /// The rows of the audit that this transaction has inserted.
+    audited: Vec<AuditRow>,
     _held: Held,
 }
 
@@ -106,9 +107,11 @@ pub(crate) struct Transaction {
 #[derive(Debug)]
 pub(crate) struct Held {
     /// The writer lock of an `SQLite` file.
-    pub(crate) _writer: Option<OwnedMutexGuard<()>>,
+    pub(crate) _writer: Option<Writing>,
     /// The permit of a transaction of a statement.
     pub(crate) _permit: Option<OwnedSemaphorePermit>,
+    /// The turn of a statement that takes the catalog lock.
+    pub(crate) _turn: Option<OwnedSemaphorePermit>,
 }
 
 pub(crate) const STANDBY: &str = "the server is a standby; the primary is required";
@@ -130,7 +133,7 @@ impl Transaction {
         held: Held,
     ) -> Result<Self, Error> {
         // Created first, so that cancelling this call closes the connection.
-        let mut tx = Self { connection: Some(connection), backend, deadline, audited: None, _held: held };
+        let mut tx = Self { connection: Some(connection), backend, deadline, audited: Vec::new(), _held: held };
         let answer = timed(deadline, tx.connection()?.fetch_all(sqlx::raw_sql(begin))).await?.map_err(not_begun)?;
         match answer.first() {
             Some(row) if crate::rows::int(row, "standby")? != 0 => Err(Error::Unavailable(STANDBY.into())),
@@ -248,9 +251,9 @@ impl Transaction {
         }
     }
 
-    /// Logs the row of the audit once COMMIT has succeeded.
-    pub(crate) fn log_after_commit(&mut self, row: AuditRow) {
-        self.audited = Some(row);
+    /// Logs the rows of the audit once COMMIT has succeeded.
+    pub(crate) fn log_after_commit(&mut self, rows: Vec<AuditRow>) {
+        self.audited.extend(rows);
     }
 
     /// The database's clock, in milliseconds since 1970.
@@ -260,13 +263,19 @@ impl Transaction {
         crate::rows::int(&row, "now_ms")
     }
 
+    /// A row with the database's clock as `now_ms`, and with what `rest` appends to its query.
+    pub(crate) async fn row_with_clock(&mut self, rest: &str) -> Result<Option<AnyRow>, Error> {
+        let text = format!("{}{rest}", self.backend.now_sql());
+        Ok(self.rows_composed(text, Vec::new(), Keep::Prepared).await?.into_iter().next())
+    }
+
     /// Commits or rolls back, as the body decided.
     pub(crate) async fn end<T>(mut self, points: CommitPoints, result: Result<Done<T>, Error>) -> Result<T, Error> {
         match result {
             Ok(Done::Write(answer)) => {
                 failpoint!(points.before);
                 self.finish("COMMIT").await.map_err(Error::OutcomeUnknown)?;
-                if let Some(row) = self.audited.take() {
+                for row in std::mem::take(&mut self.audited) {
                     row.log();
                 }
                 failpoint!(points.after);

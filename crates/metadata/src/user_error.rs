@@ -3,9 +3,7 @@
 use model::catalog::{Catalog, TenantSpec};
 use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
-use model::ledger::{ScopeKey, ScopeKind};
 use model::name::{PoolName, TenantName, UnitName};
-use model::quota::{Principal, QuotaSubject};
 use model::rights::StatementKind;
 use model::slot::Link;
 use model::text::as_detail;
@@ -43,23 +41,6 @@ pub fn no_engine(engine: &EngineName) -> UserError {
 pub fn engine_of_other_pool(engine: &EngineName, named: &PoolName, actual: &PoolName) -> UserError {
     UserError::new(ErrorKind::UndefinedObject, format!("engine \"{engine}\" is not in resource pool \"{named}\""))
         .hint(format!("It is in resource pool {actual}."))
-}
-
-/// The quota that limits the scope; `None` for a pool, and if there is none.
-pub fn quota_of_scope<'a>(catalog: &'a Catalog, key: &ScopeKey) -> Option<&'a str> {
-    let named = |subject: &QuotaSubject| catalog.quota_of(subject).map(|(name, _)| name.as_str());
-    let of = |subject: fn(Principal) -> QuotaSubject| {
-        named(&subject(Principal::Named(key.name.to_string()))).or_else(|| named(&subject(Principal::Default)))
-    };
-    match key.kind {
-        ScopeKind::User => of(QuotaSubject::User),
-        ScopeKind::Creator => of(QuotaSubject::Creator),
-        ScopeKind::Tenant => {
-            let (tenant, pool) = key.tenant_and_pool()?;
-            named(&QuotaSubject::Tenant(TenantName::new(tenant).ok()?, PoolName::new(pool).ok()?))
-        }
-        ScopeKind::Pool => None,
-    }
 }
 
 fn names<T: AsRef<str>>(items: &[T]) -> String {
@@ -108,6 +89,16 @@ pub fn above_max(link: &Link, desired: usize, max: u32) -> UserError {
             "An administrator can raise the limit with ALTER RESOURCE UNIT {unit} MAX_ENGINES {}.",
             desired + 1
         ))
+}
+
+/// START on a unit of which each session has an engine of its own.
+pub fn shared_by_session(unit: &UnitName) -> UserError {
+    UserError::new(
+        ErrorKind::WrongState,
+        format!("cannot start an engine of resource unit \"{unit}\" without a session"),
+    )
+    .detail("The unit is shared by session: each session has an engine of its own, which ends with it.")
+    .hint("Connect, and run a statement: the session's engine is started.")
 }
 
 /// More engines in total than the configuration allows.

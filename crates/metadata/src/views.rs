@@ -11,6 +11,7 @@ use model::slot::Slot;
 use model::snapshot::{EngineRecord, MasterRecord, ProxySnapshot, Snapshot};
 
 use crate::backend::Mode;
+use crate::demand;
 use crate::error::Error;
 use crate::ledger_views;
 use crate::read;
@@ -122,7 +123,8 @@ async fn snapshot(tx: &mut Transaction) -> Result<Snapshot, Error> {
     let slots = read::slots(tx).await?;
     let mut engines = read::engines(tx).await?;
     read::failures_before(tx, &slots, &mut engines).await?;
-    let ledger = ledger_views::planned(tx, &slots).await?;
+    let demand = demand::current(tx, now_ms).await?;
+    let ledger = ledger_views::planned(tx, &slots, &demand).await?;
     Ok(Snapshot {
         now_ms,
         catalog,
@@ -132,6 +134,7 @@ async fn snapshot(tx: &mut Transaction) -> Result<Snapshot, Error> {
         master: read::master(tx).await?,
         namespaces: read::namespaces(tx).await?.into_iter().map(|(name, _)| name).collect(),
         ledger,
+        demand,
     })
 }
 
@@ -143,6 +146,7 @@ async fn proxy_snapshot(tx: &mut Transaction) -> Result<ProxySnapshot, Error> {
         observed: read::observed(tx).await?.into_iter().map(|row| row.engine).collect(),
         // Not needed for routing, and may be long.
         master: MasterRecord { cluster_warnings: ClusterWarnings::default(), ..read::master(tx).await? },
+        unmet: demand::unmet(tx).await?,
         now_ms: tx.now_ms().await?,
     })
 }

@@ -14,14 +14,22 @@ use std::time::Duration;
 
 use contract::bench::{AUDIT_KEEP, Bench, abort_of, by, commit, id, link, memory, start_request};
 use contract::ledgers;
-use metadata::{AuditFilter, Error, Refusal, RequestEffect, Store, StoreSettings, failpoints};
+use metadata::{AuditFilter, Error, Refusal, RegisterRequest, RequestEffect, Store, StoreSettings, failpoints};
 use model::alteration::{AlterationProgress, Outcome};
-use model::change::Rules;
+use model::change::{Change, ObjectPatch, PoolPatch, Rules, Setting};
 use model::clock::ManualClock;
+use model::demand::DemandKey;
+use model::demand_report::{DemandReport, WaitingSessions};
+use model::end::EndWord;
 use model::failpoint::fail;
+use model::ledger::{RegistrationState, RegistrationStatus};
+use model::name::PoolName;
 use model::number::{Epoch, Generation};
 use model::observation::Publication;
-use model::slot::Renewal;
+use model::quota::Capacity;
+use model::resource::Resource;
+use model::scaling::{AddedSlot, LinkScale, LinkScaled, ScaleRequest, SlotAddition, SlotRemoval, SlotsSeen};
+use model::slot::{Renewal, Replacement};
 
 const POINT: &str = "EH_CRASH_POINT";
 const FOLDER: &str = "EH_CRASH_FOLDER";
@@ -30,7 +38,9 @@ const FOLDER: &str = "EH_CRASH_FOLDER";
 async fn open(folder: &Path) -> Bench {
     let settings = StoreSettings::sqlite(&folder.join("metadata.db"));
     let clock = ManualClock::at(1_000_000);
-    let store = Store::open(&settings, Rules::default(), clock.clone()).await.unwrap();
+    let mut rules = Rules::default();
+    rules.defaults.on_demand.start_on_demand = true;
+    let store = Store::open(&settings, rules, clock.clone()).await.unwrap();
     Bench { settings, store, clock }
 }
 
@@ -43,6 +53,48 @@ async fn alter(bench: &Bench) -> Result<metadata::Committed, Error> {
 async fn start(bench: &Bench) -> Result<metadata::EngineAnswer, Error> {
     let request = bench.request("the-start", "START ENGINE t_1 rp_1 uc_1", by("alice"));
     bench.store.start(&start_request(request, link("t_1", "rp_1", "uc_1"))).await
+}
+
+/// Registers the capacity of a pool, which it creates.
+async fn register(bench: &Bench) -> Result<RegistrationStatus, Error> {
+    let patch = PoolPatch { capacity: Setting::Set(Capacity::Registered), ..PoolPatch::default() };
+    let pool = PoolName::new("rp_registered").unwrap();
+    let object = ObjectPatch::ResourcePool(pool.clone(), patch);
+    let create = Change::Create { if_not_exists: false, object };
+    bench.store.commit(&commit("the-pool", create, Some(Generation(0)), bench.soon())).await?;
+    let register = RegisterRequest {
+        request: bench.request("the-registration", "REGISTER", by("carol")),
+        pool,
+        name: "yarn".to_owned(),
+        instance: "i-1".to_owned(),
+        kind: None,
+        capacity: Resource::Cpu { cpu_m: 1_000 },
+        protected: None,
+        lease_ms: 3_600_000,
+    };
+    bench.store.register(&register).await
+}
+
+/// A session waits, its engine is added and removed again.
+async fn follow_demand(bench: &Bench, epoch: Epoch) {
+    let link = link("t_1", "rp_1", "uc_1");
+    let key = DemandKey::of_tenant(link.tenant.clone(), "IDE");
+    let demand = vec![WaitingSessions { key, sessions: 1, waited_ms: 0 }];
+    let report = DemandReport { proxy: "p-1".to_owned(), seq: 1, lease_ms: 60_000, demand };
+    bench.store.record_demand(&report).await.unwrap();
+    let scale = async |add: u32, remove: Vec<SlotRemoval>| {
+        let seen = SlotsSeen::of(&bench.store.snapshot().await.unwrap().slots);
+        let add = if add == 0 { Vec::new() } else { vec![SlotAddition::of_tenant(add)] };
+        let links = vec![LinkScale { link: link.clone(), seen, add, remove }];
+        let request = ScaleRequest { links, reservation_ttl_ms: 60_000, grace_ms: 0 };
+        let LinkScaled::Scaled { added, .. } = bench.store.scale(epoch, &request).await.unwrap().remove(0) else {
+            panic!("refused")
+        };
+        added
+    };
+    let AddedSlot { slot, incarnation } = scale(1, Vec::new()).await.remove(0);
+    scale(0, vec![SlotRemoval { slot, incarnation, reason: "no longer needed".to_owned(), word: EndWord::Unneeded }])
+        .await;
 }
 
 fn refusal() -> Refusal {
@@ -90,11 +142,20 @@ async fn everything(point: &str, folder: &Path) {
     start(&bench).await.unwrap();
     bench.store.raise_epoch(Epoch(0), "me").await.unwrap();
     let slot = bench.store.snapshot().await.unwrap().slots[0].clone();
-    let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: 1, condemn: None };
+    let renewal = Renewal {
+        slot: slot.key,
+        observed: slot.incarnation,
+        failures: 1,
+        replacement: Replacement::StandIn,
+        condemn: None,
+        ends: None,
+    };
     bench.store.new_incarnation(Epoch(1), &renewal).await.unwrap();
     bench.store.publish(Epoch(1), &Publication::default()).await.unwrap();
     bench.store.record_refusal(&refusal()).await.unwrap();
     ledgers::reserve_and_end(&bench, Epoch(1)).await;
+    register(&bench).await.unwrap();
+    follow_demand(&bench, Epoch(1)).await;
     // Make rows old enough to be deleted.
     bench.raw("UPDATE request SET done_at_ms = 1").await;
     bench.raw("UPDATE audit SET at_ms = 1 WHERE request = 'the-start'").await;
@@ -152,6 +213,10 @@ async fn check(bench: &Bench, point: &str, before: &model::snapshot::Snapshot) {
     assert_eq!(audited(bench, "the-abort").await, usize::from(aborted.is_some()), "{point}");
     assert_eq!(audited(bench, "the-start").await, usize::from(started.is_some()), "{point}");
 
+    let registered = bench.store.registration(&PoolName::new("rp_registered").unwrap()).await;
+    let is_registered = registered.is_ok_and(|status| status.state == RegistrationState::Registered);
+    assert_eq!(audited(bench, "the-registration").await, usize::from(is_registered), "{point}");
+
     // The same ids again: everything has happened exactly once in the end.
     let committed = alter(bench).await.unwrap();
     assert_eq!(committed.first, outcome.is_none(), "{point}");
@@ -161,7 +226,8 @@ async fn check(bench: &Bench, point: &str, before: &model::snapshot::Snapshot) {
     let again = start(bench).await.unwrap();
     assert_eq!((started.effect, &started), (RequestEffect::Started, &again), "{point}");
     bench.store.record_refusal(&refusal()).await.unwrap();
-    for request in ["the-alter", "the-abort", "the-start", "the-refusal"] {
+    assert_eq!(register(bench).await.unwrap().state, RegistrationState::Registered, "{point}");
+    for request in ["the-alter", "the-abort", "the-start", "the-refusal", "the-registration"] {
         assert_eq!(audited(bench, request).await, 1, "{point}: {request}");
     }
     let end = bench.store.snapshot().await.unwrap();

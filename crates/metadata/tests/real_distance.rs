@@ -10,7 +10,7 @@ use contract::bench::{Bench, create_pool, create_tenant, create_unit, memory};
 use metadata::StoreSettings;
 use model::engine_state::Phase;
 use model::observation::Publication;
-use model::slot::Renewal;
+use model::slot::{Renewal, Replacement};
 use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -81,7 +81,14 @@ async fn alters_and_reports(url: String, engines: u32) {
     let renewals: Vec<Renewal> = slots
         .into_iter()
         .take(PART)
-        .map(|slot| Renewal { slot: slot.key, observed: slot.incarnation, failures: 0, condemn: None })
+        .map(|slot| Renewal {
+            slot: slot.key,
+            observed: slot.incarnation,
+            failures: 0,
+            replacement: Replacement::StandIn,
+            condemn: None,
+            ends: None,
+        })
         .collect();
     let since = Instant::now();
     let drawn = bench.store.new_incarnations(epoch, &renewals).await.unwrap();

@@ -12,10 +12,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use contract::bench::{Bench, abort_of, commit, create_unit, id};
+use contract::ledgers::{EPOCH, external, founded, held, one_engine, pool, scopes};
 use metadata::{CommitRequest, Committed, Error, Store, StoreErrorKind, StoreSettings, failpoints};
 use model::alteration::Outcome;
 use model::change::Rules;
 use model::failpoint::fail;
+use model::ledger::{Change, Refusal, ScopedChange, State};
 use model::number::{Epoch, Generation};
 use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _};
 
@@ -77,6 +79,9 @@ async fn what_a_server_can_do_to_us() {
     a_hanging_commit_does_not_block_others_for_ever(bench(&url, "hang").await).await;
     a_connection_that_ends_at_commit_leaves_the_outcome_unknown(bench(&url, "cut").await).await;
     a_repeat_after_a_lost_answer_finds_it(bench(&url, "gone").await).await;
+    for what in [Commit::Lost, Commit::Unanswered, Commit::Unreachable] {
+        a_batch_whose_commit_is_in_doubt_is_resolved_call_by_call(bench(&url, "batch").await, what).await;
+    }
     a_server_that_is_gone_is_unavailable().await;
 }
 
@@ -177,6 +182,91 @@ async fn a_repeat_after_a_lost_answer_finds_it(bench: Bench) {
     bench.store.finish(Epoch(0), &id("a-1"), repeat.record.generation).await.unwrap();
 }
 
+/// What becomes of the COMMIT of a batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Commit {
+    /// Its connection has ended.
+    Lost,
+    /// It takes effect, and its reply is lost.
+    Unanswered,
+    /// The server cannot be reached from then on.
+    Unreachable,
+}
+
+/// Each call of the batch receives its own result, and nothing is charged twice. If the server cannot be reached, all outcomes
+/// are unknown.
+async fn a_batch_whose_commit_is_in_doubt_is_resolved_call_by_call(bench: Bench, what: Commit) {
+    founded(&bench, 2).await;
+    let line = Line::to(&bench.settings.url).await;
+    let mut settings = bench.settings.clone();
+    settings.url = line.url.clone();
+    settings.connect_deadline = SHORT;
+    // The only one that is cut.
+    settings.connections = 1;
+    // Longer than the agent stops, also on a busy machine.
+    (settings.lock_timeout, settings.idle_timeout) = (SHORT * 15, SHORT * 30);
+    let clock = bench.clock.clone();
+    let (arrivals, go_on) = stop_at(failpoints::RESERVE_BEFORE);
+    let agent = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let store = Store::open(&settings, Rules::default(), clock).await.unwrap();
+            let call = |id| {
+                let request = external(id, id, scopes("t_a", None), one_engine());
+                let change = ScopedChange { scopes: request.scopes.clone(), change: Change::Reserve(request) };
+                let store = &store;
+                async move { store.change_for_holder(&change, None).await }
+            };
+            // All are queued before the task of their pool runs, which is on this thread: they are one batch.
+            tokio::join!(call("x0"), call("x1"), call("x2"))
+        })
+    });
+    wait_for(arrivals).await;
+    assert_eq!(held(&bench).await[&pool()], 0, "nothing is committed");
+    match what {
+        Commit::Lost => {
+            bench
+                .raw(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction' \
+                     AND application_name = current_setting('application_name')",
+                )
+                .await;
+        }
+        Commit::Unanswered => line.discard_replies(),
+        Commit::Unreachable => line.end(),
+    }
+    fail::remove(failpoints::RESERVE_BEFORE);
+    go_on.send(()).unwrap();
+    if what == Commit::Unanswered {
+        let begun = Instant::now();
+        let committed = loop {
+            match held(&bench).await[&pool()] {
+                0 => assert!(begun.elapsed() < SHORT * 20, "COMMIT never arrived"),
+                committed => break committed,
+            }
+        };
+        assert_eq!(committed, 2, "the calls are one batch");
+        line.speak();
+    }
+    let (first, second, third) = tokio::task::spawn_blocking(move || agent.join().unwrap()).await.unwrap();
+    let results = [first, second, third];
+    if what == Commit::Unreachable {
+        let errors = results.map(|result| result.unwrap_err().kind());
+        assert_eq!(errors, [StoreErrorKind::OutcomeUnknown; 3]);
+        return;
+    }
+    // Run alone, any two are the first ones.
+    let mut results: Vec<_> = results.into_iter().map(Result::unwrap).collect();
+    if what == Commit::Unanswered {
+        let refused = results.pop().unwrap();
+        assert!(matches!(&refused, Err(Refusal::Short(_))), "{refused:?}");
+    }
+    let granted: Vec<_> = results.into_iter().filter_map(Result::ok).collect();
+    assert!(granted.len() == 2 && granted.iter().all(|one| one.state == State::Locked), "{what:?}: {granted:?}");
+    assert_eq!(held(&bench).await[&pool()], 2);
+    assert_eq!(bench.store.audit_ledger(EPOCH).await.unwrap(), Vec::new());
+}
+
 async fn a_server_that_is_gone_is_unavailable() {
     // A port that was free a moment ago: no server listens.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -235,10 +325,21 @@ async fn a_silent_connection_frees_its_slot_in_the_pool() {
     }
 }
 
-/// A relay to the server that can silence its current connections for good; later connections work.
+/// A relay to the server that can fail for its current connections; later ones work.
 struct Line {
     url: String,
-    silent: tokio::sync::watch::Sender<u64>,
+    fault: tokio::sync::watch::Sender<Fault>,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+/// What has become of the connections that were open then.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    /// They are silent, and nothing is read from either end.
+    Silent,
+    /// The server receives what is sent, and its replies are lost.
+    Unanswered,
+    Closed,
 }
 
 impl Line {
@@ -247,33 +348,51 @@ impl Line {
         let (server, after) = rest.split_once('/').unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("{before}@{}/{after}", listener.local_addr().unwrap());
-        let (silent, silences) = tokio::sync::watch::channel(0);
+        let (fault, faults) = tokio::sync::watch::channel(Fault::Closed);
         let server = server.to_owned();
-        tokio::spawn(async move {
+        let accepting = tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
-                let mut silences = silences.clone();
-                silences.mark_unchanged();
+                let mut faults = faults.clone();
+                faults.mark_unchanged();
                 let mut server = tokio::net::TcpStream::connect(&server).await.unwrap();
                 tokio::spawn(async move {
                     tokio::select! {
                         _ = tokio::io::copy_bidirectional(&mut client, &mut server) => return,
-                        _ = silences.changed() => {}
+                        _ = faults.changed() => {}
                     }
-                    // Both ends stay open, and nothing is read from either.
-                    silences.mark_unchanged();
-                    let _ = silences.changed().await;
+                    let fault = *faults.borrow_and_update();
+                    // Both ends stay open until then.
+                    let closed = faults.wait_for(|fault| *fault == Fault::Closed);
+                    if fault == Fault::Unanswered {
+                        tokio::select! {
+                            _ = tokio::io::copy(&mut client, &mut server) => {}
+                            _ = closed => {}
+                        }
+                    } else {
+                        let _ = closed.await;
+                    }
                 });
             }
         });
-        Self { url, silent }
+        Self { url, fault, accepting }
     }
 
     fn fall_silent(&self) {
-        self.silent.send_modify(|count| *count += 1);
+        self.fault.send_replace(Fault::Silent);
     }
 
-    /// Closes the silent connections.
+    fn discard_replies(&self) {
+        self.fault.send_replace(Fault::Unanswered);
+    }
+
+    /// Closes the connections that have failed.
     fn speak(&self) {
-        self.silent.send_modify(|count| *count += 1);
+        self.fault.send_replace(Fault::Closed);
+    }
+
+    /// Closes all connections, and accepts no other.
+    fn end(&self) {
+        self.accepting.abort();
+        self.speak();
     }
 }

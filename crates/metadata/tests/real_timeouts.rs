@@ -79,6 +79,7 @@ async fn each_timeout_is_set_under_its_server_name() {
         an_idle_transaction_is_ended_by_the_idle_timeout(server.bench(LONG, LONG, SHORT).await).await;
         a_connection_that_ends_at_commit_leaves_the_outcome_unknown(server.bench(LONG, LONG, LONG).await, server.cut)
             .await;
+        statements_that_wait_for_the_catalog_leave_connections(server.bench(LONG, LONG, LONG).await).await;
     }
 }
 
@@ -91,7 +92,8 @@ async fn holder(bench: &Bench) -> AnyConnection {
 }
 
 async fn a_wait_for_a_row_lock_ends_with_the_lock_timeout(bench: Bench) {
-    waits_for_a_short_time(&bench).await;
+    let error = waits_for_a_short_time(&bench).await;
+    assert!(matches!(error, Error::LockTimeout(_)), "{error}");
 }
 
 /// The wait for a lock is a part of the statement, and its timeout is longer here.
@@ -99,7 +101,7 @@ async fn a_statement_runs_no_longer_than_the_statement_timeout(bench: Bench) {
     waits_for_a_short_time(&bench).await;
 }
 
-async fn waits_for_a_short_time(bench: &Bench) {
+async fn waits_for_a_short_time(bench: &Bench) -> Error {
     let mut other = holder(bench).await;
     let begun = Instant::now();
     let error = bench.try_alter("a-1", create_unit("uc_1", 0, 1)).await.unwrap_err();
@@ -109,6 +111,7 @@ async fn waits_for_a_short_time(bench: &Bench) {
     other.execute("ROLLBACK").await.unwrap();
     // The connection can be used for the next statement.
     bench.alter("a-1", create_unit("uc_1", 0, 1)).await;
+    error
 }
 
 /// An agent stops within its transaction: the server ends it, and the abort succeeds.
@@ -121,6 +124,31 @@ async fn an_idle_transaction_is_ended_by_the_idle_timeout(bench: Bench) {
     let error = stopped.goes_on().await.unwrap_err();
     assert!(matches!(error.kind(), StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown), "{error}");
     assert!(bench.store.catalog().await.unwrap().units.is_empty(), "an aborted alteration changes nothing");
+}
+
+/// However many statements wait for the catalog lock, those that only read are answered.
+async fn statements_that_wait_for_the_catalog_leave_connections(bench: Bench) {
+    let mut other = holder(&bench).await;
+    let mut waiting = tokio::task::JoinSet::new();
+    for number in 0..3 * bench.settings.connections {
+        let request = commit(
+            &format!("w-{number}"),
+            create_unit(&format!("uc_{number}"), 0, 1),
+            Some(Generation(0)),
+            bench.soon(),
+        );
+        let store = bench.store.clone();
+        waiting.spawn(async move { store.commit(&request).await });
+    }
+    // Each of them has asked for its turn, or for a connection.
+    tokio::task::yield_now().await;
+    let read = tokio::time::timeout(SOON, bench.store.catalog()).await.expect("a free connection");
+    assert!(read.unwrap().units.is_empty());
+    other.execute("ROLLBACK").await.unwrap();
+    while let Some(committed) = waiting.join_next().await {
+        assert!(committed.unwrap().unwrap().first);
+    }
+    assert_eq!(bench.store.catalog().await.unwrap().units.len(), 3 * bench.settings.connections as usize);
 }
 
 async fn a_connection_that_ends_at_commit_leaves_the_outcome_unknown(bench: Bench, cut: &str) {

@@ -14,9 +14,12 @@ use crate::fingerprint::{SecretProperties, StoredProperties};
 use crate::labels::LabelMap;
 use crate::name::{PoolName, QuotaName, TenantName, UnitName};
 use crate::number::Generation;
+use crate::on_demand::{IdleTimeout, MAX_SESSIONS_PER_ENGINE};
+use crate::owner::SharedBy;
 use crate::quantity::{Cpu, Memory};
 use crate::quota::{Capacity, DeclaredAmount, QuotaSpec, QuotaSubject, Reclaim};
 use crate::resource::Kind;
+use crate::run_as::RunAs;
 use crate::secret::SecretKeys;
 use crate::slot::Link;
 
@@ -62,6 +65,25 @@ pub struct UnitSpec {
     /// The executors that an engine is charged for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub charge: ChargedExecutors,
+    /// Whether sessions that wait start engines. `None` is the installation's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_on_demand: Option<bool>,
+    /// The most sessions of one engine, from 1 to [`MAX_SESSIONS_PER_ENGINE`]. `None` is UNLIMITED: only the limit of the
+    /// agent applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions_per_engine: Option<u32>,
+    /// The idle engines that are kept ready while others are in use.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub spare_engines: u32,
+    /// When an idle engine on demand is released. `None` is the installation's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<IdleTimeout>,
+    /// Who shares its engines. Part of their configuration.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shared_by: SharedBy,
+    /// As whom its engines run. Part of their configuration.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub run_as: RunAs,
     pub comment: Option<String>,
 }
 
@@ -101,7 +123,7 @@ impl FromStr for ChargedExecutors {
     }
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -112,6 +134,11 @@ impl UnitSpec {
             ChargedExecutors::Max => self.max_executors,
             ChargedExecutors::Min => self.min_executors,
         }
+    }
+
+    /// The seats of one engine: the sessions that it may have at the same time.
+    pub fn seats(&self) -> u32 {
+        self.sessions_per_engine.unwrap_or(MAX_SESSIONS_PER_ENGINE)
     }
 
     /// The properties that a change starts from.
@@ -236,6 +263,15 @@ impl PoolSpec {
 }
 
 impl Catalog {
+    /// The generation of the last change of the tenant, of its pools and of their units; 0 without the tenant.
+    pub fn newest_change(&self, tenant: &TenantName) -> Generation {
+        let Some(tenant) = self.tenants.get(tenant) else { return Generation::default() };
+        let pools = || tenant.spec.pools.iter().filter_map(|pool| self.pools.get(pool));
+        let units = pools().flat_map(|pool| &pool.spec.units).filter_map(|unit| self.units.get(unit));
+        let of_parts = pools().map(|pool| pool.generation).chain(units.map(|unit| unit.generation));
+        of_parts.fold(tenant.generation, Generation::max)
+    }
+
     pub fn unit(&self, name: &UnitName) -> Option<&UnitSpec> {
         self.units.get(name).map(|unit| &unit.spec)
     }

@@ -102,6 +102,8 @@ pub struct Rules {
     pub fingerprint_key: FingerprintKey,
     /// The most slots of all tenants.
     pub max_engines: usize,
+    /// Whether clients prove their names. Otherwise a name that anyone can claim would choose the account of an engine.
+    pub names_are_proven: bool,
 }
 
 /// [`Rules::max_engines`] unless configured. While every engine is replaced there are twice as many permits, and one
@@ -115,6 +117,7 @@ impl Default for Rules {
             secret_keys: SecretKeys::default(),
             fingerprint_key: FingerprintKey::default(),
             max_engines: DEFAULT_MAX_ENGINES,
+            names_are_proven: true,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! divided by the overcommit of the pool. Memory is never divided, because a shortage of memory kills the container.
 //!
 //! Every size is a whole number of MiB. A configured size is rounded up, so that no engine receives less than is configured,
-//! and Spark's overhead down, as Spark computes it. Within the limits of the catalog no sum overflows; beyond them sums
+//! and an overhead down, as Spark computes it. Within the limits of the catalog no sum overflows; beyond them sums
 //! saturate.
 //!
 //! A charge that was computed from an old configuration describes the pods that were created from it.
@@ -15,18 +15,14 @@ use std::fmt;
 
 use crate::catalog::UnitSpec;
 use crate::configuration::Configuration;
-use crate::engine_type::EngineType;
+use crate::engine_type::{AgentContainer, EngineType, Executors, MemoryOverhead, Resources};
 use crate::instance::InstanceKind;
 use crate::quantity::{Cpu, Memory};
 
 const MIB: u64 = 1 << 20;
-/// Spark's smallest memory overhead.
-const SPARK_MIN_OVERHEAD_MIB: u64 = 384;
-/// Spark's memory overhead is this part of the heap: a tenth.
-const SPARK_OVERHEAD_DIVISOR: u64 = 10;
-/// The memory of the agent's program: of its own container next to Spark, else in addition to that of the engine it contains.
+/// The memory of the agent's program: of its own container next to the engine's, else in addition to that of the engine.
 const AGENT_MEMORY_BYTES: u64 = 256 * MIB;
-/// The agent's container next to Spark. The agent only relays, so no overcommit divides its CPU.
+/// The agent's own container. The agent only relays, so no overcommit divides its CPU.
 const AGENT: Container =
     Container { cpu_millis: 100, cpu_request_millis: 100, memory_bytes: 0, overhead_bytes: AGENT_MEMORY_BYTES };
 
@@ -41,9 +37,9 @@ pub struct Charge {
 /// The pod that an engine begins with, or its local process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DriverPod {
-    /// Spark's driver, or the agent with the engine that it contains.
+    /// The engine, with the agent that contains it or has it as a child, if that has no container of its own.
     pub engine: Container,
-    /// The agent next to Spark.
+    /// The agent's own container.
     pub agent: Option<Container>,
 }
 
@@ -146,19 +142,23 @@ impl Container {
         self.memory_bytes.saturating_add(self.overhead_bytes)
     }
 
-    fn embedded((cpu, memory): (Cpu, Memory), overcommit_percent: u64) -> Self {
+    fn new((cpu, memory): (Cpu, Memory), overhead: MemoryOverhead, overcommit_percent: u64) -> Self {
+        let memory_bytes = whole_mib(memory);
+        let overhead_mib = match overhead {
+            MemoryOverhead::None => 0,
+            MemoryOverhead::OfHeap { divisor, min_mib } => (memory_bytes / MIB / divisor).max(min_mib),
+        };
         Self {
             cpu_millis: cpu.millis(),
             cpu_request_millis: (cpu.millis() * 100).div_ceil(overcommit_percent),
-            memory_bytes: whole_mib(memory),
-            overhead_bytes: AGENT_MEMORY_BYTES,
+            memory_bytes,
+            overhead_bytes: overhead_mib * MIB,
         }
     }
 
-    fn spark(size: (Cpu, Memory), overcommit_percent: u64) -> Self {
-        let embedded = Self::embedded(size, overcommit_percent);
-        let tenth_mib = embedded.memory_bytes / MIB / SPARK_OVERHEAD_DIVISOR;
-        Self { overhead_bytes: tenth_mib.max(SPARK_MIN_OVERHEAD_MIB) * MIB, ..embedded }
+    /// The same container with the agent in it.
+    fn with_agent(self) -> Self {
+        Self { overhead_bytes: self.overhead_bytes + AGENT_MEMORY_BYTES, ..self }
     }
 }
 
@@ -174,24 +174,18 @@ struct Sizes {
 
 impl Sizes {
     fn charge(&self, kind: InstanceKind) -> Charge {
-        match self.engine_type {
-            EngineType::Datafusion => Charge {
-                driver: DriverPod { engine: Container::embedded(self.driver, self.overcommit_percent), agent: None },
-                executors: None,
-            },
-            EngineType::Spark => Charge {
-                driver: DriverPod {
-                    engine: Container::spark(self.driver, self.overcommit_percent),
-                    agent: Some(AGENT),
-                },
-                executors: match kind {
-                    InstanceKind::Process => None,
-                    InstanceKind::Pod => Some(ExecutorPods {
-                        count: self.executors,
-                        container: Container::spark(self.executor, self.overcommit_percent),
-                    }),
-                },
-            },
+        let Resources { overhead, agent, executors } = self.engine_type.resources();
+        let container = |size| Container::new(size, overhead, self.overcommit_percent);
+        let engine = container(self.driver);
+        let driver = match agent {
+            AgentContainer::Engine => DriverPod { engine: engine.with_agent(), agent: None },
+            AgentContainer::Own => DriverPod { engine, agent: Some(AGENT) },
+        };
+        let has_executors = executors == Executors::Used && kind == InstanceKind::Pod;
+        Charge {
+            driver,
+            executors: has_executors
+                .then(|| ExecutorPods { count: self.executors, container: container(self.executor) }),
         }
     }
 }

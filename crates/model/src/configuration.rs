@@ -2,9 +2,10 @@
 //!
 //! It follows from unit, pool, tenant name and the defaults of the installation. Engines with equal hashes were
 //! launched from the same text. The canonical form is JSON with sorted keys and no spaces. Every field is present
-//! except an overcommit that is not set, so that engines from before the option keep their hash. Quantities are in
+//! except an overcommit that is not set, sharing by the tenant and running as the service, so that engines from before these
+//! options keep their hash. Quantities are in
 //! canonical form (`1G`, never `1024M`), so equal configurations have equal hashes. `MIN_ENGINES`, `MAX_ENGINES`,
-//! comments, users and nodes are not part of it: changing them restarts nothing.
+//! the options of engines on demand, comments, users and nodes are not part of it: changing them restarts nothing.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +13,17 @@ use md5::Md5;
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
-use crate::catalog::{Catalog, PoolSpec, UnitSpec};
+use crate::catalog::{Catalog, PoolSpec, UnitSpec, is_default};
 use crate::engine_name::{dns_label, hex, hex_prefix};
 use crate::engine_type::EngineType;
+use crate::error::UserError;
 use crate::fingerprint::SecretProperties;
 use crate::instance::InstanceKind;
 use crate::name::{PoolName, TenantName};
+use crate::on_demand::{IdleTimeout, OnDemandDefaults};
+use crate::owner::SharedBy;
 use crate::quantity::{Cpu, Memory};
+use crate::run_as::RunAs;
 use crate::secret::SecretKeys;
 use crate::slot::SlotKey;
 use crate::statement_timeout;
@@ -38,11 +43,33 @@ pub struct Defaults {
     pub images: BTreeMap<EngineType, String>,
     /// What engines run in.
     pub instances: InstanceKind,
+    /// No part of any configuration.
+    pub on_demand: OnDemandDefaults,
+    /// The engine types that the installation cannot launch, with the error for a unit of that type.
+    pub refused_types: BTreeMap<EngineType, UserError>,
 }
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { engine_type: EngineType::Datafusion, images: BTreeMap::new(), instances: InstanceKind::default() }
+        Self {
+            engine_type: EngineType::Datafusion,
+            images: BTreeMap::new(),
+            instances: InstanceKind::default(),
+            on_demand: OnDemandDefaults::default(),
+            refused_types: BTreeMap::new(),
+        }
+    }
+}
+
+impl UnitSpec {
+    /// Whether sessions that wait start engines of the unit.
+    pub fn starts_on_demand(&self, defaults: &Defaults) -> bool {
+        self.start_on_demand.unwrap_or(defaults.on_demand.start_on_demand)
+    }
+
+    /// When an idle engine on demand is released.
+    pub fn idle_timeout(&self, defaults: &Defaults) -> IdleTimeout {
+        self.idle_timeout.unwrap_or(defaults.on_demand.idle_timeout)
     }
 }
 
@@ -65,9 +92,16 @@ pub struct Configuration {
     pub namespace: String,
     /// Engine properties.
     pub properties: BTreeMap<String, String>,
+    /// As whom the engine runs. Absent from the canonical form if that is the service, for the same reason as `shared_by`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub run_as: RunAs,
     /// The keys of secret properties, with a fingerprint of their values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<SecretProperties>,
+    /// Who shares the engine. Absent from the canonical form if that is the tenant, so that engines from before the option keep
+    /// their hash.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shared_by: SharedBy,
 }
 
 impl Configuration {
@@ -92,7 +126,9 @@ impl Configuration {
             min_executors: unit.min_executors,
             namespace: namespace(of_pool.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE), tenant, pool),
             properties: engine_properties(unit),
+            run_as: unit.run_as,
             secrets: unit.secrets.clone(),
+            shared_by: unit.shared_by,
         }
     }
 
@@ -163,6 +199,7 @@ pub fn namespace(template: &str, tenant: &TenantName, pool: &PoolName) -> String
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
+    use crate::on_demand::MAX_SESSIONS_PER_ENGINE;
 
     fn configuration() -> Configuration {
         Configuration {
@@ -177,7 +214,9 @@ mod tests {
             min_executors: 0,
             namespace: "rp-1--t-1".to_owned(),
             properties: BTreeMap::new(),
+            run_as: RunAs::Service,
             secrets: None,
+            shared_by: SharedBy::Tenant,
         }
     }
 
@@ -225,6 +264,74 @@ mod tests {
         assert!(!of(None).canonical().contains("overcommit"));
         assert!(of(Some(200)).canonical().starts_with(r#"{"cpu_overcommit":200,"driver_cpu""#));
         assert_ne!(of(None).hash(), of(Some(200)).hash());
+    }
+
+    #[test]
+    fn sharing_is_part_of_it_unless_the_tenant_shares() {
+        let (tenant, pool) = (TenantName::new("t_1").unwrap(), PoolName::new("rp_1").unwrap());
+        let unit = crate::change::UnitPatch::default().create(&Defaults::default()).unwrap();
+        let of = |shared_by| {
+            let unit = UnitSpec { shared_by, ..unit.clone() };
+            Configuration::new(&tenant, &pool, &PoolSpec::default(), &unit, &Defaults::default())
+        };
+        let kinds = [SharedBy::Tenant, SharedBy::Group, SharedBy::User, SharedBy::Session];
+        assert!(!of(SharedBy::Tenant).canonical().contains("shared_by"));
+        assert!(of(SharedBy::User).canonical().contains(r#""shared_by":"user""#));
+        let hashes: std::collections::BTreeSet<String> = kinds.map(|kind| of(kind).hash()).into();
+        assert_eq!(hashes.len(), kinds.len());
+        for kind in kinds {
+            let written = serde_json::to_string(&of(kind)).unwrap();
+            assert_eq!(serde_json::from_str::<Configuration>(&written).unwrap(), of(kind));
+        }
+        // An engine of an earlier version: its configuration was hashed without the field.
+        assert_eq!(configuration().hash(), "a14a4ebfccdb5f30");
+    }
+
+    #[test]
+    fn run_as_is_part_of_it_unless_it_is_the_service() {
+        let (tenant, pool) = (TenantName::new("t_1").unwrap(), PoolName::new("rp_1").unwrap());
+        let unit = crate::change::UnitPatch::default().create(&Defaults::default()).unwrap();
+        let of = |run_as| {
+            let unit = UnitSpec { shared_by: SharedBy::User, run_as, ..unit.clone() };
+            Configuration::new(&tenant, &pool, &PoolSpec::default(), &unit, &Defaults::default())
+        };
+        let (service, owner) = (of(RunAs::Service), of(RunAs::Owner));
+        assert!(!service.canonical().contains("run_as"), "{}", service.canonical());
+        assert!(owner.canonical().ends_with(r#""run_as":"owner","shared_by":"user"}"#), "{}", owner.canonical());
+        assert_ne!(service.hash(), owner.hash());
+        for configuration in [service, owner] {
+            let written = serde_json::to_string(&configuration).unwrap();
+            assert_eq!(serde_json::from_str::<Configuration>(&written).unwrap(), configuration);
+        }
+    }
+
+    #[test]
+    fn a_unit_without_options_on_demand_is_stored_as_before_and_follows_the_defaults() {
+        let mut spec = crate::change::UnitPatch::default().create(&Defaults::default()).unwrap();
+        let old = r#"{"engine_type":"datafusion","driver_cpu":"1","driver_memory":"1G","executor_cpu":"1","executor_memory":"1G","min_executors":0,"max_executors":2,"min_engines":0,"max_engines":10,"properties":{},"comment":null}"#;
+        assert_eq!(serde_json::to_string(&spec).unwrap(), old);
+        assert_eq!(serde_json::from_str::<UnitSpec>(old).unwrap(), spec);
+        let mut defaults = Defaults::default();
+        assert!(spec.starts_on_demand(&defaults));
+        assert_eq!(
+            (spec.seats(), spec.idle_timeout(&defaults).to_string()),
+            (MAX_SESSIONS_PER_ENGINE, "5m".to_owned())
+        );
+        defaults.on_demand.start_on_demand = false;
+        defaults.on_demand.idle_timeout = IdleTimeout::Never;
+        assert!(!spec.starts_on_demand(&defaults));
+        assert_eq!(spec.idle_timeout(&defaults), IdleTimeout::Never);
+        let minute = IdleTimeout::After(std::time::Duration::from_mins(1));
+        spec.start_on_demand = Some(true);
+        spec.sessions_per_engine = Some(10);
+        spec.spare_engines = 1;
+        spec.idle_timeout = Some(minute);
+        assert!(spec.starts_on_demand(&defaults));
+        assert_eq!((spec.seats(), spec.idle_timeout(&defaults)), (10, minute));
+        let stored = serde_json::to_string(&spec).unwrap();
+        let options = r#""start_on_demand":true,"sessions_per_engine":10,"spare_engines":1,"idle_timeout":"1m""#;
+        assert!(stored.contains(options), "{stored}");
+        assert_eq!(serde_json::from_str::<UnitSpec>(&stored).unwrap(), spec);
     }
 
     #[test]

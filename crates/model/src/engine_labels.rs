@@ -1,6 +1,6 @@
 //! The labels of an engine: the only place that encodes and decodes them.
 //!
-//! Slot and incarnation identify the engine; sizes, properties digest and configuration hash must match the slot,
+//! Slot and incarnation identify the engine; sizes, properties digest, configuration hash and owner must match the slot,
 //! otherwise the engine is *outdated*. Foreign or broken labels decode to an error that names the label, never to a
 //! guess.
 
@@ -10,11 +10,12 @@ use thiserror::Error;
 use crate::configuration::Configuration;
 use crate::engine_name::EngineName;
 use crate::labels::{
-    CLUSTER, CONFIG, INCARNATION, LabelMap, MANAGED_BY, MANAGER, NAME, NAMESPACE, POOL, ROLE, ROLE_ENGINE, SLOT,
+    CLUSTER, CONFIG, INCARNATION, LabelMap, MANAGED_BY, MANAGER, NAME, NAMESPACE, OWNER, POOL, ROLE, ROLE_ENGINE, SLOT,
     TENANT, UNIT, UNIT_CONFIGS, UNIT_PROPERTIES,
 };
 use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::Incarnation;
+use crate::owner::{OWNER_LABEL_DIGITS, Owner};
 use crate::slot::SlotKey;
 
 /// The decoded labels of one engine.
@@ -31,6 +32,9 @@ pub struct EngineLabels {
     /// The MD5 of the properties.
     pub properties: String,
     pub config: String,
+    /// Of its [`Owner`]; `None` if the tenant shares the engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
 }
 
 /// A missing or invalid label.
@@ -43,7 +47,7 @@ pub enum LabelError {
 }
 
 impl EngineLabels {
-    /// The labels of the slot's engine.
+    /// The labels of the slot's engine, if the tenant shares it.
     pub fn new(cluster: &str, slot: &SlotKey, incarnation: Incarnation, configuration: &Configuration) -> Self {
         Self {
             name: slot.engine(incarnation),
@@ -54,7 +58,14 @@ impl EngineLabels {
             sizes: configuration.sizes(),
             properties: configuration.properties_digest(),
             config: configuration.hash(),
+            owner: None,
         }
+    }
+
+    /// The labels of an engine with this owner.
+    #[must_use]
+    pub fn owned_by(self, owner: Option<&Owner>) -> Self {
+        Self { owner: owner.map(Owner::label), ..self }
     }
 
     /// Whether sizes, properties and configuration are those of the given configuration: the oracle of
@@ -83,6 +94,7 @@ impl EngineLabels {
             (CONFIG, self.config.clone()),
         ]
         .into_iter()
+        .chain(self.owner.clone().map(|owner| (OWNER, owner)))
         .map(|(label, value)| (label.to_owned(), value))
         .collect()
     }
@@ -110,8 +122,17 @@ impl EngineLabels {
             sizes: text(UNIT_CONFIGS)?,
             properties: text(UNIT_PROPERTIES)?,
             config: text(CONFIG)?,
+            owner: match labels.get(OWNER) {
+                Some(value) if is_owner(value) => Some(value.clone()),
+                Some(value) => return Err(LabelError::Invalid { label: OWNER, value: value.clone() }),
+                None => None,
+            },
         })
     }
+}
+
+fn is_owner(value: &str) -> bool {
+    value.len() == OWNER_LABEL_DIGITS && value.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The labels that follow from a configuration, computed once for many engines.
@@ -134,9 +155,17 @@ impl ConfigurationLabels {
         }
     }
 
-    /// Whether labels can be decoded and are those of the slot's engine of that name with this configuration. Gives the
-    /// result of [`EngineLabels::decode`] and [`EngineLabels::agrees_with`] in one pass that allocates nothing.
-    pub fn matches(&self, labels: &LabelMap, name: &EngineName, slot: &SlotKey, incarnation: Incarnation) -> bool {
+    /// Whether labels can be decoded and are those of the slot's engine of that name with this configuration and owner. Gives the
+    /// result of [`EngineLabels::decode`] and [`EngineLabels::agrees_with`] in one pass that allocates nothing, except for the
+    /// label of an owner.
+    pub fn matches(
+        &self,
+        labels: &LabelMap,
+        name: &EngineName,
+        slot: &SlotKey,
+        incarnation: Incarnation,
+        owner: Option<&Owner>,
+    ) -> bool {
         let mut wanted = SORTED.iter().peekable();
         let (mut properties, mut config) = (&self.properties, &self.config);
         if let Some((unmasked_properties, unmasked_config)) = &self.unmasked
@@ -168,7 +197,7 @@ impl ConfigurationLabels {
                 return false;
             }
         }
-        wanted.next().is_none()
+        wanted.next().is_none() && labels.get(OWNER) == owner.map(Owner::label).as_ref()
     }
 }
 
@@ -228,7 +257,7 @@ mod tests {
     fn matching_labels_gives_the_result_of_decoding_them() {
         let (labels, of) = (labels(), configuration());
         let expected = ConfigurationLabels::new(&of);
-        let matches = |map: &LabelMap| expected.matches(map, &labels.name, &labels.slot, labels.incarnation);
+        let matches = |map: &LabelMap| expected.matches(map, &labels.name, &labels.slot, labels.incarnation, None);
         let agrees = |map: &LabelMap| {
             EngineLabels::decode(map).is_ok_and(|decoded| {
                 (&decoded.name, &decoded.slot, decoded.incarnation) == (&labels.name, &labels.slot, labels.incarnation)
@@ -256,6 +285,32 @@ mod tests {
         assert!(agreed > 12, "only {agreed}: namespace and cluster are not compared, numbers may have leading zeros");
     }
 
+    #[test]
+    fn the_owner_is_a_label_that_only_owned_engines_have() {
+        let [ann, bob] = ["ann", "bob"].map(|name| Owner::User(name.to_owned()));
+        let expected = ConfigurationLabels::new(&configuration());
+        let unowned = labels();
+        assert!(!unowned.encode().contains_key(OWNER));
+        let of_ann = labels().owned_by(Some(&ann));
+        assert_eq!(EngineLabels::decode(&of_ann.encode()).unwrap(), of_ann);
+        for (of_engine, of_slot, fits) in [
+            (&of_ann, Some(&ann), true),
+            (&of_ann, Some(&bob), false),
+            (&of_ann, None, false),
+            (&unowned, None, true),
+            (&unowned, Some(&ann), false),
+        ] {
+            let EngineLabels { name, slot, incarnation, .. } = of_engine;
+            assert_eq!(expected.matches(&of_engine.encode(), name, slot, *incarnation, of_slot), fits, "{of_slot:?}");
+        }
+        let mut broken = of_ann.encode();
+        for value in ["ann", "", "ABCDEF0123456789", "0123456789abcdef0"] {
+            broken.insert(OWNER.to_owned(), value.to_owned());
+            let error = EngineLabels::decode(&broken).unwrap_err();
+            assert_eq!(error, LabelError::Invalid { label: OWNER, value: value.to_owned() });
+        }
+    }
+
     /// An upgrade replaces no engine: an engine with labels of unmasked values stays until its secrets change.
     #[test]
     fn labels_of_clear_values_fit_until_a_secret_changes() {
@@ -278,7 +333,8 @@ mod tests {
         ] {
             let map = labels.encode();
             assert_eq!(labels.agrees_with(&now), fits);
-            let walked = ConfigurationLabels::new(&now).matches(&map, &labels.name, &labels.slot, labels.incarnation);
+            let walked =
+                ConfigurationLabels::new(&now).matches(&map, &labels.name, &labels.slot, labels.incarnation, None);
             assert_eq!(walked, fits);
         }
         assert_eq!(labels_of(&now).properties, labels_of(&changed).properties, "the value is masked");

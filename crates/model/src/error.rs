@@ -21,11 +21,28 @@ pub const ENGINE_DRAINING: i32 = 45_001;
 /// statement was executed, and a new session at any engine may run it.
 pub const ENGINE_SESSION_LOST: i32 = 45_002;
 
+/// The `errorCode` of an engine agent that opens no session now, because its seats are taken or the engine is about to end:
+/// nothing was executed; open the session at another engine, or wait.
+pub const ENGINE_FULL: i32 = 45_003;
+
+/// The `errorCode` of an engine agent that refuses a session because the engine is dedicated to another user, group or session:
+/// nothing was executed; open the session at another engine.
+pub const ENGINE_OWNED: i32 = 45_004;
+
+/// The `errorCode` of a call that did not get a row lock of the ledger in time; it changed nothing.
+pub const LOCK_TIMEOUT: i32 = 46_051;
+
+/// The `errorCode` of a call whose deadline passed before it could be decided; it changed nothing.
+pub const REQUEST_TIMEOUT: i32 = 46_052;
+
 /// The `errorCode` of a reservation that does not exist in the state that its holder assumes: the holder must stop.
 pub const UNKNOWN_RESERVATION: i32 = 46_061;
 
 /// The `errorCode` of a request for a pool that does not exist.
 pub const NO_POOL: i32 = 46_071;
+
+/// The `errorCode` of a request for a pool of whose capacity nothing is left without its protected part.
+pub const EMPTY_POOL: i32 = 46_072;
 
 /// The `errorCode` of a request for a pool whose capacity no program has registered.
 pub const POOL_NOT_REGISTERED: i32 = 46_073;
@@ -35,6 +52,9 @@ pub const KIND_UNKNOWN: i32 = 46_091;
 
 /// The `errorCode` of two resources whose kinds do not combine.
 pub const KIND_MISMATCH: i32 = 46_092;
+
+/// The `errorCode` of a write of a deposed master; it changed nothing.
+pub const FENCED: i32 = 46_099;
 
 /// The kind of an error: it determines the SQLSTATE, the error code and the retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,6 +94,10 @@ pub enum ErrorKind {
     EngineDraining,
     /// The engine no longer has the session; nothing of the statement was executed.
     EngineSessionLost,
+    /// The engine opens no session now; nothing was executed.
+    EngineFull,
+    /// The engine is dedicated to another owner; nothing was executed.
+    EngineOwned,
     /// No component that could answer is reachable.
     Unavailable,
     /// Whether the change was made is not known; the same request id may be sent again.
@@ -123,7 +147,11 @@ impl ErrorKind {
             Self::Conflict => "40001",
             Self::InsufficientPrivilege => "42501",
             Self::InvalidAuthorization => "28000",
-            Self::ConnectionLost | Self::EngineDraining | Self::EngineSessionLost => "08S01",
+            Self::ConnectionLost
+            | Self::EngineDraining
+            | Self::EngineSessionLost
+            | Self::EngineFull
+            | Self::EngineOwned => "08S01",
             Self::Unavailable => "57P03",
             Self::OutcomeUnknown => "08007",
             Self::Timeout => "HYT00",
@@ -142,6 +170,8 @@ impl ErrorKind {
         match self {
             Self::EngineDraining => ENGINE_DRAINING,
             Self::EngineSessionLost => ENGINE_SESSION_LOST,
+            Self::EngineFull => ENGINE_FULL,
+            Self::EngineOwned => ENGINE_OWNED,
             _ => 0,
         }
     }
@@ -155,7 +185,7 @@ impl ErrorKind {
             | Self::InsufficientResources
             | Self::OutOfMemory => Retry::Later,
             Self::OutcomeUnknown => Retry::SameId,
-            Self::EngineDraining | Self::EngineSessionLost => Retry::Elsewhere,
+            Self::EngineDraining | Self::EngineSessionLost | Self::EngineFull | Self::EngineOwned => Retry::Elsewhere,
             _ => Retry::No,
         }
     }
@@ -311,6 +341,10 @@ mod tests {
         assert_eq!(ErrorKind::EngineDraining.error_code(), ENGINE_DRAINING);
         assert_eq!(ErrorKind::EngineDraining.retry(), Retry::Elsewhere);
         assert_eq!(ErrorKind::EngineSessionLost.error_code(), ENGINE_SESSION_LOST);
+        assert_eq!(ErrorKind::EngineFull.error_code(), ENGINE_FULL);
+        assert_eq!(ErrorKind::EngineFull.retry(), Retry::Elsewhere);
+        assert_eq!(ErrorKind::EngineOwned.error_code(), ENGINE_OWNED);
+        assert_eq!(ErrorKind::EngineOwned.retry(), Retry::Elsewhere);
         assert_eq!(ErrorKind::ConnectionLost.error_code(), 0);
         assert_eq!(ErrorKind::ConnectionLost.retry(), Retry::No);
     }

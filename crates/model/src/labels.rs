@@ -21,6 +21,8 @@ pub const CLUSTER: &str = "enginehouse.io/cluster";
 pub const ROLE: &str = "enginehouse.io/role";
 pub const SLOT: &str = "enginehouse.io/slot";
 pub const INCARNATION: &str = "enginehouse.io/incarnation";
+/// The owner of an engine that its tenant does not share: [`Owner::label`](crate::owner::Owner::label).
+pub const OWNER: &str = "enginehouse.io/owner";
 /// The hash of the whole effective configuration.
 pub const CONFIG: &str = "enginehouse.io/config";
 

@@ -15,6 +15,7 @@
 //! | `trial` | what a change that is only tried would add |
 //! | `audit` | recomputes what scopes hold |
 //! | `record` | what a master records of the ledger apart from changes of reservations |
+//! | `registration` | the capacity of a pool that a program registers |
 //! | `queue` | the reasons of requests without a reservation |
 //! | `refusal` | why an operation changed nothing |
 //! | `status` | reservations and refusals as programs read them |
@@ -37,6 +38,7 @@ mod limits;
 mod queue;
 mod record;
 mod refusal;
+mod registration;
 mod reservation;
 mod scope;
 mod snapshot;
@@ -46,13 +48,14 @@ mod trial;
 pub use audit::Drift;
 pub use book::{Ledger, Moment};
 pub use change::{Change, Decided, ScopedChange};
-pub use derive::{Measured, changed, derive, principal};
+pub use derive::{Measured, changed, derive, principal, principals};
 pub use engine::{RESERVATION_TTL, engine_scopes, lineage_of, reclaim_reason, reclaimed_for};
 pub use hold::{Actual, Claim, Confirmation, End, overdue_end};
 pub use limits::PoolCapacity;
 pub use queue::{never_fits, queue_position};
 pub use record::{LedgerRecord, LedgerRecorded};
 pub use refusal::{Of, Refusal, Shortage, unknown};
+pub use registration::{Registration, RegistrationState, RegistrationStatus, offered};
 pub use reservation::{Amounts, Holder, Request, Reservation, State, is_transition};
 pub use scope::{
     Counter, Guarantees, Parts, PoolRow, Role, Scope, ScopeKey, ScopeKind, Scopes, UNLIMITED, bound, limit_from,

@@ -9,7 +9,8 @@
 //! | [`name`], [`number`], [`quantity`], [`span`] | validated names, counters that never go back, CPU and memory, lengths of time |
 //! | [`catalog`], [`change`] | tenants, resource pools, units and quotas; what a CREATE, ALTER or DROP makes of them |
 //! | [`slot`], [`desired`] | one desired engine; which slots follow from a catalog |
-//! | [`configuration`], [`engine_name`], [`engine_type`] | the configuration of an engine, its name and how it is launched |
+//! | [`on_demand`] | options and defaults of engines that waiting sessions start |
+//! | [`configuration`], [`engine_name`], [`engine_type`] | the configuration of an engine, its name and what its type requests |
 //! | [`labels`], [`engine_labels`] | labels and those of an engine |
 //! | [`instance`], [`charge`] | what an engine runs in; its pods with what they request |
 //! | [`engine_state`], [`observation`] | the observed state of engines and nodes |
@@ -17,8 +18,10 @@
 //! | [`quota`] | limits of tenants, users and creators; what a tenant may still be granted on a resource pool |
 //! | [`ledger`] | reservations, and what they charge to users, creators, tenants and pools |
 //! | [`table_catalog`] | whether an engine's tables are its own or shared |
-//! | [`capacity`] | what the nodes of a pool offer and have left |
+//! | [`capacity`], [`fit`] | what the nodes of a pool offer and have left; whether the pods of an engine find nodes |
 //! | [`user_name`], [`rights`] | names of users and groups; which role may run which statement |
+//! | [`demand`], [`demand_report`] | sessions that wait for an engine; what is scaled together, and how a proxy reports them |
+//! | [`scaling`] | the slots that a master adds and removes to follow demand |
 //! | [`alteration`], [`snapshot`] | an alteration and its outcome; the whole database, read at once |
 //! | [`advertised`] | the address that clients and other processes connect to |
 //! | [`error`], [`secret`], [`fingerprint`], [`credential`] | errors for users, secret values and their fingerprint, keys |
@@ -41,14 +44,20 @@ pub mod charge;
 pub mod clock;
 pub mod configuration;
 pub mod credential;
+pub mod demand;
+pub mod demand_report;
 pub mod desired;
+pub mod end;
 pub mod engine_labels;
 pub mod engine_name;
 pub mod engine_state;
 pub mod engine_type;
 pub mod error;
+pub mod failed_node;
 pub mod failpoint;
 pub mod fingerprint;
+pub mod fit;
+pub mod history;
 pub mod instance;
 pub mod labels;
 pub mod ledger;
@@ -57,11 +66,18 @@ pub mod millis;
 pub mod name;
 pub mod number;
 pub mod observation;
+pub mod observed_pods;
+pub mod on_demand;
+pub mod owner;
+pub mod pace;
 pub mod quantity;
 pub mod quota;
 pub mod resource;
 pub mod rights;
+pub mod run_as;
+pub mod scaling;
 pub mod secret;
+pub mod sharing;
 pub mod slot;
 pub mod snapshot;
 pub mod span;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::demand_report::UnmetDemand;
+use crate::end::EndClass;
 use crate::engine_name::EngineName;
 use crate::engine_state::{EngineState, Phase};
 use crate::labels::LabelMap;
@@ -52,6 +54,13 @@ pub struct ObservedEngine {
     pub sessions: Option<u32>,
     /// Running statements; `None` if its agent did not respond.
     pub running: Option<u32>,
+    /// Since when no session has been open, in milliseconds since 1970, within a second or two; `None` while one is, or if its
+    /// agent did not respond.
+    #[serde(default)]
+    pub idle_since_ms: Option<i64>,
+    /// Open sessions whose state cannot be replayed at another engine; `None` if its agent did not report it.
+    #[serde(default)]
+    pub stateful: Option<u32>,
     /// When it was started, in milliseconds since 1970.
     pub started_at_ms: Option<i64>,
     /// The last lines of its log, if it failed.
@@ -84,6 +93,9 @@ impl ObservedEngine {
 
 /// The most stored nodes.
 pub const MAX_NODES: usize = 5_000;
+
+/// The most keys of unmet demand that are reported, those that have waited longest.
+pub const MAX_UNMET: usize = 1_000;
 
 /// A node that engines may run on, as the orchestrator observed it: a row of table `observed_node`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -154,6 +166,8 @@ pub struct EngineFacts {
     pub created: Vec<CreatedEngine>,
     /// Engines that ended or vanished, and names that will never have an instance.
     pub ended: Vec<EndedEngine>,
+    /// How many sessions engines that have ended had opened, as far as their agents have last reported it.
+    pub served: Vec<(EngineName, u64)>,
 }
 
 /// What a tick publishes for SHOW, written in one transaction under the master's epoch. It contains what changed; the first
@@ -181,6 +195,8 @@ pub struct Publication {
     pub nodes: Option<Vec<ObservedNode>>,
     /// The warnings of the cluster, if they have changed.
     pub cluster_warnings: Option<ClusterWarnings>,
+    /// The demand that no engine was found for, at most [`MAX_UNMET`] keys, if it has changed.
+    pub unmet: Option<Vec<UnmetDemand>>,
 }
 
 /// An engine whose instance exists from now on.
@@ -197,6 +213,9 @@ pub struct CreatedEngine {
 pub struct EndedEngine {
     pub name: EngineName,
     pub reason: String,
+    /// Has no effect on an engine that was condemned with a word. `None` in reports of older masters.
+    #[serde(default)]
+    pub class: Option<EndClass>,
     /// The last lines of its log, if it failed.
     pub log_tail: Option<String>,
 }

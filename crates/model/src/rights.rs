@@ -54,6 +54,8 @@ pub enum StatementKind {
     /// SHOW RESERVATIONS and DESCRIBE RESERVATION: which of them. In addition each user sees those that are charged to the
     /// own name.
     ShowReservations,
+    /// SHOW DEMAND: which rows it has.
+    ShowDemand,
     /// CANCEL RESERVATION of an external holder. In addition each user may cancel the own ones.
     CancelReservation,
     ShowAlterations,
@@ -92,6 +94,7 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
             | S::Explain
             | S::ExplainStart
             | S::ShowReservations
+            | S::ShowDemand
             | S::ShowAlterations
             | S::ShowMaster => true,
             S::Query | S::Create | S::Alter | S::Drop | S::CancelReservation | S::ShowAudit => false,
@@ -103,6 +106,7 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
             | S::ShowObjectFor
             | S::ShowCreate
             | S::ShowReservations
+            | S::ShowDemand
             | S::ShowAlterations
             | S::ShowAudit
             | S::ShowMaster => true,
@@ -130,7 +134,8 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
                 | S::ShowQuotas
                 | S::ShowObjectFor
                 | S::ExplainStart
-                | S::ShowReservations => true,
+                | S::ShowReservations
+                | S::ShowDemand => true,
                 S::Query
                 | S::Describe
                 | S::ShowCreate
@@ -153,7 +158,8 @@ pub const fn permits(role: Role, statement: StatementKind, owner: Owner) -> bool
                 | S::ShowObjects
                 | S::ShowQuotas
                 | S::ShowObjectFor
-                | S::ShowReservations => true,
+                | S::ShowReservations
+                | S::ShowDemand => true,
                 S::StartEngine
                 | S::StopEngine
                 | S::RestartEngine
@@ -193,7 +199,7 @@ impl Role {
 }
 
 impl StatementKind {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Query,
         Self::ShowEngines,
         Self::DescribeEngine,
@@ -211,6 +217,7 @@ impl StatementKind {
         Self::Explain,
         Self::ExplainStart,
         Self::ShowReservations,
+        Self::ShowDemand,
         Self::CancelReservation,
         Self::ShowAlterations,
         Self::ShowAudit,
@@ -237,6 +244,7 @@ impl StatementKind {
             Self::Explain => "EXPLAIN of CREATE, ALTER and DROP",
             Self::ExplainStart => "EXPLAIN START ENGINE, EXPLAIN RESTART ENGINE",
             Self::ShowReservations => "rows of SHOW RESERVATIONS, DESCRIBE RESERVATION",
+            Self::ShowDemand => "rows of SHOW DEMAND",
             Self::CancelReservation => "CANCEL RESERVATION of another user",
             Self::ShowAlterations => "SHOW ALTERATIONS",
             Self::ShowAudit => "SHOW AUDIT",
@@ -257,7 +265,8 @@ impl StatementKind {
             | Self::ShowQuotas
             | Self::ShowObjectFor
             | Self::ExplainStart
-            | Self::ShowReservations => &[Owner::OwnTenant, Owner::OtherTenant],
+            | Self::ShowReservations
+            | Self::ShowDemand => &[Owner::OwnTenant, Owner::OtherTenant],
             Self::Describe
             | Self::ShowCreate
             | Self::Create

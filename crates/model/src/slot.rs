@@ -2,11 +2,14 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
 
+use crate::end::GivenUp;
 use crate::engine_name::EngineName;
 use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::Incarnation;
+use crate::owner::Owner;
 
 /// One (tenant, pool, unit) where the tenant lists the pool and the pool lists the unit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,6 +54,8 @@ pub enum Origin {
     Minimum,
     /// Requested by START ENGINE.
     Start,
+    /// Started by the master for sessions that waited, or as a spare; released when it is idle.
+    Demand,
 }
 
 impl Origin {
@@ -59,12 +64,43 @@ impl Origin {
         match self {
             Self::Minimum => "minimum",
             Self::Start => "start",
+            Self::Demand => "demand",
         }
     }
 
     /// Parses the word in the database.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Minimum, Self::Start].into_iter().find(|origin| origin.as_str() == word)
+        [Self::Minimum, Self::Start, Self::Demand].into_iter().find(|origin| origin.as_str() == word)
+    }
+}
+
+/// How the current engine of a slot takes over from the older ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replacement {
+    /// The older engine serves until the current one has registered; slots take turns.
+    #[default]
+    StandIn,
+    /// FORCE: the older engine ends at once, and the slot takes no turn.
+    Force,
+    /// IN PLACE: the older engine drains, in the slot's turn, and its reservation passes to the current one when its instance
+    /// is gone. Kept by the incarnations that follow until an engine of the slot has registered.
+    InPlace,
+}
+
+impl Replacement {
+    /// The number in the database.
+    pub const fn number(self) -> i64 {
+        match self {
+            Self::StandIn => 0,
+            Self::Force => 1,
+            Self::InPlace => 2,
+        }
+    }
+
+    /// Parses the number in the database.
+    pub fn from_number(number: i64) -> Option<Self> {
+        [Self::StandIn, Self::Force, Self::InPlace].into_iter().find(|replacement| replacement.number() == number)
     }
 }
 
@@ -77,7 +113,7 @@ pub struct StartedFor {
 }
 
 /// A row of table `slot`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Slot {
     pub key: SlotKey,
     /// The incarnation of the current engine.
@@ -86,20 +122,54 @@ pub struct Slot {
     /// The number of consecutive engines of the slot that ended or failed within a minute of their start: sets the
     /// back-off.
     pub failures: u32,
-    /// Whether the current incarnation was requested with FORCE: it skips the stand-in and its turn.
-    pub forced: bool,
+    /// How the current incarnation takes over from the older engines of the slot.
+    pub replacement: Replacement,
     /// The first incarnation of this row, which distinguishes its engines from those of an earlier row with the same key.
     pub born: Incarnation,
     /// `None` for a slot that is charged to no user, such as those of `MIN_ENGINES`.
     pub started_for: Option<StartedFor>,
     /// When the row was inserted, in milliseconds since 1970; 0 if that is unknown.
     pub asked_at_ms: i64,
+    /// Whose sessions its current engine serves; `None` if the tenant shares it. Changes only together with the incarnation.
+    #[serde(default)]
+    pub owner: Option<Owner>,
+}
+
+/// Also writes `forced`, without which a master of an earlier version cannot read a snapshot. It replaces with a stand-in what is
+/// to be replaced in place, so that it ends no engine too early.
+impl Serialize for Slot {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { key, incarnation, origin, failures, replacement, born, started_for, asked_at_ms, owner } = self;
+        let mut fields = serializer.serialize_struct("Slot", 9 + usize::from(owner.is_some()))?;
+        fields.serialize_field("key", key)?;
+        fields.serialize_field("incarnation", incarnation)?;
+        fields.serialize_field("origin", origin)?;
+        fields.serialize_field("failures", failures)?;
+        fields.serialize_field("replacement", replacement)?;
+        fields.serialize_field("forced", &(*replacement == Replacement::Force))?;
+        fields.serialize_field("born", born)?;
+        fields.serialize_field("started_for", started_for)?;
+        fields.serialize_field("asked_at_ms", asked_at_ms)?;
+        if let Some(owner) = owner {
+            fields.serialize_field("owner", owner)?;
+        }
+        fields.end()
+    }
 }
 
 impl Slot {
     /// The name of the slot's current engine.
     pub fn engine(&self) -> EngineName {
         self.key.engine(self.incarnation)
+    }
+
+    /// How the next engine takes over that a master gives the slot: IN PLACE lasts until an engine of the slot has registered,
+    /// so that a configuration that no engine starts with takes down no further slot.
+    pub fn next_replacement(&self, has_registered: bool) -> Replacement {
+        match self.replacement {
+            Replacement::InPlace if !has_registered => Replacement::InPlace,
+            _ => Replacement::StandIn,
+        }
     }
 
     /// Whether an engine of this incarnation belongs to this row, and not to an earlier one with the same key.
@@ -116,7 +186,59 @@ pub struct Renewal {
     pub observed: Incarnation,
     /// The new value of [`Slot::failures`].
     pub failures: u32,
+    /// The new value of [`Slot::replacement`].
+    #[serde(default)]
+    pub replacement: Replacement,
     /// Why the older engines of the slot are condemned; `None` if they stand in.
     #[serde(default)]
     pub condemn: Option<String>,
+    /// How the engine of the observed incarnation ends, unless it has ended or was condemned before; `None` if it is superseded.
+    #[serde(default)]
+    pub ends: Option<GivenUp>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// The fields of version 0.1.0.
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Earlier {
+        key: SlotKey,
+        incarnation: Incarnation,
+        origin: Origin,
+        failures: u32,
+        forced: bool,
+    }
+
+    #[test]
+    fn a_master_of_an_earlier_version_reads_a_slot() {
+        for (replacement, forced) in
+            [(Replacement::StandIn, false), (Replacement::Force, true), (Replacement::InPlace, false)]
+        {
+            let key = SlotKey {
+                tenant: TenantName::new("t_1").unwrap(),
+                pool: PoolName::new("rp_1").unwrap(),
+                unit: UnitName::new("uc_1").unwrap(),
+                ordinal: 2,
+            };
+            let slot = Slot {
+                key: key.clone(),
+                incarnation: Incarnation(9),
+                origin: Origin::Start,
+                failures: 1,
+                replacement,
+                born: Incarnation(5),
+                started_for: None,
+                asked_at_ms: 7,
+                owner: (!forced).then(|| Owner::User("ann".to_owned())),
+            };
+            let written = serde_json::to_string(&slot).unwrap();
+            let earlier = Earlier { key, incarnation: Incarnation(9), origin: Origin::Start, failures: 1, forced };
+            assert_eq!(serde_json::from_str::<Earlier>(&written).unwrap(), earlier, "{written}");
+            assert_eq!(serde_json::from_str::<Slot>(&written).unwrap(), slot, "{written}");
+            assert_eq!(Replacement::from_number(replacement.number()), Some(replacement));
+        }
+    }
 }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::alteration::AlterationRecord;
 use crate::catalog::Catalog;
+use crate::demand::Demand;
+use crate::demand_report::UnmetDemand;
+use crate::end::EndWord;
 use crate::engine_name::EngineName;
 use crate::ledger::Ledger;
 use crate::number::{Epoch, Incarnation};
@@ -33,7 +36,14 @@ pub struct EngineRecord {
     pub end_reason: Option<String>,
     /// When it was observed to have ended or vanished, in milliseconds since 1970.
     pub ended_at_ms: Option<i64>,
+    /// How it ended. Of an engine that its slot has given up, why; that is recorded before its end.
     pub ended_reason: Option<String>,
+    /// Why it is to end or has ended: set by the transaction that condemned it, else by that which recorded its end.
+    #[serde(default)]
+    pub ended_word: Option<EndWord>,
+    /// Of a start that failed, whether the same start may succeed later; set with the word.
+    #[serde(default)]
+    pub retryable: Option<bool>,
     /// The last lines of its log, if it failed.
     pub log_tail: Option<String>,
     /// How the previous engine in its slot ended. Read only for the current engine of a slot with consecutive
@@ -76,6 +86,9 @@ pub struct Snapshot {
     /// The pools, tenants on pools, and the users and creators of requests; the charged and the waiting reservations, and
     /// the ended ones of current engines and of engines that have not ended.
     pub ledger: Ledger,
+    /// The sessions that wait for an engine, added up by key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demand: Vec<Demand>,
 }
 
 /// The part of the database that a proxy routes by: read every `snapshot_poll`.
@@ -88,6 +101,9 @@ pub struct ProxySnapshot {
     /// The rows of the master's last reports.
     pub observed: Vec<ObservedEngine>,
     pub master: MasterRecord,
+    /// The demand that no engine was found for, as the master last reported it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmet: Vec<UnmetDemand>,
     /// The agent's clock at the time of reading, in milliseconds since 1970.
     pub now_ms: i64,
 }

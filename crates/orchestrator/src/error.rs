@@ -24,9 +24,12 @@ pub enum Error {
         /// The uid that has the name.
         present: String,
     },
-    /// The same request is refused until an administrator acts: a limit, a missing program, a missing permission.
+    /// The same request is refused until an administrator acts: a missing program, a missing permission, an invalid value.
     #[error("refused: {reason}")]
     Refused { reason: String, source: Option<Cause> },
+    /// A limit is reached: the same request is refused until another engine is gone, or an administrator raises the limit.
+    #[error("refused: {reason}")]
+    Limit { reason: String },
     /// A later master has acted here: the caller is deposed.
     #[error("epoch {epoch} is deposed: epoch {highest} has acted here")]
     Deposed {
@@ -50,7 +53,7 @@ impl Error {
 
     /// The refusal at the limit of engines, which is set by that key of the configuration.
     pub(crate) fn too_many(count: usize, key: &str) -> Self {
-        Self::refused(format!("limit of {count} engines reached ({key})"))
+        Self::Limit { reason: format!("limit of {count} engines reached ({key})") }
     }
 
     pub fn transient(reason: impl Into<String>) -> Self {
@@ -70,7 +73,7 @@ impl Error {
         match self {
             Self::Conflict { .. } | Self::Deposed { .. } => ErrorKind::Conflict,
             Self::Gone { .. } => ErrorKind::WrongState,
-            Self::Refused { .. } => ErrorKind::LimitReached,
+            Self::Refused { .. } | Self::Limit { .. } => ErrorKind::LimitReached,
             Self::Unreadable { .. } => ErrorKind::Io,
             Self::Transient { .. } => ErrorKind::Unavailable,
         }

@@ -48,7 +48,7 @@ use model::{EngineName, Epoch};
 
 pub use error::Error;
 pub use observed::{Deleted, Ensured, Exit, ForeignObject, Listing, ObservedInstance, Unreadable};
-pub use spec::{InstanceOptions, LogPolicy, SparkOptions, Spec, SpecFile};
+pub use spec::{InstanceOptions, LogPolicy, RunAs, SparkOptions, Spec, SpecFile};
 pub use wake::WakeUps;
 
 /// The variable of an engine's environment that holds its uid.

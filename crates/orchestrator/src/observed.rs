@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::end::StartFault;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
+use model::observed_pods::ObservedPods;
 use model::{EngineName, Epoch, Generation};
 
 use crate::{EPOCH_ANNOTATION, GENERATION_ANNOTATION};
@@ -33,6 +35,8 @@ pub struct ObservedInstance {
     pub incomplete: bool,
     /// Why it is not running, or why it ended.
     pub reason: Option<String>,
+    /// What prevents it from running or ended it, if that is known.
+    pub fault: Option<StartFault>,
     /// The node that it was assigned.
     pub node: Option<String>,
     /// When its program was started, in milliseconds since 1970.
@@ -41,6 +45,8 @@ pub struct ObservedInstance {
     pub exit: Option<Exit>,
     /// The last lines of its log; present if it ended other than with exit code 0.
     pub log_tail: Option<String>,
+    /// What its pods request and where they are; `None` if it has no pods.
+    pub pods: Option<Arc<ObservedPods>>,
     /// Informational details for DESCRIBE; no decision depends on them.
     pub details: Arc<BTreeMap<String, String>>,
 }
@@ -97,6 +103,11 @@ pub struct Exit {
 }
 
 impl Exit {
+    /// What ended it, as far as its code or signal says that.
+    pub const fn fault(&self) -> Option<StartFault> {
+        StartFault::of_exit(self.code, self.signal)
+    }
+
     /// For display: `exit code 3`, `killed by signal 9`.
     pub fn describe(&self) -> String {
         match (self.code, self.signal) {

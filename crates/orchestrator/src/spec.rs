@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use model::charge::{Charge, Container, DriverPod};
@@ -23,6 +23,8 @@ pub const MAX_FILES_BYTES: usize = 1 << 20;
 pub const MAX_LABELS: usize = 128;
 /// The limit of variables of a spec's environment.
 pub const MAX_VARIABLES: usize = 512;
+/// The limit of folders of an instance's user.
+pub const MAX_FOLDERS: usize = 8;
 /// The default of [`LogPolicy::keep_bytes`].
 pub const DEFAULT_LOG_BYTES: u64 = 16 << 20;
 
@@ -53,8 +55,20 @@ pub struct Spec {
     /// How long it may take to end if something other than `delete` ends it (a node that is shut down).
     pub grace: Duration,
     pub log: LogPolicy,
+    /// The user that it runs as; `None`: the account that the implementation gives every engine.
+    pub run_as: Option<RunAs>,
     /// Options that only some implementations support; the others ignore them.
     pub options: InstanceOptions,
+}
+
+/// The user that an instance runs as. An implementation maps the name to a uid, or refuses the spec; it never runs as root, and never
+/// falls back to the account of the service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunAs {
+    pub user: String,
+    /// Folders that belong to the user alone. They are created where the instance runs on this machine, each below a folder that the
+    /// user may enter.
+    pub folders: Vec<PathBuf>,
 }
 
 /// Options of an instance that not every implementation supports.
@@ -140,6 +154,7 @@ impl Spec {
             nodes: None,
             grace: Duration::ZERO,
             log: LogPolicy::default(),
+            run_as: None,
             options: InstanceOptions::default(),
         }
     }
@@ -172,6 +187,9 @@ impl Spec {
         if self.nodes.as_ref().is_some_and(Vec::is_empty) {
             return refuse("the node list is empty".to_owned());
         }
+        if let Some(run_as) = &self.run_as {
+            run_as.validate()?;
+        }
         self.validate_files()
     }
 
@@ -192,6 +210,24 @@ impl Spec {
             }
         }
         Ok(())
+    }
+}
+
+impl RunAs {
+    fn validate(&self) -> Result<(), Error> {
+        if self.user.is_empty() || self.user.contains('\0') {
+            return Err(Error::refused("the user to run as has no name"));
+        }
+        let is_plain = |folder: &&PathBuf| {
+            folder.is_absolute() && !folder.components().any(|part| matches!(part, Component::ParentDir))
+        };
+        match self.folders.iter().find(|folder| !is_plain(folder)) {
+            Some(folder) if self.folders.len() <= MAX_FOLDERS => {
+                Err(Error::refused(format!("folder \"{}\" is not an absolute path", folder.display())))
+            }
+            None if self.folders.len() <= MAX_FOLDERS => Ok(()),
+            _ => Err(Error::refused(format!("more than {MAX_FOLDERS} folders"))),
+        }
     }
 }
 

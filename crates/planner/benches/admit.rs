@@ -1,5 +1,6 @@
-//! A round of admission for 10,000 requests of 1,000 tenants: all granted, all queued, and half of each with nodes and
-//! gangs. The peer is sorting the same requests by their tenant and rank. Prints the ratios.
+//! A round of admission for 10,000 requests of 1,000 tenants: all granted, all queued, and half of each, for tenants with
+//! guarantees and for those without, and with nodes and gangs. The peer is sorting the same requests by their tenant and rank.
+//! Prints the ratios.
 //!
 //! Run with `cargo bench -p planner --bench admit`, which is a release build.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -33,12 +34,16 @@ fn pool_name() -> PoolName {
     PoolName::new("rp_1").unwrap()
 }
 
-/// Each tenant is guaranteed one engine of 1 CPU and may borrow; the pool has this many.
-fn headroom(cores: i64, has_nodes: bool) -> Headroom {
+/// Each tenant is guaranteed one engine of 1 CPU and may borrow.
+fn guaranteed() -> Triple<Option<Guarantee>> {
     let guarantee = Some(Guarantee { amount: 1_000, borrow: Limit::Unlimited, lend: Limit::Unlimited });
-    let guarantee = Triple { cpu_m: guarantee, memory: None, engines: None };
+    Triple { cpu_m: guarantee, memory: None, engines: None }
+}
+
+/// A pool with this CPU, which tenants with these guarantees share.
+fn headroom(cpu: Limit, guarantee: Triple<Option<Guarantee>>, has_nodes: bool) -> Headroom {
     let capacity = PoolCapacity {
-        capacity: Triple { cpu_m: Limit::Of(1_000 * cores), memory: Limit::Unlimited, engines: Limit::Unlimited },
+        capacity: Triple { cpu_m: cpu, memory: Limit::Unlimited, engines: Limit::Unlimited },
         protected: Amount::ZERO,
         overcommit_percent: 100,
     };
@@ -63,6 +68,10 @@ fn headroom(cores: i64, has_nodes: bool) -> Headroom {
         Nodes::default()
     };
     Headroom { ledger, nodes, ..Headroom::default() }
+}
+
+const fn cores(number: i64) -> Limit {
+    Limit::Of(1_000 * number)
 }
 
 fn requests(pods: Option<Pods>) -> Vec<Request> {
@@ -148,24 +157,29 @@ fn rounds(criterion: &mut Criterion) {
     let all = requests(None);
     assert_eq!(all.len(), 10_000);
     let rules = AdmissionRules { at: AT, patience: PATIENCE, awaiting: [].into() };
-    let large = headroom(20_000, false);
+    let (guaranteed, none) = (guaranteed(), Triple::all(None));
+    let large = headroom(cores(20_000), guaranteed, false);
     let mut group = criterion.benchmark_group("10000 requests of 1000 tenants");
     group.bench_function("a copy and a round that grants all", |b| {
         b.iter(|| admit(black_box(&all), &mut large.clone(), &rules).granted.len());
     });
     group.finish();
     measure("all fit", &large, &all);
-    measure("half fits", &headroom(5_000, false), &all);
-    measure("the pool is full", &headroom(1, false), &all);
+    measure("half fits", &headroom(cores(5_000), guaranteed, false), &all);
+    measure("the pool is full", &headroom(cores(1), guaranteed, false), &all);
+    measure("without guarantees, no limit", &headroom(Limit::Unlimited, none, false), &all);
+    measure("without guarantees, half fits", &headroom(cores(5_000), none, false), &all);
+    measure("without guarantees, the pool is full", &headroom(cores(1), none, false), &all);
     let pod = NodeAmount { cpu_millis: 500, memory_bytes: 1 << 30 };
     let gangs = requests(Some(Pods { driver: pod, executor: pod, executors: 1 }));
-    measure("with 1,000 nodes, half fits", &headroom(20_000, true), &gangs);
+    measure("with 1,000 nodes, half fits", &headroom(cores(20_000), guaranteed, true), &gangs);
+    measure("without guarantees, with 1,000 nodes, half fits", &headroom(cores(20_000), none, true), &gangs);
     let wide = requests(Some(Pods {
         driver: pod,
         executor: NodeAmount { cpu_millis: 1, memory_bytes: 1 << 20 },
         executors: 100_000,
     }));
-    measure("with 100,000 executors each", &headroom(20_000, true), &wide);
+    measure("with 100,000 executors each", &headroom(cores(20_000), guaranteed, true), &wide);
 }
 
 criterion_group! {

@@ -1,6 +1,6 @@
 //! A plan over 10,000 engines: in an unchanged tick, which is nearly every one, in ticks with a few changes, and without a
-//! cache. With it the comparison before it, and the peer: decoding the database's answer, which a tick needs anyway. Prints
-//! the ratios.
+//! cache; and with sessions that wait in each of 1,000 scaling groups of 10 engines. With it the comparison before it, and the peer:
+//! decoding the database's answer, which a tick needs anyway. Prints the ratios.
 //!
 //! A tick computes both, so the target holds for their sum. Run with `cargo bench -p planner`, which is a release build.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -15,18 +15,19 @@ use model::catalog::{Catalog, PoolSpec, TenantSpec, Versioned};
 use model::change::UnitPatch;
 use model::charge::Charge;
 use model::configuration::{Configuration, Defaults};
+use model::demand::{Demand, DemandKey};
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::instance::InstanceKind;
 use model::ledger::{Ledger, Measured, Moment, Request, derive};
 use model::number::Epoch;
-use model::slot::{Origin, Slot};
+use model::slot::{Origin, Replacement, Slot};
 use model::snapshot::{EngineRecord, Snapshot};
 use model::{Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
 use planner::{
-    DesiredState, DrainOrder, EngineLoad, IncrementalPlanner, Instance, ObservedState, Permit, Plan, Registration,
-    plan, probes,
+    Action, DesiredState, DrainOrder, EngineLoad, IncrementalPlanner, Instance, ObservedState, Permit, Plan,
+    Registration, plan, probes,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -125,9 +126,10 @@ fn engine(
         incarnation: Incarnation(number),
         origin: Origin::Minimum,
         failures: 0,
-        forced: false,
+        replacement: Replacement::StandIn,
         born: Incarnation(number),
         started_for: None,
+        owner: None,
         asked_at_ms: 1_999_999_000_000,
     };
     snapshot.slots.push(slot);
@@ -143,11 +145,20 @@ fn engine(
         end_reason: None,
         ended_at_ms: None,
         ended_reason: None,
+        ended_word: None,
+        retryable: None,
         log_tail: None,
         failure_before: None,
     });
     let address = "10.1.2.3:10021".to_owned();
-    observed.permits.push(Permit { engine: name.clone(), uid: Some(uid.clone()), readable: true, answered: true });
+    observed.permits.push(Permit {
+        engine: name.clone(),
+        uid: Some(uid.clone()),
+        readable: true,
+        answered: true,
+        sessions: Some(None),
+        owner: Some(None),
+    });
     observed.registrations.push(Registration {
         engine: name.clone(),
         uid: Some(uid.clone()),
@@ -170,6 +181,8 @@ fn engine(
         reason: None,
         started_at_ms: Some(1_999_999_001_000),
         log_tail: None,
+        fault: None,
+        pods: None,
         details: Arc::new(details.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
     });
 }
@@ -219,6 +232,36 @@ fn disturb(observed: &mut ObservedState, count: usize) {
         });
         assert!(registration.uid.is_some());
     }
+}
+
+/// Seats of an engine, of which one is taken, and the sessions that wait in each group: more than the free seats of its engines.
+const SEATS: u32 = 2;
+const WAITING: u64 = 25;
+
+/// The same engines with sessions that wait for each link: the plan adds engines to all of them.
+fn waiting(desired: &DesiredState, observed: &ObservedState) -> (DesiredState, ObservedState) {
+    let (mut desired, mut observed) = (desired.clone(), observed.clone());
+    observed.permits.iter_mut().for_each(|permit| permit.sessions = Some(Some(SEATS)));
+    let snapshot = &mut desired.snapshot;
+    for unit in snapshot.catalog.units.values_mut() {
+        unit.spec.start_on_demand = Some(true);
+        unit.spec.sessions_per_engine = Some(SEATS);
+        unit.spec.max_engines = 2 * SLOTS_OF_LINK;
+    }
+    snapshot.demand = snapshot
+        .catalog
+        .links()
+        .into_iter()
+        .map(|link| {
+            let key = DemandKey {
+                pool: Some(link.pool),
+                unit: Some(link.unit),
+                ..DemandKey::of_tenant(link.tenant, "bench")
+            };
+            Demand { key, waiting: WAITING, since_ms: snapshot.now_ms - 1_000, until_ms: snapshot.now_ms + 15_000 }
+        })
+        .collect();
+    (desired, observed)
 }
 
 /// Processor time of this thread.
@@ -319,6 +362,15 @@ fn plans(criterion: &mut Criterion) {
     print_times("10 registrations, 10 drain orders and 10 loads differ", measure(&desired, &observed, 10, false));
     print_times("100 of each differ", measure(&desired, &observed, 100, false));
     print_times("nothing is remembered", measure(&desired, &observed, 0, true));
+    let (waiting, observed) = waiting(&desired, &observed);
+    let scaled = whole(&waiting, &observed);
+    let links = scaled
+        .chains
+        .iter()
+        .filter(|chain| chain.decisions.iter().any(|step| matches!(step.action, Action::Scale(_))))
+        .count();
+    println!("{links} of {} scaling groups get engines", waiting.snapshot.demand.len());
+    print_times("sessions wait in every scaling group", measure(&waiting, &observed, 0, false));
 }
 
 criterion_group! {

@@ -5,30 +5,63 @@
 //! What is granted is created in the order of the grants. An engine that is queued or can never start waits with the reason,
 //! and no alteration waits for it: otherwise the alteration that raises a limit would be blocked by the one before it.
 //!
+//! A slot that is replaced IN PLACE takes part before its engine can be created: in its turn it drains the older engine only if
+//! what the new one needs in addition is granted, and while the older one ends the rest of the queue cannot take that part.
+//!
+//! Engines that demand wants and that have no slot yet take part with the age of their demand (`on_demand`).
+//!
 //! In a pool in which the plan adopts engines nothing is granted, because what is left is known only afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
-use model::ledger::{self, Change, Moment, ScopeKey, ScopedChange, State};
+use model::engine_name::EngineName;
+use model::ledger::{self, Change, Moment, Reservation, ScopeKey, ScopedChange, State};
 use model::millis;
 use model::name::PoolName;
-use model::slot::Slot;
+use model::slot::{Link, Slot, SlotKey};
 
 use crate::admit::{Admission, AdmissionRules, Cause, Headroom, Queued, Request, admit};
-use crate::builder::{Candidate, PlanBuilder, decide};
+use crate::builder::{Candidate, Granted, PlanBuilder, decide};
+use crate::creation;
 use crate::decision::{Action, Decision, Stage};
 use crate::desired::DesiredState;
 use crate::engine_request;
 use crate::free_nodes;
 use crate::inventory::{Engine, Inventory};
+use crate::on_demand::{self, OnDemand};
 use crate::reclaiming;
 use crate::role::Engines;
+use crate::succession::Succession;
+use crate::turns;
 
-/// The request of a slot's current engine; `None` if it can have none.
-pub(crate) fn request(desired: &DesiredState, slot: &Slot) -> Option<Request> {
+/// The request of a slot's current engine; `None` if it can have none. With a predecessor it is a transfer.
+pub(crate) fn request(desired: &DesiredState, slot: &Slot, predecessor: Option<&Arc<Reservation>>) -> Option<Request> {
     let (reservation, pods) = engine_request::of_engine(desired, &slot.key, slot.incarnation, Some(slot))?;
     let priority = desired.snapshot.catalog.unit(&slot.key.unit).map_or(0, |unit| unit.priority);
-    Some(Request { reservation, replaces: None, priority, asked_at_ms: slot.asked_at_ms, pods: Some(pods) })
+    let replaces = predecessor.map(|predecessor| predecessor.id().clone());
+    Some(Request { reservation, replaces, priority, asked_at_ms: slot.asked_at_ms, pods: Some(pods) })
+}
+
+/// The request for what the slot's current engine needs in addition to its predecessor, while that one still exists. Nothing of
+/// the predecessor's charge is released in the copy, and no node is needed for an engine that is not larger. Where the executors
+/// of the predecessor are is not known without its pods: then those of the successor refuse nothing.
+pub(crate) fn request_of_successor(
+    desired: &DesiredState,
+    slot: &Slot,
+    succession: Option<&Succession<'_>>,
+) -> Option<Request> {
+    let mut request = request(desired, slot, succession.and_then(|succession| succession.predecessor))?;
+    if let Some(Succession { predecessor: Some(predecessor), pods: observed, .. }) = succession {
+        let amounts = request.reservation.amounts.maximum(&predecessor.amounts);
+        let is_larger = amounts.requests() != predecessor.amounts.requests();
+        request.pods = request.pods.filter(|pods| match observed {
+            Some(observed) => is_larger || pods.has_larger_than(observed),
+            None => is_larger && pods.executors == 0,
+        });
+        request.reservation = Arc::new(ledger::Request { amounts, ..(*request.reservation).clone() });
+    }
+    Some(request)
 }
 
 /// Plans grants, waits and reclaims. Returns how many requests stay in the queue of each pool of the catalog, except of those
@@ -41,19 +74,40 @@ pub(crate) fn plan(
     let pools = builder.desired.snapshot.catalog.pools.keys().filter(|pool| !adopting.contains(pool.as_str()));
     let mut queued: BTreeMap<PoolName, i64> = pools.map(|pool| (pool.clone(), 0)).collect();
     let mut candidates = candidates(builder, engines.inventory, adopting);
-    let mut requests: Vec<Request> = candidates.values().map(|candidate| candidate.request.clone()).collect();
-    requests.extend(external(builder.desired, adopting));
-    if requests.is_empty() {
+    let external: Vec<Request> = external(builder.desired, adopting).collect();
+    let follows_demand = on_demand::is_needed(builder);
+    if candidates.is_empty() && external.is_empty() && !follows_demand {
         return queued;
     }
     let mut headroom = headroom(builder);
+    if follows_demand {
+        on_demand::put_users(builder.desired, &mut headroom.ledger);
+    }
     let rules = rules(builder.desired, &headroom);
+    let waiting = waiting_for_turn(builder, engines.inventory, &candidates, &mut headroom, rules.at);
+    for id in waiting {
+        let Some(engine) = candidates.remove(&id).and_then(|each| engines.inventory.engine(&each.engine)) else {
+            continue;
+        };
+        if let Some(slot) = engine.current_of {
+            builder.wait(engine, turns::reason(builder.desired, &slot.key), None);
+        }
+    }
+    let mut on_demand =
+        follows_demand.then(|| OnDemand::new(builder, engines, &candidates, &headroom, adopting, rules.at));
+    let mut requests: Vec<Request> = candidates.values().map(|candidate| candidate.request.clone()).collect();
+    requests.extend(external);
+    requests.extend(on_demand.iter().flat_map(|on_demand| on_demand.requests().iter().cloned()));
     let admission = admit(&requests, &mut headroom, &rules);
     for granted in &admission.granted {
         match candidates.remove(granted.id()) {
-            Some(candidate) => create(builder, engines.inventory, candidate),
+            Some(candidate) => follow(builder, engines.inventory, candidate),
+            None if on_demand.as_mut().is_some_and(|on_demand| on_demand.count_granted(granted.id())) => {}
             None => admit_external(builder, granted),
         }
+    }
+    if let Some(on_demand) = on_demand {
+        on_demand.decide(builder, &admission);
     }
     wait(builder, engines.inventory, &admission, rules.at.now_ms);
     for each in &admission.queued {
@@ -121,8 +175,8 @@ fn headroom(builder: &PlanBuilder<'_>) -> Headroom {
             let _ = ledger.apply(&change.change, at);
         }
     }
-    let nodes = free_nodes::of(desired, builder.observed, &ledger);
-    Headroom { ledger, nodes, weights: weights(desired) }
+    let (nodes, freed) = free_nodes::of(desired, builder.observed, &ledger, &builder.successions);
+    Headroom { ledger, nodes, weights: weights(desired), freed }
 }
 
 fn moment(desired: &DesiredState) -> Moment {
@@ -139,14 +193,77 @@ fn rules(desired: &DesiredState, headroom: &Headroom) -> AdmissionRules {
     AdmissionRules { at: moment(desired), patience: desired.limits.patience, awaiting }
 }
 
-/// Reserves for an engine and creates it.
-fn create(builder: &mut PlanBuilder<'_>, inventory: &Inventory<'_>, candidate: Candidate) {
+/// The candidates that are replaced IN PLACE and wait for others of their unit, by id. Those that have their turn are the first
+/// for which all that they need in addition would be granted now; if there are too few, others have it and are queued. An
+/// engine that does not serve is replaced before those that do.
+fn waiting_for_turn(
+    builder: &PlanBuilder<'_>,
+    inventory: &Inventory<'_>,
+    candidates: &BTreeMap<String, Candidate>,
+    headroom: &mut Headroom,
+    at: Moment,
+) -> Vec<String> {
+    let mut links: BTreeMap<Link, Vec<(bool, &SlotKey, &Candidate)>> = BTreeMap::new();
+    for candidate in candidates.values() {
+        let slot = inventory.engine(&candidate.engine).and_then(|engine| engine.current_of);
+        if let (Granted::Turn { is_served }, Some(slot)) = (&candidate.granted, slot)
+            && !builder.turns.has_begun(&slot.key)
+        {
+            links.entry(slot.key.link()).or_default().push((*is_served, &slot.key, candidate));
+        }
+    }
+    let mut waiting = Vec::new();
+    for (link, mut slots) in links {
+        slots.sort_by_key(|(is_served, key, _)| (*is_served, *key));
+        let free = builder.turns.free(&link);
+        let mut behind = Vec::new();
+        let mut chosen = 0;
+        for (_, _, candidate) in slots {
+            if chosen < free && headroom.has_capacity_for(&candidate.request, at) {
+                chosen += 1;
+            } else {
+                behind.push(candidate.request.id().to_owned());
+            }
+        }
+        waiting.extend(behind.into_iter().skip(free - chosen));
+    }
+    waiting
+}
+
+/// What follows from a grant.
+fn follow(builder: &mut PlanBuilder<'_>, inventory: &Inventory<'_>, candidate: Candidate) {
     let Some(engine) = inventory.engine(&candidate.engine) else { return };
-    builder.wait_for_create(engine, candidate.state, candidate.until_ms);
-    let because = candidate.chain.first().map(|decision| decision.reason.clone()).unwrap_or_default();
-    let mut chain = vec![decide(engine, change(&candidate.request, Change::Reserve), because)];
-    chain.extend(candidate.chain);
-    builder.push(Stage::Create, chain);
+    let Candidate { request, granted, state, until_ms, .. } = candidate;
+    match granted {
+        Granted::Create { stand_in } => create(builder, engine, &request, stand_in.as_ref(), (state, until_ms)),
+        Granted::Turn { .. } => {
+            builder.taking_turn.extend(engine.current_of.map(|slot| slot.key.clone()));
+            builder.wait(engine, state, until_ms);
+        }
+        Granted::Keep => builder.wait(engine, state, until_ms),
+    }
+}
+
+/// Reserves for an engine and creates it.
+fn create(
+    builder: &mut PlanBuilder<'_>,
+    engine: &Engine<'_>,
+    request: &Request,
+    stand_in: Option<&EngineName>,
+    (state, until_ms): (String, Option<i64>),
+) {
+    builder.wait_for_create(engine, state, until_ms);
+    let configuration = engine.current_of.and_then(|slot| Some((slot, builder.desired.configuration(&slot.key)?)));
+    let Some((slot, configuration)) = configuration else { return };
+    let chain = creation::chain(builder, engine, slot, stand_in, configuration);
+    let because = chain.first().map(|decision| decision.reason.clone()).unwrap_or_default();
+    let reserve = change(request, |reservation| match &request.replaces {
+        Some(from) => Change::Transfer { from: Arc::clone(from), request: reservation },
+        None => Change::Reserve(reservation),
+    });
+    let mut decisions = vec![decide(engine, reserve, because)];
+    decisions.extend(chain);
+    builder.push(Stage::Create, decisions);
 }
 
 fn admit_external(builder: &mut PlanBuilder<'_>, request: &Request) {
@@ -155,7 +272,7 @@ fn admit_external(builder: &mut PlanBuilder<'_>, request: &Request) {
     builder.push(Stage::Create, vec![Decision { engine: None, slot: None, reason, action }]);
 }
 
-fn change(request: &Request, change: impl FnOnce(std::sync::Arc<ledger::Request>) -> Change) -> Action {
+fn change(request: &Request, change: impl FnOnce(Arc<ledger::Request>) -> Change) -> Action {
     let (scopes, change) = (request.reservation.scopes.clone(), change(request.reservation.clone()));
     Action::Ledger(Box::new(ScopedChange { scopes, change }))
 }

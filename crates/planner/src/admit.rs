@@ -65,7 +65,7 @@ pub fn admit<'a>(requests: &'a [Request], headroom: &mut Headroom, rules: &Admis
     let mut admission = Admission::default();
     let mut possible = Vec::with_capacity(requests.len());
     for request in requests {
-        match impossible(request, headroom) {
+        match impossible(request, headroom, rules.at.now_ms) {
             Some(why) => admission.rejected.push(Rejected { request, why }),
             None => possible.push(request),
         }
@@ -87,14 +87,15 @@ pub fn admit<'a>(requests: &'a [Request], headroom: &mut Headroom, rules: &Admis
     admission
 }
 
-/// Why the request can never fit. A transfer keeps at least what it has, so it is never rejected.
-fn impossible(request: &Request, headroom: &Headroom) -> Option<Impossible> {
-    if request.replaces.is_some() {
-        return None;
-    }
+/// Why the request can never fit. A transfer keeps at least what it has, so it is never above a limit.
+pub(crate) fn impossible(request: &Request, headroom: &Headroom, now_ms: i64) -> Option<Impossible> {
     let pool = request.reservation.scopes.pool_name();
     let oversized = || headroom.nodes.oversized(pool, request.pods.as_ref()?).map(Impossible::Oversized);
-    headroom.ledger.impossible(&request.reservation).map(Impossible::Short).or_else(oversized)
+    let short = match request.replaces {
+        Some(_) => None,
+        None => headroom.ledger.impossible(&request.reservation, now_ms).map(Impossible::Short),
+    };
+    short.or_else(oversized)
 }
 
 /// Grants the request of a head, or returns why it is queued.
@@ -114,7 +115,7 @@ fn turn<'a>(
     {
         return Err(Cause::Yields { request: awaited });
     }
-    headroom.grant(request, rules.at).map_err(|obstacle| match obstacle {
+    headroom.grant(request, rules.at).map(drop).map_err(|obstacle| match obstacle {
         Obstacle::Short(shortages) => {
             waits.set_aside(request, entitlement, &shortages);
             Cause::Short(shortages)

@@ -8,10 +8,14 @@ use model::slot::{Slot, SlotKey};
 
 use crate::admit::Request;
 use crate::decision::{Action, Chain, Decision, Stage, Wait};
+use crate::demand_reported::DemandReported;
 use crate::desired::DesiredState;
 use crate::inventory::Engine;
 use crate::link_cache::{Group, LabelCache, LinkCache};
 use crate::observed::ObservedState;
+use crate::succession::Successions;
+use crate::turns::Turns;
+use crate::unreachable::FailedNodes;
 
 /// Work on an engine that keeps alterations from converging.
 pub(crate) struct PendingWork {
@@ -22,13 +26,28 @@ pub(crate) struct PendingWork {
     pub what: String,
 }
 
-/// An engine that is created if its reservation is granted.
+/// What follows if a candidate's request is granted.
+pub(crate) enum Granted {
+    /// The engine is created.
+    Create {
+        /// The engine that serves until then.
+        stand_in: Option<EngineName>,
+    },
+    /// The older engine of its slot is drained, in the slot's turn.
+    Turn {
+        /// Whether the older engine is registered.
+        is_served: bool,
+    },
+    /// Nothing yet: the capacity is kept for it while the older engine of its slot ends.
+    Keep,
+}
+
+/// An engine that needs a reservation, now or when the older engine of its slot is gone.
 pub(crate) struct Candidate {
     pub engine: EngineName,
     pub request: Request,
-    /// The decisions that follow the reservation.
-    pub chain: Vec<Decision>,
-    /// Its state while the chain is run.
+    pub granted: Granted,
+    /// Its state if the request is granted.
     pub state: String,
     /// When it may change, by the database's clock.
     pub until_ms: Option<i64>,
@@ -43,8 +62,16 @@ pub(crate) struct PlanBuilder<'a> {
     /// Why each engine differs from its desired state: SHOW's column *reason*.
     pub reasons: BTreeMap<EngineName, String>,
     pub pending: Vec<PendingWork>,
-    /// The engines that are created if their reservation is granted.
+    /// The engines that need a reservation.
     pub candidates: Vec<Candidate>,
+    /// Which engines are unreachable.
+    pub failed_nodes: FailedNodes<'a>,
+    pub successions: Successions<'a>,
+    pub turns: Turns,
+    /// What is reported of demand.
+    pub demand: DemandReported,
+    /// The slots whose older engine is drained in their turn.
+    pub taking_turn: BTreeSet<SlotKey>,
     /// The names that this plan drains: a name has one drain order.
     draining: BTreeSet<EngineName>,
     groups: LinkCache<'a>,
@@ -61,6 +88,11 @@ impl<'a> PlanBuilder<'a> {
             reasons: BTreeMap::new(),
             pending: Vec::new(),
             candidates: Vec::new(),
+            failed_nodes: FailedNodes::new(observed, &desired.limits),
+            successions: Successions::default(),
+            turns: Turns::default(),
+            demand: DemandReported::default(),
+            taking_turn: BTreeSet::new(),
             draining: BTreeSet::new(),
             groups: LinkCache::default(),
             labels,
@@ -137,7 +169,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Whether a lookup by name did not find this uid.
     pub fn has_vanished(&self, engine: &Engine<'_>, uid: &str) -> bool {
-        self.observed.vanished.contains(&(engine.name.clone(), uid.to_owned()))
+        self.observed.has_vanished(&engine.name, uid)
     }
 }
 

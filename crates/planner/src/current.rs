@@ -1,36 +1,40 @@
 //! The plan for a slot's current engine: create it, keep it, or draw a new incarnation for the slot.
 
-use model::charge::Charge;
-use model::configuration::Configuration;
+use model::end::{EndClass, EndWord};
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::labels::CONFIG;
+use model::labels::{CONFIG, OWNER};
 use model::millis;
-use model::slot::Slot;
+use model::owner::Owner;
+use model::slot::{Replacement, Slot};
 use model::snapshot::EngineRecord;
 
 use crate::admission;
 use crate::backoff;
-use crate::builder::{Candidate, PlanBuilder, decide};
-use crate::decision::{Action, Decision, DesiredEngine, Stage};
+use crate::builder::{Candidate, Granted, PlanBuilder, decide};
+use crate::creation;
+use crate::decision::{Action, Decision, Stage};
+use crate::end_class;
 use crate::inventory::Engine;
 use crate::limits::BACK_OFF_MOST;
-use crate::observed::Instance;
+use crate::observed::{Instance, Permit};
 use crate::reservations;
 use crate::teardown;
+use crate::turns;
+use crate::unreachable::OnFailedNode;
 use crate::unregistered;
 
-/// The slot's context in the plan.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SlotContext<'a> {
-    /// The engine that serves until the current one is registered.
-    pub stand_in: Option<&'a EngineName>,
-    /// Whether other slots of the (tenant, pool, unit) are replaced first.
-    pub waits_for_turn: bool,
-}
+/// Why an engine can never be created whose charge no reservation can have.
+const TOO_LARGE: &str = "cannot start: it is larger than any reservation";
 
-pub(crate) fn plan<'a>(builder: &mut PlanBuilder<'a>, engine: &Engine<'_>, slot: &'a Slot, context: SlotContext<'_>) {
+/// `stand_in` is the older engine that serves until the current one is registered, or until the slot's turn IN PLACE.
+pub(crate) fn plan<'a>(
+    builder: &mut PlanBuilder<'a>,
+    engine: &Engine<'_>,
+    slot: &'a Slot,
+    stand_in: Option<&Engine<'_>>,
+) {
     if let Some(reason) = condemned(engine) {
         builder.add_pending(engine, format!("engine {} was condemned", engine.name));
         return renew(builder, engine, slot, slot.failures, reason);
@@ -40,9 +44,9 @@ pub(crate) fn plan<'a>(builder: &mut PlanBuilder<'a>, engine: &Engine<'_>, slot:
         return after_end(builder, engine, slot, record, ended_at_ms);
     }
     match (engine.instance, record.and_then(|record| record.uid.as_deref())) {
-        (None, None) => create(builder, engine, slot, context),
+        (None, None) => create(builder, engine, slot, stand_in),
         (None, Some(uid)) => missing(builder, engine, uid),
-        (Some(instance), _) if instance.is_alive() => keep_or_renew(builder, engine, slot, instance, context),
+        (Some(instance), _) if instance.is_alive() => keep_or_renew(builder, engine, slot, instance, stand_in),
         (Some(instance), recorded) => ended(builder, engine, instance, recorded.is_some()),
     }
 }
@@ -61,26 +65,36 @@ fn condemned(engine: &Engine<'_>) -> Option<String> {
 }
 
 fn renew(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, failures: u32, reason: String) {
+    renew_after(builder, engine, draw(engine, slot, failures), reason);
+}
+
+fn renew_after(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, draw: Action, reason: String) {
     builder.reasons.insert(engine.name.clone(), reason.clone());
-    let action = Action::DrawIncarnation { observed: slot.incarnation, failures };
-    builder.push(Stage::Renew, vec![decide(engine, action, reason)]);
+    builder.push(Stage::Renew, vec![decide(engine, draw, reason)]);
+}
+
+fn draw(engine: &Engine<'_>, slot: &Slot, failures: u32) -> Action {
+    draw_after(engine, slot, failures, None)
+}
+
+/// `ends`: how the current engine ends, unless it is superseded or has ended.
+fn draw_after(engine: &Engine<'_>, slot: &Slot, failures: u32, ends: Option<EndClass>) -> Action {
+    let replacement = slot.next_replacement(engine.has_registered());
+    Action::DrawIncarnation { observed: slot.incarnation, failures, replacement, ends }
 }
 
 /// Creates permit and instance and records the uid, for a slot without an engine or one with an interrupted create. Without a
 /// reservation the engine is a candidate: the chain follows if its reservation is granted.
-fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, context: SlotContext<'_>) {
+fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, stand_in: Option<&Engine<'_>>) {
     if engine.instance.is_none()
-        && let Some(reason) = reservations::used_up(builder, engine)
+        && let Some((word, reason)) = reservations::used_up(builder, engine)
     {
         builder.add_pending(engine, reason.clone());
-        return renew(builder, engine, slot, slot.failures, reason);
+        let draw = draw_after(engine, slot, slot.failures, Some(EndClass::of_start(word, None)));
+        return renew_after(builder, engine, draw, reason);
     }
-    if context.waits_for_turn {
-        let reason = format!(
-            "waits for its turn: engines of unit \"{}\" are replaced {} at a time",
-            slot.key.unit, builder.desired.limits.surge
-        );
-        return builder.wait(engine, reason, None);
+    if builder.turns.is_waiting(&slot.key) {
+        return builder.wait(engine, turns::reason(builder.desired, &slot.key), None);
     }
     let Some(configuration) = builder.desired.configuration(&slot.key) else {
         return builder.wait_for_create(engine, "the catalog has no such unit or pool".to_owned(), None);
@@ -101,8 +115,16 @@ fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, conte
     if failure.is_some_and(|failure| !failure.retry_in.is_zero()) {
         return builder.wait_for_create(engine, state, until_ms);
     }
-    let chain = create_chain(builder, engine, slot, context, configuration);
+    if slot.replacement == Replacement::InPlace && engine.instances().next().is_none() {
+        let left = builder.successions.get(&slot.key).and_then(|succession| succession.left.clone());
+        if let Some(left) = left {
+            let served = stand_in.filter(|stand_in| !builder.failed_nodes.is_unreachable(stand_in));
+            return wait_for_older(builder, engine, slot, served, &left);
+        }
+    }
+    let stand_in = stand_in.map(|stand_in| stand_in.name.clone());
     if engine.charged().is_some() {
+        let chain = creation::chain(builder, engine, slot, stand_in.as_ref(), configuration);
         builder.wait_for_create(engine, state, until_ms);
         return builder.push(Stage::Create, chain);
     }
@@ -110,46 +132,46 @@ fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, conte
         // It exists, so it is adopted, not admitted.
         return builder.wait_for_create(engine, "waits until its reservation is adopted".to_owned(), None);
     }
-    let Some(request) = admission::request(builder.desired, slot) else {
-        return builder.queue(engine, "cannot start: it is larger than any reservation".to_owned(), None);
+    let succession = builder.successions.get(&slot.key).filter(|succession| succession.left.is_none());
+    let predecessor = succession.and_then(|succession| succession.predecessor);
+    let Some(request) = admission::request(builder.desired, slot, predecessor) else {
+        return builder.queue(engine, TOO_LARGE.to_owned(), None);
     };
-    builder.candidates.push(Candidate { engine: engine.name.clone(), request, chain, state, until_ms });
+    let granted = Granted::Create { stand_in };
+    builder.candidates.push(Candidate { engine: engine.name.clone(), request, granted, state, until_ms });
 }
 
-/// The decisions that create the engine.
-fn create_chain(
-    builder: &PlanBuilder<'_>,
+/// IN PLACE: the engine is created when nothing is left of the older ones. An older one that serves is drained in the slot's
+/// turn, and only if all that the engine needs in addition would be granted now.
+fn wait_for_older(
+    builder: &mut PlanBuilder<'_>,
     engine: &Engine<'_>,
     slot: &Slot,
-    context: SlotContext<'_>,
-    configuration: Configuration,
-) -> Vec<Decision> {
-    let because = match context.stand_in {
-        _ if engine.instance.is_some() => "its creation was interrupted".to_owned(),
-        Some(stand_in) => format!("replaces {stand_in}"),
-        None if slot.failures > 0 => format!("the slot has no engine after failure {}", slot.failures),
-        None => "the slot has no engine".to_owned(),
+    stand_in: Option<&Engine<'_>>,
+    left: &EngineName,
+) {
+    let state = format!("waits until engine {left}, which it replaces in place, is gone");
+    if stand_in.is_some() && !builder.observed.registry_complete {
+        // A drain order may have been lost with ZooKeeper's data: then the first to take their turn are engines that are not
+        // registered.
+        let reason = "waits for its turn: it is not known yet which engines are registered";
+        return builder.wait(engine, reason.to_owned(), None);
+    }
+    if engine.charged().is_some() {
+        if stand_in.is_some() {
+            builder.taking_turn.insert(slot.key.clone());
+        }
+        return builder.wait(engine, state, None);
+    }
+    let succession = builder.successions.get(&slot.key);
+    let Some(request) = admission::request_of_successor(builder.desired, slot, succession) else {
+        return builder.queue(engine, TOO_LARGE.to_owned(), None);
     };
-    let pool = builder.desired.pool(&slot.key);
-    let nodes = pool.and_then(|pool| pool.nodes.clone());
-    let node_selector = pool.map(|pool| pool.node_selector.clone()).unwrap_or_default();
-    let labels = EngineLabels::new(&builder.desired.cluster, &slot.key, slot.incarnation, &configuration);
-    let config = labels.config.clone();
-    let mut chain = Vec::new();
-    if engine.permit.is_none() {
-        chain.push(decide(engine, Action::CreatePermit { uid: None }, because.clone()));
-    }
-    let charge = Charge::new(&configuration, builder.desired.defaults.instances);
-    let desired = Action::CreateEngine(Box::new(DesiredEngine { labels, configuration, charge, nodes, node_selector }));
-    chain.push(decide(engine, desired, because));
-    let recorded = engine.record.and_then(|record| record.uid.as_ref());
-    if recorded.is_none() {
-        chain.push(decide(engine, Action::RecordUid { uid: None, config }, "it was created"));
-    }
-    if recorded.is_none() || engine.permit.is_none_or(|permit| permit.uid.as_ref() != recorded) {
-        chain.push(decide(engine, Action::WritePermitUid { uid: None }, "allows it to register"));
-    }
-    chain
+    let granted = match stand_in {
+        Some(stand_in) => Granted::Turn { is_served: stand_in.is_registered() },
+        None => Granted::Keep,
+    };
+    builder.candidates.push(Candidate { engine: engine.name.clone(), request, granted, state, until_ms: None });
 }
 
 /// The earlier of two times of which each may be missing.
@@ -168,7 +190,8 @@ fn missing(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, uid: &str) {
     }
     let reason = "it vanished: the orchestrator no longer has it";
     builder.reasons.insert(engine.name.clone(), reason.to_owned());
-    let end = Action::RecordEnd { reason: reason.to_owned(), log_tail: None };
+    let class = end_class::class(engine, None);
+    let end = Action::RecordEnd { reason: reason.to_owned(), class, log_tail: None };
     let mut chain = vec![decide(engine, end, "no instance with its uid exists")];
     chain.extend(teardown::delete_unregistered_permit(engine));
     builder.push(Stage::Clear, chain);
@@ -218,38 +241,38 @@ fn keep_or_renew<'a>(
     engine: &Engine<'_>,
     slot: &'a Slot,
     instance: &Instance,
-    context: SlotContext<'_>,
+    stand_in: Option<&Engine<'_>>,
 ) {
-    let mut chain = keep(engine, instance);
+    let chain = keep(engine, instance, slot, builder.desired.sessions(&slot.key));
     if engine.record.is_none_or(|record| record.uid.is_none()) {
         builder.add_pending(engine, format!("the uid of engine {} is not recorded", engine.name));
     }
+    let on_failed_node = builder.failed_nodes.assess(engine);
+    if let Some(reason) = on_failed_node.filter(OnFailedNode::is_unreachable).map(|on| on.reason()) {
+        // It is no failure of the engine. IN PLACE would wait for the end of its instance.
+        let (failures, replacement) = (slot.failures, Replacement::StandIn);
+        let word = EndWord::NodeLost;
+        let ends = Some(if engine.has_registered() { EndClass::of(word) } else { EndClass::of_start(word, None) });
+        let action = Action::DrawIncarnation { observed: slot.incarnation, failures, replacement, ends };
+        return replace(builder, engine, chain, action, reason);
+    }
     if let Some(reason) = replaced_because(builder, engine, slot, instance) {
-        builder.reasons.insert(engine.name.clone(), reason.clone());
         builder.add_pending(engine, reason.clone());
-        chain.retain(|decision| matches!(decision.action, Action::RecordUid { .. }));
-        let action = Action::DrawIncarnation { observed: slot.incarnation, failures: slot.failures };
-        chain.push(decide(engine, action, reason));
-        return builder.push(Stage::Renew, chain);
+        return replace(builder, engine, chain, draw(engine, slot, slot.failures), reason);
     }
     if let Some(reason) = reservations::unregistered_too_long(builder, engine, instance) {
-        builder.reasons.insert(engine.name.clone(), reason.clone());
-        chain.retain(|decision| matches!(decision.action, Action::RecordUid { .. }));
         let failures = slot.failures.saturating_add(1);
-        chain.push(decide(engine, Action::DrawIncarnation { observed: slot.incarnation, failures }, reason));
-        return builder.push(Stage::Renew, chain);
+        let ends = EndClass::of_start(EndWord::StartTimeout, instance.fault);
+        return replace(builder, engine, chain, draw_after(engine, slot, failures, Some(ends)), reason);
     }
     if instance.incomplete {
-        return create(builder, engine, slot, context);
+        return create(builder, engine, slot, stand_in);
     }
     let unregistered = unregistered::assess(builder, engine, slot, instance);
     if let Some(reason) = unregistered.as_ref().and_then(|assessment| assessment.replace_because.as_ref()) {
         let failures = unregistered.as_ref().map_or(slot.failures, |assessment| assessment.failures);
-        chain.retain(|decision| matches!(decision.action, Action::RecordUid { .. }));
-        let action = Action::DrawIncarnation { observed: slot.incarnation, failures };
-        chain.push(decide(engine, action, reason.clone()));
-        builder.reasons.insert(engine.name.clone(), reason.clone());
-        return builder.push(Stage::Renew, chain);
+        let ends = end_class::unregistered(engine, instance);
+        return replace(builder, engine, chain, draw_after(engine, slot, failures, Some(ends)), reason.clone());
     }
     builder.push(Stage::Keep, chain);
     if !engine.is_ready() {
@@ -261,9 +284,20 @@ fn keep_or_renew<'a>(
             (None, Phase::Pending, _) => "waits to be scheduled".to_owned(),
             (None, ..) => "is not registered yet".to_owned(),
         };
-        let until_ms = earliest(until_ms, reservations::deadline_ms(engine));
+        let reason = on_failed_node.map_or(reason.clone(), |on| format!("{}; {reason}", on.shown()));
+        let left = on_failed_node.and_then(|on| on.left);
+        let unreachable_ms = left.map(|left| builder.desired.snapshot.now_ms.saturating_add(millis::ceil(left)));
+        let until_ms = earliest(earliest(until_ms, unreachable_ms), reservations::deadline_ms(engine));
         builder.wait(engine, after_failures(reason, engine, slot), until_ms);
     }
+}
+
+/// Gives the slot of a running engine another one. Of what would complete this one, only its uid is still recorded.
+fn replace(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, mut chain: Vec<Decision>, draw: Action, reason: String) {
+    builder.reasons.insert(engine.name.clone(), reason.clone());
+    chain.retain(|decision| matches!(decision.action, Action::RecordUid { .. }));
+    chain.push(decide(engine, draw, reason));
+    builder.push(Stage::Renew, chain);
 }
 
 /// Appends the number of the slot's attempt and how the previous one failed.
@@ -285,7 +319,9 @@ fn replaced_because<'a>(
     instance: &Instance,
 ) -> Option<String> {
     let group = builder.group(slot);
-    let agrees = group.labels.as_ref()?.matches(&instance.labels, &engine.name, &slot.key, slot.incarnation);
+    let labels = group.labels.as_ref()?;
+    let owner = slot.owner.as_ref();
+    let agrees = labels.matches(&instance.labels, &engine.name, &slot.key, slot.incarnation, owner);
     let nodes = group.nodes.clone();
     if !agrees {
         return Some(match EngineLabels::decode(&instance.labels) {
@@ -298,8 +334,19 @@ fn replaced_because<'a>(
     is_left.then(|| format!("node \"{node}\" left resource pool \"{}\"", slot.key.pool))
 }
 
-/// Completes an engine that is kept: a recorded uid, and a permit with it.
-pub(crate) fn keep(engine: &Engine<'_>, instance: &Instance) -> Vec<Decision> {
+/// A running engine has an owner that is not known any more.
+struct UnknownOwner;
+
+/// The owner of a running engine of the slot, by its label. A stand-in may have the one that the slot had before.
+fn owner_of(instance: &Instance, slot: &Slot) -> Result<Option<Owner>, UnknownOwner> {
+    let Some(label) = instance.labels.get(OWNER) else { return Ok(None) };
+    let user = slot.started_for.as_ref().map(|started_for| Owner::User(started_for.user.clone()));
+    let owner = slot.owner.clone().into_iter().chain(user).find(|owner| owner.label() == *label);
+    owner.map(Some).ok_or(UnknownOwner)
+}
+
+/// Completes an engine that is kept: a recorded uid, and a permit with it, with its owner and with the number of sessions.
+pub(crate) fn keep(engine: &Engine<'_>, instance: &Instance, slot: &Slot, sessions: Option<u32>) -> Vec<Decision> {
     let mut chain = Vec::new();
     if engine.record.is_none_or(|record| record.uid.is_none()) {
         chain.push(record_uid(
@@ -308,17 +355,27 @@ pub(crate) fn keep(engine: &Engine<'_>, instance: &Instance) -> Vec<Decision> {
             "adopted: it runs under a name that was issued and no uid is recorded",
         ));
     }
-    let uid = || Some(instance.uid.clone());
+    let (uid, owner) = (Some(instance.uid.clone()), owner_of(instance, slot).ok());
     match engine.permit {
-        None => {
-            chain.push(decide(engine, Action::CreatePermit { uid: uid() }, "an engine that stays has a permit"));
-        }
+        // Without a permit it ends by itself. With another owner's it would serve sessions of that one.
+        None => chain.extend(owner.map(|owner| {
+            let permit = Action::CreatePermit { uid, sessions, owner };
+            decide(engine, permit, "an engine that stays has a permit")
+        })),
         Some(permit) if !permit.readable => {
             // Also deletes a registration below it: proxies ignore that one, and its agent registers again.
             chain.push(decide(engine, Action::DeletePermit, "its permit cannot be read and is created again"));
         }
-        Some(permit) if permit.uid.as_ref() != Some(&instance.uid) => {
-            chain.push(decide(engine, Action::WritePermitUid { uid: uid() }, "allows it to register"));
+        Some(Permit { owner: Some(written), .. }) if owner.as_ref().is_some_and(|owner| owner != written) => {
+            chain.push(decide(engine, Action::DeletePermit, "its permit names another owner and is created again"));
+        }
+        Some(permit) if permit.uid != uid => {
+            let owner = permit.owner.clone().or(owner).flatten();
+            chain.push(decide(engine, Action::WritePermitUid { uid, sessions, owner }, "allows it to register"));
+        }
+        Some(permit) if permit.sessions.is_some_and(|written| written != sessions) => {
+            let because = "SESSIONS_PER_ENGINE has changed";
+            chain.push(decide(engine, Action::WritePermitSessions { sessions }, because));
         }
         Some(_) => {}
     }

@@ -10,18 +10,21 @@ use std::time::Duration;
 use model::alteration::RequestId;
 use model::charge::Charge;
 use model::configuration::Configuration;
+use model::end::EndClass;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::ledger::{Change, ScopedChange};
 use model::name::TenantName;
 use model::number::Incarnation;
-use model::slot::SlotKey;
+use model::owner::Owner;
+use model::scaling::{LinkScale, SlotRemoval};
+use model::slot::{Link, Replacement, SlotKey};
 use serde::{Deserialize, Serialize};
 
 /// One effect and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The engine that it concerns; `None` for an alteration.
+    /// The engine that it concerns; `None` for an alteration and for the slots of a link.
     pub engine: Option<EngineName>,
     /// The engine's slot, if known.
     pub slot: Option<SlotKey>,
@@ -34,7 +37,13 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Create the permit; with a uid for an engine that already runs.
-    CreatePermit { uid: Option<String> },
+    CreatePermit {
+        uid: Option<String>,
+        /// The sessions that the engine may have; `None`: as many as its agent accepts.
+        sessions: Option<u32>,
+        /// Whose sessions the engine serves; `None` if the tenant shares it.
+        owner: Option<Owner>,
+    },
     /// Create the instance, unless one with this name and matching labels exists. Returns the uid that the later decisions
     /// of the chain need.
     CreateEngine(Box<DesiredEngine>),
@@ -49,17 +58,29 @@ pub enum Action {
     WritePermitUid {
         /// `None`: the uid that the create of this chain returned.
         uid: Option<String>,
+        /// Of a permit that this chain created.
+        sessions: Option<u32>,
+        /// Of a permit that this chain created.
+        owner: Option<Owner>,
     },
+    /// Write the number of sessions into the permit, which the agent follows.
+    WritePermitSessions { sessions: Option<u32> },
     /// Draw a new incarnation for the slot, unless its incarnation is no longer the observed one.
     DrawIncarnation {
         observed: Incarnation,
         /// The slot's new count of failures.
         failures: u32,
+        /// How the new engine takes over from older ones.
+        replacement: Replacement,
+        /// How the engine of the observed incarnation ends; `None` if it has ended or is superseded.
+        ends: Option<EndClass>,
     },
     /// Record that the engine will never run again.
     RecordEnd {
         /// How it ended.
         reason: String,
+        /// Has no effect on an engine that was condemned with a word.
+        class: EndClass,
         /// The last lines of its log, if it failed.
         log_tail: Option<String>,
     },
@@ -96,8 +117,27 @@ pub enum Action {
         /// The tenant that the capacity is reclaimed for.
         reclaimed_for: TenantName,
     },
+    /// Add and remove slots of a link that follow demand.
+    Scale(Box<Scaling>),
     /// Record the progress of an alteration.
     Finish { id: RequestId, transition: Transition },
+}
+
+/// The slots that a link gains and loses, of which some are removed only if the agents of their engines agree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scaling {
+    /// Without the slots that are released.
+    pub slots: LinkScale,
+    pub release: Vec<Release>,
+}
+
+/// A slot that is removed if the agent of its idle engine agrees to retire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    pub engine: EngineName,
+    /// The instance that is asked.
+    pub uid: String,
+    pub slot: SlotRemoval,
 }
 
 /// The next progress of a converging or stalled alteration.
@@ -122,6 +162,8 @@ pub struct DesiredEngine {
     pub nodes: Option<Vec<String>>,
     /// Labels that its node must also have.
     pub node_selector: BTreeMap<String, String>,
+    /// The user that it runs as, where the configuration says so: that of its slot. `None` if the slot names no single user.
+    pub user: Option<String>,
 }
 
 /// The execution order of chains: create before drain, drain before delete.
@@ -131,6 +173,8 @@ pub enum Stage {
     Ledger,
     /// Missing engines.
     Create,
+    /// Slots that follow demand.
+    Scale,
     /// Uids and permits of engines that stay.
     Keep,
     /// Slots that need another engine.
@@ -148,6 +192,7 @@ impl fmt::Display for Stage {
         f.write_str(match self {
             Self::Ledger => "ledger",
             Self::Create => "create",
+            Self::Scale => "scale",
             Self::Keep => "keep",
             Self::Renew => "renew",
             Self::Drain => "drain",
@@ -179,6 +224,13 @@ pub struct Chain {
     pub decisions: Vec<Decision>,
 }
 
+impl Scaling {
+    /// Whether it removes nothing.
+    pub fn is_only_added(&self) -> bool {
+        self.slots.remove.is_empty() && self.release.is_empty()
+    }
+}
+
 impl Decision {
     /// Its name in EXPLAIN and in the log.
     pub fn verb(&self) -> &'static str {
@@ -187,6 +239,7 @@ impl Decision {
             Action::CreateEngine(_) => "create engine",
             Action::RecordUid { .. } => "record uid",
             Action::WritePermitUid { .. } => "write uid into permit",
+            Action::WritePermitSessions { .. } => "write sessions into permit",
             Action::DrawIncarnation { .. } => "draw incarnation",
             Action::RecordEnd { .. } => "record end",
             Action::Drain { .. } => "drain engine",
@@ -205,7 +258,20 @@ impl Decision {
                 Change::Cancel { .. } => "cancel reservation",
             },
             Action::Retire { .. } => "retire engine",
+            Action::Scale(_) => "scale",
             Action::Finish { .. } => "finish alteration",
+        }
+    }
+
+    /// Its slot; of a change of slots their link, and empty without both.
+    fn slots_named(&self) -> String {
+        match (&self.slot, &self.action) {
+            (Some(slot), _) => slot.to_string(),
+            (None, Action::Scale(scaling)) => {
+                let Link { tenant, pool, unit } = &scaling.slots.link;
+                format!("{tenant}/{pool}/{unit}")
+            }
+            (None, _) => String::new(),
         }
     }
 
@@ -215,7 +281,7 @@ impl Decision {
             step,
             decision: self.verb().to_owned(),
             engine: self.engine.as_ref().map(ToString::to_string).unwrap_or_default(),
-            slot: self.slot.as_ref().map(ToString::to_string).unwrap_or_default(),
+            slot: self.slots_named(),
             because: self.reason.clone(),
         }
     }
@@ -227,9 +293,9 @@ pub struct Row {
     /// Counts from 1.
     pub step: u32,
     pub decision: String,
-    /// Empty for an alteration.
+    /// Empty for an alteration, and where slots are added or removed.
     pub engine: String,
-    /// Empty if unknown.
+    /// Where slots are added or removed, tenant, pool and unit. Empty if unknown.
     pub slot: String,
     pub because: String,
 }

@@ -51,6 +51,8 @@ pub fn plan_without_engines(desired: &DesiredState, reason: &str) -> Plan {
         waits: Vec::new(),
         rows,
         waits_for,
+        suspended: None,
         queued: None,
+        ..Plan::default()
     }
 }

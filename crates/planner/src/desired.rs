@@ -25,6 +25,11 @@ impl DesiredState {
         Configuration::from_slot(&self.snapshot.catalog, key, &self.defaults)
     }
 
+    /// The sessions that the slot's engine may have; `None`: as many as its agent accepts.
+    pub fn sessions(&self, key: &SlotKey) -> Option<u32> {
+        self.snapshot.catalog.unit(&key.unit)?.sessions_per_engine
+    }
+
     /// The slot's pool.
     pub fn pool(&self, key: &SlotKey) -> Option<&PoolSpec> {
         self.snapshot.catalog.pool(&key.pool)

@@ -9,16 +9,21 @@ mod start;
 
 use model::alteration::{AlterationProgress, AlterationRecord, Outcome, RequestId};
 use model::change::{Applied, Change, Rules};
+use model::demand::DemandKey;
 use model::desired::derive;
+use model::end::EndOrder;
+use model::engine_name::EngineName;
 use model::error::UserError;
 use model::ledger::{Ledger, Measured};
 use model::millis;
+use model::name::{PoolName, UnitName};
 use model::number::Generation;
-use model::slot::{Origin, Slot};
+use model::slot::{Origin, Replacement, Slot};
+use model::snapshot::Snapshot;
 
 use crate::decision::{Action, Decision, Row};
 use crate::desired::DesiredState;
-use crate::observed::ObservedState;
+use crate::observed::{EngineLoad, ObservedState};
 use crate::plan::Plan;
 use crate::simulation::Simulation;
 
@@ -39,7 +44,8 @@ struct Bounds {
     looks: usize,
 }
 
-/// All decisions until a steady state, in order, assuming that each started engine becomes ready. Changes nothing.
+/// All decisions until a steady state, in order, assuming that each started engine becomes ready, and that the sessions that
+/// wait for an engine go on waiting. Changes nothing.
 ///
 /// Takes seconds in a large installation: not for a thread that must not block.
 pub fn explain(desired: &DesiredState, observed: &ObservedState) -> Vec<Row> {
@@ -48,6 +54,7 @@ pub fn explain(desired: &DesiredState, observed: &ObservedState) -> Vec<Row> {
 
 fn explain_within(desired: &DesiredState, observed: &ObservedState, bounds: Bounds) -> Vec<Row> {
     let mut simulation = Simulation::new(desired.clone(), observed.clone());
+    hold_demand(&mut simulation);
     let mut rows: Vec<Row> = Vec::new();
     let mut looks = 0;
     for _ in 0..bounds.rounds {
@@ -74,6 +81,14 @@ fn explain_within(desired: &DesiredState, observed: &ObservedState, bounds: Boun
     truncated(rows)
 }
 
+/// The sessions that wait go on waiting, however far the simulation advances.
+fn hold_demand(simulation: &mut Simulation) {
+    let Snapshot { demand, now_ms, .. } = &mut simulation.desired.snapshot;
+    for demand in demand.iter_mut().filter(|demand| demand.is_current(*now_ms)) {
+        demand.until_ms = i64::MAX;
+    }
+}
+
 /// Whether the decision has a row: a change of reservations only if one of its scopes has a limit. Without limits every request
 /// is granted, and there is nothing to explain.
 fn is_shown(decision: &Decision, ledger: &Ledger) -> bool {
@@ -83,14 +98,30 @@ fn is_shown(decision: &Decision, ledger: &Ledger) -> bool {
     }
 }
 
-/// Adds a row for each engine that stays without a reservation.
+/// Adds a row for each engine that stays without a reservation, and for sessions that stay without an engine.
 fn with_queue(mut rows: Vec<Row>, plan: &Plan) -> Vec<Row> {
     for wait in plan.waits.iter().filter(|wait| wait.is_queued) {
         let slot = wait.slot.as_ref().map(ToString::to_string).unwrap_or_default();
         let (step, engine) = (rows.len() as u32 + 1, wait.engine.to_string());
         rows.push(Row { step, decision: "wait".to_owned(), engine, slot, because: wait.reason.clone() });
     }
+    for unmet in plan.unmet.iter().flatten() {
+        let sessions = match unmet.sessions {
+            1 => "1 session waits".to_owned(),
+            sessions => format!("{sessions} sessions wait"),
+        };
+        let because = format!("{sessions}: {}", unmet.reason);
+        let (step, slot) = (rows.len() as u32 + 1, asked(&unmet.key));
+        rows.push(Row { step, decision: "wait".to_owned(), engine: String::new(), slot, because });
+    }
     rows
+}
+
+/// Tenant, pool and unit that the sessions ask for; `*` for any.
+fn asked(key: &DemandKey) -> String {
+    let pool = key.pool.as_ref().map_or("*", PoolName::as_str);
+    let unit = key.unit.as_ref().map_or("*", UnitName::as_str);
+    format!("{}/{pool}/{unit}", key.tenant)
 }
 
 fn truncated(mut rows: Vec<Row>) -> Vec<Row> {
@@ -107,7 +138,7 @@ fn truncated(mut rows: Vec<Row>) -> Vec<Row> {
 fn advance(simulation: &mut Simulation, until_ms: Option<i64>) -> bool {
     let starting = simulation.about_to_register();
     if !starting.is_empty() {
-        return starting.iter().filter(|engine| simulation.register(engine)).count() > 0;
+        return starting.iter().filter(|engine| register(simulation, engine)).count() > 0;
     }
     if simulation.exit_drained() > 0 {
         return true;
@@ -125,10 +156,22 @@ fn advance(simulation: &mut Simulation, until_ms: Option<i64>) -> bool {
     true
 }
 
-/// EXPLAIN of CREATE, ALTER or DROP: applies the change to a copy as its transaction would.
+/// Registers an engine. All its seats are free: otherwise it would count as full, and another one would be started for the
+/// sessions that wait.
+fn register(simulation: &mut Simulation, engine: &EngineName) -> bool {
+    let is_registered = simulation.register(engine);
+    if is_registered {
+        simulation.observed.loads.insert(engine.clone(), EngineLoad { sessions: 0, running: 0 });
+    }
+    is_registered
+}
+
+/// EXPLAIN of CREATE, ALTER or DROP: applies the change to a copy as its transaction would. `replacement` is how the engines
+/// that it renews take over from the older ones.
 pub fn explain_change(
     before: &DesiredState,
     change: &Change,
+    replacement: Replacement,
     rules: &Rules,
     observed: &ObservedState,
 ) -> Result<Vec<Row>, UserError> {
@@ -139,7 +182,7 @@ pub fn explain_change(
             let reference = change.object();
             let generation = Generation(simulation.next_number().get());
             let catalog = simulation.desired.snapshot.catalog.with(&reference, after.as_ref(), generation);
-            commit(&mut simulation, catalog);
+            commit(&mut simulation, catalog, replacement);
             let snapshot = &mut simulation.desired.snapshot;
             snapshot.alterations.push(AlterationRecord {
                 id: RequestId::new("explained")?,
@@ -164,8 +207,8 @@ pub fn explain_change(
 impl Simulation {
     /// Replaces the catalog and derives the slot rows, in the order in which the transaction of an alteration draws its
     /// numbers: deleted rows, renewed rows, added rows.
-    pub fn commit_catalog(&mut self, catalog: model::catalog::Catalog) {
-        commit(self, catalog);
+    pub fn commit_catalog(&mut self, catalog: model::catalog::Catalog, replacement: Replacement) {
+        commit(self, catalog, replacement);
     }
 
     /// Records measured capacities, as a master does for pools with `CAPACITY NODES`. The others stay as they are.
@@ -177,21 +220,25 @@ impl Simulation {
     }
 }
 
-fn commit(simulation: &mut Simulation, after: model::catalog::Catalog) {
+fn commit(simulation: &mut Simulation, after: model::catalog::Catalog, replacement: Replacement) {
     let snapshot = &simulation.desired.snapshot;
     let changes = derive(&snapshot.catalog, &after, &snapshot.slots, &simulation.desired.defaults);
     let measured = limits::measured(&snapshot.catalog, &snapshot.ledger);
     limits::set(&mut simulation.desired.snapshot.ledger, &after, &measured);
     let grace_ms = millis::from_duration(simulation.desired.limits.grace(None));
     simulation.desired.snapshot.catalog = after;
-    for (key, reason) in &changes.delete {
+    for (key, EndOrder { reason, .. }) in &changes.delete {
         simulation.delete_slot(key, reason, grace_ms);
     }
     for key in &changes.renew {
         for record in simulation.desired.snapshot.engines.iter_mut().filter(|record| record.slot == *key) {
             record.end_grace_ms.get_or_insert(grace_ms);
         }
-        simulation.renew(key, 0, false);
+        simulation.renew(key, 0, replacement);
+        let slot = simulation.desired.snapshot.slots.iter_mut().find(|slot| slot.key == *key);
+        if let (Some(slot), Some(owner)) = (slot, changes.owners.get(key)) {
+            slot.owner.clone_from(owner);
+        }
     }
     for key in &changes.add {
         let incarnation = simulation.next_number();
@@ -200,9 +247,10 @@ fn commit(simulation: &mut Simulation, after: model::catalog::Catalog) {
             incarnation,
             origin: Origin::Minimum,
             failures: 0,
-            forced: false,
+            replacement: Replacement::StandIn,
             born: incarnation,
             started_for: None,
+            owner: None,
             asked_at_ms: simulation.desired.snapshot.now_ms,
         };
         simulation.desired.snapshot.slots.push(slot);
@@ -236,7 +284,7 @@ mod tests {
             let Applied::Object { after, .. } = applied else { panic!("it is new") };
             let generation = Generation(simulation.next_number().get());
             let catalog = simulation.desired.snapshot.catalog.with(&change.object(), after.as_ref(), generation);
-            simulation.commit_catalog(catalog);
+            simulation.commit_catalog(catalog, Replacement::StandIn);
         }
         simulation
     }

@@ -1,72 +1,79 @@
 //! What the nodes of all pools have free: the observed capacity without what reserved engines need whose pods are not there yet.
 //!
 //! A pod that is on a node is part of what the node reports as used. An engine with a reservation and without an instance, or
-//! whose instance is on no node yet, takes part of it soon. External programs run where no node is reserved for them.
+//! whose instance is on no node yet, takes part of it soon; so do the executors of an engine that are on no node yet, up to what
+//! it is charged. External programs run where no node is reserved for them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use model::ledger::{Holder, Ledger, Reservation};
-use model::name::{PoolName, TenantName};
+use model::fit::{Nodes, Pods, Taken};
+use model::ledger::{Ledger, Reservation};
 use model::slot::{Link, SlotKey};
 
 use crate::desired::DesiredState;
 use crate::engine_request;
-use crate::fit::{NodeAmount, Nodes, Pods};
-use crate::observed::ObservedState;
+use crate::observed::{Instance, ObservedState};
+use crate::succession::Successions;
 
-/// The nodes, less what the charged reservations of `ledger` need of them. Without observed nodes they are unknown.
-pub(crate) fn of(desired: &DesiredState, observed: &ObservedState, ledger: &Ledger) -> Nodes {
+/// The nodes, less what the charged reservations of `ledger` need of them. Without observed nodes they are unknown. Also what the
+/// nodes have for each reservation that passes to a successor, or of which executors are on none yet.
+pub(crate) fn of(
+    desired: &DesiredState,
+    observed: &ObservedState,
+    ledger: &Ledger,
+    successions: &Successions<'_>,
+) -> (Nodes, BTreeMap<Arc<str>, Taken>) {
     let catalog = &desired.snapshot.catalog;
     let mut nodes = Nodes::of_pools(observed.capacity.clone(), |node| observed.nodes.get(node), catalog);
     if observed.capacity.is_empty() {
-        return nodes;
+        return (nodes, BTreeMap::new());
     }
     let on_a_node = observed.instances.iter().filter(|instance| instance.node.is_some());
-    let on_a_node: HashSet<&str> = on_a_node.map(|instance| instance.name.as_str()).collect();
+    let on_a_node: HashMap<&str, &Instance> = on_a_node.map(|instance| (instance.name.as_str(), instance)).collect();
+    let mut freed: BTreeMap<Arc<str>, Taken> = BTreeMap::new();
+    for reservation in successions.predecessors() {
+        if let Some(instance) = on_a_node.get(&**reservation.id()) {
+            freed.insert(reservation.id().clone(), taken_by(&nodes, instance, reservation));
+        }
+    }
     let mut pods_of: BTreeMap<Link, Option<Pods>> = BTreeMap::new();
     for reservation in ledger.reservations().filter(|reservation| reservation.state.is_charged()) {
-        let Some(link) = link(reservation).filter(|_| !on_a_node.contains(&**reservation.id())) else { continue };
-        let pods = pods_of.entry(link).or_insert_with_key(|link| pods(desired, link));
-        occupy(&mut nodes, reservation.request.scopes.pool_name(), pods.unwrap_or_else(|| single(reservation)));
+        let instance = on_a_node.get(&**reservation.id());
+        if instance.is_some_and(|instance| has_all_pods(instance, reservation)) {
+            continue;
+        }
+        let Some(link) = reservation.request.link() else { continue };
+        let whole = Pods::whole(reservation.amounts.requests());
+        let pods = pods_of.entry(link).or_insert_with_key(|link| pods(desired, link)).unwrap_or(whole);
+        let observed = instance.and_then(|instance| instance.pods.as_deref());
+        let pods = observed.map_or(Some(pods), |observed| pods.missing_executors(whole.driver, observed));
+        let Some(pods) = pods else { continue };
+        let taken = nodes.set_aside(reservation.request.scopes.pool_name(), &pods);
+        if instance.is_some() || successions.has_kept(reservation.id()) {
+            let there = || instance.map(|instance| taken_by(&nodes, instance, reservation)).unwrap_or_default();
+            freed.entry(reservation.id().clone()).or_insert_with(there).extend(taken);
+        }
     }
-    nodes
+    (nodes, freed)
 }
 
-/// The tenant, pool and unit of an engine; `None` for an external program.
-fn link(reservation: &Reservation) -> Option<Link> {
-    let Holder::Engine { unit, .. } = &reservation.request.holder else { return None };
-    let scopes = &reservation.request.scopes;
-    let (tenant, pool) = (TenantName::new(scopes.tenant_name()).ok()?, PoolName::new(scopes.pool_name()).ok()?);
-    Some(Link { tenant, pool, unit: unit.clone() })
+/// What the instance takes of its nodes. Without its pods all of it is assumed to be where it began.
+fn taken_by(nodes: &Nodes, instance: &Instance, reservation: &Reservation) -> Taken {
+    let Some(pods) = &instance.pods else {
+        let whole = Pods::whole(reservation.amounts.requests()).driver;
+        return nodes.used_by(instance.node.as_deref().map(|node| (node, whole)));
+    };
+    nodes.used_by(pods.on_nodes.iter().map(|(node, amount)| (node.as_str(), *amount)))
+}
+
+/// Whether no pod of an instance on a node is still to come, as far as it is known.
+fn has_all_pods(instance: &Instance, reservation: &Reservation) -> bool {
+    let Some(pods) = instance.pods.as_deref().filter(|_| instance.is_alive()) else { return true };
+    Pods::whole(reservation.amounts.requests()).driver.fits(pods.requests())
 }
 
 fn pods(desired: &DesiredState, link: &Link) -> Option<Pods> {
     let Link { tenant, pool, unit } = link.clone();
     engine_request::charge(desired, &SlotKey { tenant, pool, unit, ordinal: 0 }).map(|charge| Pods::from(&charge))
-}
-
-/// One pod with all that is charged, if the pods are not known.
-fn single(reservation: &Reservation) -> Pods {
-    let requests = reservation.amounts.requests();
-    Pods::single(NodeAmount {
-        cpu_millis: requests.cpu_m.max(0).unsigned_abs(),
-        memory_bytes: requests.memory.max(0).unsigned_abs(),
-    })
-}
-
-/// Puts the pods on nodes of the pool; if not all find one, as many as do, because the others wait for a node.
-fn occupy(nodes: &mut Nodes, pool: &str, pods: Pods) {
-    if nodes.take(pool, &pods).is_ok() {
-        return;
-    }
-    // The result is of no interest: a pod that fits on no node takes nothing.
-    let _ = nodes.take(pool, &Pods::single(pods.driver));
-    let (mut left, mut step) = (pods.executors, pods.executors);
-    while left > 0 && step > 0 {
-        let executors = step.min(left);
-        match nodes.take(pool, &Pods { driver: NodeAmount::ZERO, executor: pods.executor, executors }) {
-            Ok(_) => left -= executors,
-            Err(_) => step /= 2,
-        }
-    }
 }

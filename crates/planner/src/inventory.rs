@@ -123,6 +123,11 @@ impl<'a> Engine<'a> {
         staying && self.is_registered() && self.alive().is_some_and(|instance| self.drain_of(&instance.uid).is_none())
     }
 
+    /// Whether it is registered or has been: its reservation was confirmed.
+    pub fn has_registered(&self) -> bool {
+        self.is_registered() || self.reservation.is_some_and(|reservation| reservation.used_at_ms.is_some())
+    }
+
     /// Every instance with the name.
     pub fn instances(&self) -> impl Iterator<Item = &'a Instance> {
         self.instance.into_iter().chain(self.strays.iter().copied())
@@ -305,7 +310,7 @@ fn identify_by_labels(engine: &mut Engine<'_>) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use model::engine_state::Phase;
-    use model::slot::Origin;
+    use model::slot::{Origin, Replacement};
     use model::{PoolName, TenantName, UnitName};
 
     use super::*;
@@ -322,9 +327,10 @@ mod tests {
             incarnation: Incarnation(incarnation),
             origin: Origin::Minimum,
             failures: 0,
-            forced: false,
+            replacement: Replacement::StandIn,
             born: Incarnation(0),
             started_for: None,
+            owner: None,
             asked_at_ms: 0,
         }
     }
@@ -342,6 +348,8 @@ mod tests {
             end_reason: None,
             ended_at_ms: None,
             ended_reason: None,
+            ended_word: None,
+            retryable: None,
             log_tail: None,
             failure_before: None,
         }
@@ -359,6 +367,8 @@ mod tests {
             reason: None,
             started_at_ms: None,
             log_tail: None,
+            fault: None,
+            pods: None,
             details: Arc::default(),
         }
     }
@@ -383,7 +393,14 @@ mod tests {
             ],
             ..ObservedState::default()
         };
-        let permit = |engine: EngineName| Permit { engine, uid: None, readable: true, answered: false };
+        let permit = |engine: EngineName| Permit {
+            engine,
+            uid: None,
+            readable: true,
+            answered: false,
+            sessions: None,
+            owner: None,
+        };
         observed.permits = vec![permit(unissued.engine()), permit(kept.engine()), permit(other.clone())];
         let inventory = Inventory::join(&desired, &observed, None);
         assert!(inventory.engines.is_sorted_by(|one, next| one.name < next.name), "each name once, in order");

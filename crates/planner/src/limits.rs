@@ -19,6 +19,10 @@ pub const DELETE_AFTER_GRACE: Duration = Duration::from_secs(10);
 /// The time that a deleted engine has to close its files.
 pub const DELETE_GRACE: Duration = Duration::from_secs(2);
 
+/// How long a node must have been not ready, or absent, before it alone is evidence that an engine on it is unreachable that has never
+/// registered, or may not.
+pub const NODE_ALONE: Duration = Duration::from_secs(30);
+
 /// The configurable limits of plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -36,11 +40,28 @@ pub struct Limits {
     pub start_deadline: Duration,
     /// How long a running engine may be unregistered and silent before its slot is given another engine.
     pub replace_after: Duration,
+    /// How long the node of an engine without a registration may be not ready, or absent, before its slot is given another engine.
+    pub node_grace: Duration,
     /// How long an engine may hold a reservation before it registers. Longer than [`Self::start_deadline`].
     pub reservation_ttl: Duration,
     /// For how long smaller requests of a tenant may pass a larger one.
     pub patience: Duration,
+    /// The most slots that demand adds to one link in a round.
+    pub burst: u32,
+    /// For how long demand must have been low before an engine that has not registered is cancelled.
+    pub cancel_after: Duration,
+    /// For how long no further idle engine of a link is released, unless all of them are.
+    pub cooldown: Duration,
 }
+
+/// The default of [`Limits::node_grace`].
+pub const NODE_GRACE: Duration = Duration::from_secs(5);
+/// The default of [`Limits::burst`].
+pub const BURST: u32 = 10;
+/// The default of [`Limits::cancel_after`].
+pub const CANCEL_AFTER: Duration = Duration::from_secs(30);
+/// The default of [`Limits::cooldown`].
+pub const COOLDOWN: Duration = Duration::from_secs(30);
 
 impl Default for Limits {
     fn default() -> Self {
@@ -52,8 +73,12 @@ impl Default for Limits {
             session_timeout: Duration::from_secs(10),
             start_deadline: Duration::from_mins(5),
             replace_after: Duration::from_mins(1),
+            node_grace: NODE_GRACE,
             reservation_ttl: RESERVATION_TTL,
             patience: PATIENCE,
+            burst: BURST,
+            cancel_after: CANCEL_AFTER,
+            cooldown: COOLDOWN,
         }
     }
 }

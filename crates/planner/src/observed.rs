@@ -8,16 +8,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::catalog::Catalog;
+use model::demand::ScalingGroup;
+use model::end::StartFault;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
 use model::millis;
 use model::number::Generation;
 use model::observation::{ObservedEngine, ObservedNode};
+use model::observed_pods::ObservedPods;
+use model::owner::Owner;
+use model::slot::Link;
 use model::snapshot::Snapshot;
 use model::table_catalog::{self, TableCatalog};
 
-use crate::fit::NodeCapacity;
+use model::fit::NodeCapacity;
+
+use crate::limits::NODE_ALONE;
 
 /// The observed state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,6 +33,13 @@ pub struct ObservedState {
     pub instances: Vec<Instance>,
     /// The labels of each known node.
     pub nodes: BTreeMap<String, LabelMap>,
+    /// The nodes that are not ready, and those of instances that the orchestrator no longer has. Empty where engines do not run on
+    /// nodes, or if the nodes could not be read. Not compared between ticks: only engines that are not registered depend on them,
+    /// and those are never steady.
+    pub unready: BTreeMap<String, UnreadyNode>,
+    /// The time since the observer first found again that not too many nodes had failed; `None` if too many never had. What was
+    /// observed before is no evidence.
+    pub since_suspended: Option<Duration>,
     pub permits: Vec<Permit>,
     pub registrations: Vec<Registration>,
     pub drains: Vec<DrainOrder>,
@@ -40,9 +54,37 @@ pub struct ObservedState {
     pub capacity: Vec<NodeCapacity>,
     /// Engines that run under their permit without a registration. Empty while the registry may be incomplete.
     pub unregistered: BTreeMap<EngineName, Unregistered>,
+    /// What scaling depends on and no decision about a single engine. Not compared between ticks.
+    pub scaling: ObservedScaling,
     /// Whether the registry is known to be complete: false for one session timeout after the observer's own session was
     /// rebuilt.
     pub registry_complete: bool,
+}
+
+/// What an agent reported of its engine's sessions, apart from their number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IdleEngine {
+    /// For how long no session has been open; zero while one is.
+    pub lasted: Duration,
+    /// Whether its agent has agreed to retire, and opens no sessions now.
+    pub is_retiring: bool,
+    /// Whether a session has been open since it was started.
+    pub was_used: bool,
+    /// The sessions whose state cannot be replayed at another engine: for SHOW only. `None` if the agent does not report it.
+    pub stateful: Option<u32>,
+}
+
+/// What the master has observed of demand and idle engines.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ObservedScaling {
+    /// For how long engines had been idle when their agents last answered. An agent that does not know the call to retire
+    /// reports none.
+    pub idle: BTreeMap<EngineName, IdleEngine>,
+    /// The most sessions that were assigned to each group within `cancel_after`; `None` while this master has not observed
+    /// that long.
+    pub recent_demand: Option<BTreeMap<ScalingGroup, u64>>,
+    /// The links of which an idle engine was released within the cooldown.
+    pub released: BTreeSet<Link>,
 }
 
 /// A pod or process.
@@ -62,10 +104,14 @@ pub struct Instance {
     pub node: Option<String>,
     /// Why it is not ready, or how it ended.
     pub reason: Option<String>,
+    /// What prevents it from running, if that is known.
+    pub fault: Option<StartFault>,
     /// When it was started, in milliseconds since 1970.
     pub started_at_ms: Option<i64>,
     /// The last lines of its log, if it failed.
     pub log_tail: Option<String>,
+    /// What its pods request and where they are; `None` if it has no pods, or in a report, which lacks them.
+    pub pods: Option<Arc<ObservedPods>>,
     /// Further details of the orchestrator. Reported, never decided upon.
     pub details: Arc<BTreeMap<String, String>>,
 }
@@ -87,6 +133,10 @@ pub struct Permit {
     pub readable: bool,
     /// Whether the mark of a first registration exists below it, or may exist.
     pub answered: bool,
+    /// The sessions that it allows, where `Some(None)` are as many as the agent accepts; `None` if that is not known.
+    pub sessions: Option<Option<u32>>,
+    /// The owner that it names, where `Some(None)` is the tenant; `None` if that is not known.
+    pub owner: Option<Option<Owner>>,
 }
 
 /// A registration.
@@ -135,6 +185,15 @@ pub struct Unregistered {
     pub silent: Option<Duration>,
 }
 
+/// A node that is not ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnreadyNode {
+    /// For how long it has not been ready, by the observer's own clock: it may be longer.
+    pub lasted: Duration,
+    /// Whether the orchestrator no longer has it.
+    pub is_absent: bool,
+}
+
 /// A failed create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateFailure {
@@ -144,6 +203,8 @@ pub struct CreateFailure {
     pub failures: u32,
     /// The time until the next attempt; zero if it is due.
     pub retry_in: Duration,
+    /// Whether the same create may succeed later, without any change by hand.
+    pub is_retryable: bool,
 }
 
 /// The load that an engine agent reports.
@@ -164,9 +225,15 @@ impl ObservedState {
         }
     }
 
+    /// Whether a lookup by name did not find this uid.
+    pub(crate) fn has_vanished(&self, engine: &EngineName, uid: &str) -> bool {
+        self.vanished.contains(&(engine.clone(), uid.to_owned()))
+    }
+
     /// The master's last report as an observation: the input of EXPLAIN, which does not query the orchestrator.
     ///
-    /// A permit is assumed wherever the master would keep one, because permits are not part of the report.
+    /// A permit is assumed wherever the master would keep one, because permits are not part of the report. Nor are nodes that are not
+    /// ready: those are assumed on which the master has found an engine unreachable.
     pub fn from_report(rows: &[ObservedEngine], snapshot: &Snapshot) -> Self {
         let mut observed = Self { registry_complete: true, ..Self::default() };
         for row in rows {
@@ -182,13 +249,15 @@ impl ObservedState {
                 reason: None,
                 started_at_ms: row.started_at_ms,
                 log_tail: row.log_tail.clone(),
+                fault: None,
+                pods: None,
                 details: row.details.clone(),
             };
             if row.draining {
                 observed.drains.push(reported_drain(row, &uid, snapshot));
             } else if instance.is_alive() {
                 let (engine, uid, answered) = (row.name.clone(), Some(uid.clone()), row.answered);
-                observed.permits.push(Permit { engine, uid, readable: true, answered });
+                observed.permits.push(Permit { engine, uid, readable: true, answered, sessions: None, owner: None });
             }
             if row.registered {
                 observed.registrations.push(Registration {
@@ -200,6 +269,9 @@ impl ObservedState {
                     unclaimed: Duration::ZERO,
                 });
             }
+            if let Some(node) = failed_node(row, snapshot) {
+                observed.unready.insert(node.clone(), UnreadyNode { lasted: NODE_ALONE, is_absent: false });
+            }
             if let (Some(sessions), Some(running)) = (row.sessions, row.running) {
                 observed.loads.insert(row.name.clone(), EngineLoad { sessions, running });
             }
@@ -207,6 +279,13 @@ impl ObservedState {
         }
         observed
     }
+}
+
+/// The node of an engine that the master has found unreachable: its charge has ended, although it is listed.
+fn failed_node<'a>(row: &'a ObservedEngine, snapshot: &Snapshot) -> Option<&'a String> {
+    let reservation = snapshot.ledger.reservation(row.name.as_str());
+    let has_ended = reservation.is_some_and(|reservation| reservation.state.is_ended());
+    row.node.as_ref().filter(|_| has_ended && !row.registered && row.phase != Phase::Ended)
 }
 
 fn reported_drain(row: &ObservedEngine, uid: &str, snapshot: &Snapshot) -> DrainOrder {

@@ -4,23 +4,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::demand::ScalingGroup;
+use model::demand_report::UnmetDemand;
 use model::engine_name::EngineName;
 use model::millis;
 use model::name::PoolName;
 use model::number::Generation;
 use model::observation::ObservedEngine;
+use model::slot::Link;
 
 use crate::admission;
 use crate::builder::PlanBuilder;
-use crate::current::{self, SlotContext};
-use crate::decision::{Chain, Decision, Stage, Wait};
+use crate::current;
+use crate::decision::{Action, Chain, Decision, Stage, Wait};
 use crate::desired::DesiredState;
 use crate::inventory::{Engine, Inventory};
 use crate::link_cache::LabelCache;
 use crate::name_set::NameSet;
 use crate::observed::ObservedState;
-use crate::role::{self, Engines, Role};
+use crate::role::{self, Engines, Role, Termination};
 use crate::scope::Scope;
+use crate::succession::Successions;
+use crate::turns::Turns;
 use crate::{alteration, report, reservations, teardown};
 
 /// What to do, and what to report.
@@ -33,18 +38,55 @@ pub struct Plan {
     pub waits: Vec<Wait>,
     /// One row for SHOW for every desired or observed engine.
     pub rows: Vec<Arc<ObservedEngine>>,
-    /// What a converging alteration waits for: column `waits_for` of table `master`.
+    /// Why the rule of unreachable engines is suspended, and what a converging alteration waits for: column `waits_for` of table
+    /// `master`.
     pub waits_for: Option<String>,
+    /// Why no engine is replaced because of its node, although nodes are not ready.
+    pub suspended: Option<String>,
     /// The number of requests that the round of admission left in the queue of each pool whose engines all have a
     /// reservation; `None` if nothing was admitted, because the engines are unknown.
     pub queued: Option<BTreeMap<PoolName, i64>>,
+    /// The waiting sessions that were assigned to each group.
+    pub assigned: BTreeMap<ScalingGroup, u64>,
+    /// The demand that no engine was found for; `None` if the engines are unknown.
+    pub unmet: Option<Vec<UnmetDemand>>,
+    /// The time until an idle engine reaches its timeout.
+    pub idle_due: Option<Duration>,
 }
 
 impl Plan {
     /// The time from `now_ms`, in the database's clock, until the first wait that has an end is over.
     pub fn next_due(&self, now_ms: i64) -> Option<Duration> {
         let ends = self.waits.iter().filter_map(|wait| wait.until_ms).filter(|until_ms| *until_ms > now_ms);
-        ends.min().map(|until_ms| millis::to_duration(until_ms - now_ms))
+        let waits = ends.min().map(|until_ms| millis::to_duration(until_ms - now_ms));
+        waits.into_iter().chain(self.idle_due).min()
+    }
+
+    /// The links of which idle engines are released.
+    pub fn released(&self) -> BTreeSet<Link> {
+        let scaled = self.decisions().filter_map(|decision| match &decision.action {
+            Action::Scale(scaling) if !scaling.release.is_empty() => Some(scaling.slots.link.clone()),
+            _ => None,
+        });
+        scaled.collect()
+    }
+
+    /// The part of the plan that only adds slots for waiting sessions, if nothing is to be done before: once it is applied, their
+    /// engines can be created without another observation. `None` if there is no such part.
+    pub fn additions(&self) -> Option<Self> {
+        if self.chains.first()?.stage != Stage::Scale {
+            return None;
+        }
+        let adds = |decision: &Decision| match &decision.action {
+            Action::Scale(scaling) => {
+                let (add, remove) = (&scaling.slots.add, &scaling.slots.remove);
+                !add.is_empty() && remove.is_empty() && scaling.release.is_empty()
+            }
+            _ => false,
+        };
+        let chains = self.chains.iter().filter(|chain| chain.decisions.iter().all(adds));
+        let chains: Vec<Chain> = chains.cloned().collect();
+        (!chains.is_empty()).then(|| Self { generation: self.generation, chains, ..Self::default() })
     }
 
     /// All decisions, in order.
@@ -117,22 +159,31 @@ pub(crate) fn make(
     let inventory = Inventory::join(desired, observed, scope);
     let roles = role::classify_all(desired, &inventory);
     let mut builder = PlanBuilder::new(desired, observed, labels);
+    builder.successions = Successions::new(observed, &inventory, &builder.failed_nodes);
     let adopting = reservations::plan(&mut builder, &inventory);
     let steady = plan_current(&mut builder, &inventory, &roles);
     let engines = Engines { inventory: &inventory, roles: &roles, is_complete: scope.is_none() };
     let queued = admission::plan(&mut builder, engines, &adopting);
     for (engine, role) in inventory.engines.iter().zip(&roles) {
         plan_other(&mut builder, engine, role);
+        if !matches!(role, Role::Current(_)) {
+            show_failed_node(&mut builder, engine);
+        }
     }
     let waits_for = alteration::plan(&mut builder);
+    let suspended = builder.failed_nodes.suspended().cloned();
     builder.chains.sort_by_key(|chain| chain.stage);
     let plan = Plan {
         generation: desired.snapshot.catalog.generation,
         rows: report::rows(&inventory, &roles, &builder.reasons),
         chains: builder.chains,
         waits: builder.waits,
-        waits_for,
+        waits_for: suspended.iter().cloned().chain(waits_for).reduce(|one, other| format!("{one}; {other}")),
+        suspended,
         queued: Some(queued),
+        assigned: builder.demand.assigned,
+        unmet: Some(builder.demand.unmet),
+        idle_due: builder.demand.due,
     };
     let mut unsteady = NameSet::default();
     for (engine, _) in inventory.engines.iter().zip(steady).filter(|(_, steady)| !steady) {
@@ -145,18 +196,25 @@ pub(crate) fn make(
 /// Plans in the order of slots, which is the order of turns. Returns which engines are steady.
 fn plan_current<'a>(builder: &mut PlanBuilder<'a>, inventory: &Inventory<'a>, roles: &[Role<'a>]) -> Vec<bool> {
     let mut steady = vec![false; inventory.engines.len()];
-    let stand_ins = role::stand_ins(inventory, roles);
-    let waiting = role::waiting_for_turn(builder.desired, inventory, &stand_ins);
+    let stand_ins = role::stand_ins(inventory, roles, None);
+    let reachable = role::stand_ins(inventory, roles, Some(&builder.failed_nodes));
+    builder.turns = Turns::new(builder.desired, inventory, &reachable, &builder.successions, &builder.failed_nodes);
     for &(slot, at) in &inventory.slots {
         if matches!(roles[at], Role::Current(_)) {
-            let context =
-                SlotContext { stand_in: stand_ins.get(&slot.key), waits_for_turn: waiting.contains(&slot.key) };
+            let stand_in = stand_ins.get(&slot.key).and_then(|name| inventory.engine(name));
             let before = builder.sizes();
-            current::plan(builder, &inventory.engines[at], slot, context);
+            current::plan(builder, &inventory.engines[at], slot, stand_in);
             steady[at] = builder.sizes() == before && role::is_steady(&inventory.engines[at], slot);
         }
     }
     steady
+}
+
+/// Names the node in the reason of an older engine, if that may be unreachable.
+fn show_failed_node(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>) {
+    let Some(shown) = builder.failed_nodes.assess(engine).map(|on| on.shown()) else { return };
+    let reason = builder.reasons.remove(&engine.name).map_or(shown.clone(), |reason| format!("{shown}; {reason}"));
+    builder.reasons.insert(engine.name.clone(), reason);
 }
 
 fn plan_other(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, role: &Role<'_>) {
@@ -166,11 +224,16 @@ fn plan_other(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, role: &Role<'_
             return builder.wait(engine, format!("is left alone: {reason}"), None);
         }
         Role::Current(_) => {}
+        Role::StandIn(slot) if builder.taking_turn.contains(&slot.key) => {
+            let grace = builder.desired.limits.grace(engine.record.and_then(|record| record.end_grace_ms));
+            let reason = format!("replaced in place by {}", slot.engine());
+            teardown::condemned(builder, engine, &Termination { reason, grace, successor: None });
+        }
         Role::StandIn(slot) => {
             let Some(instance) = engine.alive() else { return };
             let awaited = builder.reasons.get(&slot.engine()).map_or("it is not registered yet", String::as_str);
             let reason = format!("waits for replacement: {awaited}");
-            builder.push(Stage::Keep, current::keep(engine, instance));
+            builder.push(Stage::Keep, current::keep(engine, instance, slot, builder.desired.sessions(&slot.key)));
             builder.wait(engine, reason, None);
         }
         Role::Condemned(termination) => teardown::condemned(builder, engine, termination),

@@ -26,9 +26,9 @@ use std::collections::{BTreeSet, HashSet};
 use model::ledger::{Amounts, Moment, ScopeKey, ScopeKind};
 
 use crate::admit::{Cause, Headroom, Queued, Request};
-use crate::fit::Pods;
 use copy::Copied;
 pub use engine::RunningEngine;
+use model::fit::Pods;
 use victims::Candidates;
 
 /// What a request needs, as far as reclaim depends on it.

@@ -19,11 +19,11 @@ use crate::builder::{PlanBuilder, decide};
 use crate::decision::{Action, Stage};
 use crate::desired::DesiredState;
 use crate::engine_request;
-use crate::fit::{NodeAmount, Pods};
 use crate::inventory::{Engine, Inventory};
-use crate::observed::EngineLoad;
+use crate::observed::{EngineLoad, Instance};
 use crate::reclaim::{self, Reclaimed, RunningEngine, reclaim};
 use crate::role::{self, Engines, Role};
+use model::fit::{NodeAmount, Pods};
 
 /// The load of an engine that may agree to retire.
 const IDLE: EngineLoad = EngineLoad { sessions: 0, running: 0 };
@@ -76,7 +76,9 @@ fn retire(
     let renewed: HashSet<EngineName> = renewed(builder);
     let mut running = Vec::new();
     for (engine, role) in inventory.engines.iter().zip(roles) {
-        running.extend(running_engine(builder.desired, &headroom, engine, role, renewed.contains(&engine.name)));
+        let is_kept = builder.successions.has_kept(engine.name.as_str());
+        let state = EngineState { role, is_renewed: renewed.contains(&engine.name), is_kept };
+        running.extend(running_engine(builder.desired, &headroom, engine, state));
     }
     let spared = spared(builder.desired);
     let victims: BTreeMap<String, TenantName> = reclaim(headroom, queued, &running, &spared, at)
@@ -108,31 +110,62 @@ fn spared(desired: &DesiredState) -> BTreeSet<String> {
     none.map(|(name, _)| name.to_string()).collect()
 }
 
+/// What a plan knows of an engine.
+struct EngineState<'p> {
+    role: &'p Role<'p>,
+    /// Whether its slot is given another engine by this plan.
+    is_renewed: bool,
+    /// Whether its charge passes to a successor.
+    is_kept: bool,
+}
+
 /// The engine as reclaim sees it; `None` if it has no instance or is not charged.
 fn running_engine(
     desired: &DesiredState,
     headroom: &Headroom,
     engine: &Engine<'_>,
-    role: &Role<'_>,
-    is_renewed: bool,
+    EngineState { role, is_renewed, is_kept }: EngineState<'_>,
 ) -> Option<RunningEngine> {
     let reservation = headroom.ledger.reservation(engine.name.as_str()).filter(|found| found.state.is_charged())?;
     let instance = engine.instance?;
     let stays = match role {
         Role::Current(_) => engine.alive().is_some() && engine.record?.end_reason.is_none() && engine.drain.is_none(),
         Role::StandIn(_) | Role::Untouched(_) => true,
-        Role::Condemned(_) | Role::Gone => false,
+        // Its charge is not returned: a successor takes it over.
+        Role::Condemned(_) | Role::Gone => is_kept,
     };
     let may_retire = matches!(role, Role::Current(_)) && stays && !is_renewed && engine.is_ready();
     let started_at_ms = engine.record.and_then(|record| record.started_at_ms).or(instance.started_at_ms);
-    let driver = engine.slot.as_deref().and_then(|key| engine_request::charge(desired, key));
-    let driver = driver.map_or(NodeAmount::ZERO, |charge| Pods::from(&charge).driver);
     Some(RunningEngine {
         id: reservation.id().clone(),
         is_idle: may_retire && engine.load == Some(IDLE),
         started_at_ms: started_at_ms.unwrap_or_default(),
         is_draining: !stays,
         reclaimed_for: engine.record.and_then(|record| reclaimed_for(record.end_reason.as_deref()?)),
-        nodes: instance.node.iter().map(|node| (node.clone(), driver)).collect(),
+        nodes: nodes_of(desired, headroom, engine, instance),
     })
+}
+
+/// What the nodes have for the engine, by name: its pods, and what is set aside for executors that are on no node. Without its
+/// pods, its driver.
+fn nodes_of(
+    desired: &DesiredState,
+    headroom: &Headroom,
+    engine: &Engine<'_>,
+    instance: &Instance,
+) -> Vec<(String, NodeAmount)> {
+    let Some(pods) = &instance.pods else {
+        let driver = engine.slot.as_deref().and_then(|key| engine_request::charge(desired, key));
+        let driver = driver.map_or(NodeAmount::ZERO, |charge| Pods::from(&charge).driver);
+        return instance.node.iter().map(|node| (node.clone(), driver)).collect();
+    };
+    let Some(taken) = headroom.freed.get(engine.name.as_str()) else {
+        return pods.on_nodes.iter().map(|(node, amount)| (node.clone(), *amount)).collect();
+    };
+    let mut nodes: BTreeMap<String, NodeAmount> = BTreeMap::new();
+    for (node, amount) in headroom.nodes.named(taken) {
+        let there = nodes.entry(node.to_owned()).or_default();
+        *there = there.plus(amount);
+    }
+    nodes.into_iter().collect()
 }

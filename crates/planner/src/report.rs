@@ -44,6 +44,9 @@ fn row(engine: &Engine<'_>, instance: Option<&Instance>, reason: Option<&String>
         draining,
         sessions: load.map(|load| load.sessions),
         running: load.map(|load| load.running),
+        // The publisher adds both: they change with time.
+        idle_since_ms: None,
+        stateful: None,
         started_at_ms: instance.and_then(|instance| instance.started_at_ms),
         log_tail: instance
             .and_then(|instance| instance.log_tail.as_ref())

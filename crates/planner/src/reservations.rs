@@ -2,9 +2,9 @@
 //!
 //! | decision | when |
 //! | --- | --- |
-//! | adopt | an instance is listed under a name of table `engine` that has not ended, and its reservation is missing or has ended |
+//! | adopt | an instance is listed under a name of table `engine` that has not ended, and its reservation is missing or has ended; not while its node is not ready after the end |
 //! | confirm | the engine is registered and its reservation is `locked`, whatever the deadline |
-//! | end | nothing is listed under the name, and the instance is known to be gone or was never created |
+//! | end | nothing is listed under the name, the instance is known to be gone or was never created, and no successor takes the charge over; also of an [unreachable](crate::unreachable) engine that no slot wants |
 //!
 //! An engine that drains or is being deleted occupies its node, so it keeps its charge. An orphan, which has no row that has
 //! not ended, is not charged.
@@ -15,6 +15,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use model::end::EndWord;
 use model::engine_state::Phase;
 use model::ledger::{Change, Claim, Confirmation, End, Request, Reservation, ScopedChange, State};
 use model::millis;
@@ -25,11 +26,13 @@ use crate::decision::{Action, Decision, Stage};
 use crate::engine_request;
 use crate::inventory::{Engine, Inventory};
 use crate::observed::Instance;
+use crate::succession;
 
 /// Plans the changes of all reservations. Returns the pools in which engines are adopted: what is left there is not known
 /// before the next plan.
 pub(crate) fn plan(builder: &mut PlanBuilder<'_>, inventory: &Inventory<'_>) -> BTreeSet<String> {
     let mut adopting = BTreeSet::new();
+    let mut others = Vec::new();
     for engine in &inventory.engines {
         if let Some(decision) = adopt(builder, inventory, engine) {
             if let Action::Ledger(change) = &decision.action {
@@ -37,21 +40,25 @@ pub(crate) fn plan(builder: &mut PlanBuilder<'_>, inventory: &Inventory<'_>) -> 
             }
             builder.push(Stage::Ledger, vec![decision]);
         } else if let Some(reservation) = engine.charged() {
-            let decision = confirm(engine, reservation).or_else(|| end(builder, engine, reservation));
-            builder.push(Stage::Ledger, decision.into_iter().collect());
+            others.extend(confirm(engine, reservation).or_else(|| end(builder, engine, reservation)));
         }
+    }
+    // Last: a master that dies in between has not returned the charge of a slot whose engine is adopted.
+    for decision in others {
+        builder.push(Stage::Ledger, vec![decision]);
     }
     adopting
 }
 
 /// Why the slot's current engine, which was never created, needs another name: a name is reserved once.
-pub(crate) fn used_up(builder: &PlanBuilder<'_>, engine: &Engine<'_>) -> Option<String> {
+pub(crate) fn used_up(builder: &PlanBuilder<'_>, engine: &Engine<'_>) -> Option<(EndWord, String)> {
     let reservation = engine.reservation?;
     if reservation.state.is_ended() {
-        return Some(format!("the reservation of the current engine has ended: it is {}", reservation.state));
+        let reason = format!("the reservation of the current engine has ended: it is {}", reservation.state);
+        return Some((EndWord::LostReservation, reason));
     }
     let is_overdue = reservation.state == State::Locked && reservation.is_overdue(builder.desired.snapshot.now_ms);
-    is_overdue.then(|| format!("not created within {}", time_to_register(reservation)))
+    is_overdue.then(|| (EndWord::StartTimeout, format!("not created within {}", time_to_register(reservation))))
 }
 
 /// Why a running engine is replaced that did not register before the deadline of its reservation. While registrations may be
@@ -87,11 +94,20 @@ fn time_to_register(reservation: &Reservation) -> String {
 fn adopt(builder: &mut PlanBuilder<'_>, inventory: &Inventory<'_>, engine: &Engine<'_>) -> Option<Decision> {
     let record = engine.record.filter(|record| record.ended_at_ms.is_none() && engine.charged().is_none())?;
     let instance = engine.instances().find(|instance| instance.phase != Phase::Ended)?;
+    if builder.failed_nodes.stays_uncharged(engine) {
+        return None;
+    }
     let slot = inventory.slot(&record.slot);
-    let mut request = engine_request::of_running(builder.desired, &record.slot, record.incarnation, slot)?;
+    let pods = instance.pods.as_deref();
+    let mut request = engine_request::of_running(builder.desired, &record.slot, record.incarnation, slot, pods)?;
     if let Some(ended) = engine.reservation {
         // Its slot may be gone; the engine stays in the lineage and the scopes that it was charged to.
         request = Arc::new(Request { amounts: request.amounts, ..(*ended.request).clone() });
+    } else if slot.is_none_or(|slot| !slot.owns(record.incarnation))
+        && let Some(of_same) = reservation_of_lineage(builder, &request)
+    {
+        // Nor is its reservation there, which had the user and the creator of its slot.
+        request = Arc::new(Request { scopes: of_same.request.scopes.clone(), ..(*request).clone() });
     }
     if let Some(key) = builder.desired.snapshot.ledger.missing(&request.scopes) {
         builder.wait(engine, format!("is not charged: the ledger has no row of {key}"), None);
@@ -104,6 +120,11 @@ fn adopt(builder: &mut PlanBuilder<'_>, inventory: &Inventory<'_>, engine: &Engi
     let (scopes, uid) = (request.scopes.clone(), instance.uid.as_str().into());
     let change = ScopedChange { scopes, change: Change::Adopt { request, uid } };
     Some(decide(engine, Action::Ledger(Box::new(change)), because))
+}
+
+/// A reservation of the same lineage, all of which have the same scopes.
+fn reservation_of_lineage<'a>(builder: &PlanBuilder<'a>, request: &Request) -> Option<&'a Arc<Reservation>> {
+    builder.desired.snapshot.ledger.reservations().find(|other| other.request.lineage == request.lineage)
 }
 
 fn confirm(engine: &Engine<'_>, reservation: &Reservation) -> Option<Decision> {
@@ -121,19 +142,10 @@ fn confirm(engine: &Engine<'_>, reservation: &Reservation) -> Option<Decision> {
 
 /// Returns the charge of an engine whose instance is gone, or will never exist.
 fn end(builder: &PlanBuilder<'_>, engine: &Engine<'_>, reservation: &Reservation) -> Option<Decision> {
-    if engine.instances().next().is_some() {
+    let (state, because) = succession::ending(builder.observed, engine, &builder.failed_nodes)?;
+    if builder.successions.keeps_charge_of(engine) {
         return None;
     }
-    let (state, because) = match engine.record {
-        None => (State::Released, "its engine has ended"),
-        Some(record) if record.ended_at_ms.is_some() => (State::Released, "its engine has ended"),
-        Some(record) => match record.uid.as_deref() {
-            Some(uid) if builder.has_vanished(engine, uid) => (State::Lost, "no instance with its uid exists"),
-            Some(_) => return None,
-            None if engine.current_of.is_some() => return None,
-            None => (State::Released, "its engine was never created and is no longer desired"),
-        },
-    };
     let end = End { id: reservation.id().clone(), state, reason: because.into() };
     Some(decide(engine, ledger(reservation, Change::End(end)), because))
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::ledger::State;
-use model::slot::{Link, Slot, SlotKey};
+use model::slot::{Replacement, Slot, SlotKey};
 
 use crate::desired::DesiredState;
 use crate::inventory::{Engine, Inventory};
+use crate::unreachable::FailedNodes;
 
 /// The role of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +107,7 @@ fn classify<'a>(
     let Some(slot) = inventory.slot(&record.slot) else {
         return condemned(desired, "its slot is gone", record.end_grace_ms);
     };
-    if slot.forced {
+    if slot.replacement == Replacement::Force {
         return condemned(desired, "it was superseded with FORCE", Some(record.end_grace_ms.unwrap_or(0)));
     }
     if never_registered(engine) {
@@ -161,54 +162,22 @@ pub(crate) fn is_steady(engine: &Engine<'_>, slot: &Slot) -> bool {
     reserved && recorded && permitted && engine.is_ready() && engine.drain.is_none() && engine.strays.is_empty()
 }
 
-/// The slots that have a stand-in, each with the name of its newest one.
-pub(crate) fn stand_ins(inventory: &Inventory<'_>, roles: &[Role<'_>]) -> BTreeMap<SlotKey, EngineName> {
+/// The slots that have a stand-in, each with the name of its newest one. With `failed_nodes`, without those that are unreachable.
+pub(crate) fn stand_ins(
+    inventory: &Inventory<'_>,
+    roles: &[Role<'_>],
+    failed_nodes: Option<&FailedNodes<'_>>,
+) -> BTreeMap<SlotKey, EngineName> {
     let mut found: BTreeMap<SlotKey, &Engine<'_>> = BTreeMap::new();
     for (engine, role) in inventory.engines.iter().zip(roles) {
         let Role::StandIn(slot) = role else { continue };
+        if failed_nodes.is_some_and(|failed_nodes| failed_nodes.is_unreachable(engine)) {
+            continue;
+        }
         let newest = found.entry(slot.key.clone()).or_insert(engine);
         if engine.incarnation > newest.incarnation {
             *newest = engine;
         }
     }
     found.into_iter().map(|(key, engine)| (key, engine.name.clone())).collect()
-}
-
-/// The slots that wait for their turn: they have a stand-in and no engine yet, and `surge` others of their (tenant,
-/// pool, unit) are being replaced already.
-pub(crate) fn waiting_for_turn(
-    desired: &DesiredState,
-    inventory: &Inventory<'_>,
-    stand_ins: &BTreeMap<SlotKey, EngineName>,
-) -> BTreeSet<SlotKey> {
-    if stand_ins.is_empty() {
-        return BTreeSet::new();
-    }
-    let mut free: BTreeMap<Link, u32> = BTreeMap::new();
-    let mut waiting = BTreeSet::new();
-    let mut candidates = Vec::new();
-    for (slot, at) in inventory.slots.iter().filter(|(slot, _)| stand_ins.contains_key(&slot.key)) {
-        let left = free.entry(slot.key.link()).or_insert(desired.limits.surge);
-        let engine = &inventory.engines[*at];
-        if slot.forced || engine.is_ready() {
-            continue;
-        }
-        if is_begun(engine) {
-            *left = left.saturating_sub(1);
-        } else {
-            candidates.push(&slot.key);
-        }
-    }
-    for key in candidates {
-        match free.get_mut(&key.link()) {
-            Some(left) if *left > 0 => *left -= 1,
-            _ => drop(waiting.insert(key.clone())),
-        }
-    }
-    waiting
-}
-
-/// Whether any part of the engine has been created, or capacity is reserved for it.
-fn is_begun(engine: &Engine<'_>) -> bool {
-    engine.uid().is_some() || engine.permit.is_some() || engine.charged().is_some()
 }

@@ -1,19 +1,17 @@
 //! A simulation of the cluster in which decisions take effect immediately: used by EXPLAIN and by tests.
 //!
 //! The simulation does nothing by itself. Its events (engines that register, drained ones that exit, time that passes) are
-//! methods, so the caller determines when they happen.
+//! methods, so the caller determines when they happen. What transactions of the database do to slots is in `slots`.
 
-use std::collections::HashSet;
+mod slots;
+
 use std::time::Duration;
 
+use model::end::GivenUp;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::ledger::{Change, Moment, engine_scopes, principal, reclaim_reason};
+use model::ledger::{Change, Moment};
 use model::millis;
-use model::name::TenantName;
-use model::number::{Generation, Incarnation};
-use model::slot::{Slot, SlotKey};
-use model::snapshot::{EngineRecord, Snapshot};
 
 use crate::decision::{Action, Decision, DesiredEngine, Transition};
 use crate::desired::DesiredState;
@@ -55,11 +53,12 @@ impl Simulation {
             let snapshot = &mut self.desired.snapshot;
             let at = Moment { now_ms: snapshot.now_ms, epoch: snapshot.master.epoch };
             let decided = snapshot.ledger.apply(&change.change, at);
-            if matches!(change.change, Change::End(_)) {
+            if matches!(change.change, Change::End(_) | Change::Transfer { .. }) {
                 self.forget_ended_reservations();
             }
             return decided.is_ok_and(|reservation| {
-                !matches!(change.change, Change::Reserve(_)) || reservation.state.is_charged()
+                let is_grant = matches!(change.change, Change::Reserve(_) | Change::Transfer { .. });
+                !is_grant || reservation.state.is_charged()
             });
         }
         self.apply_to_cluster(decision, created);
@@ -76,35 +75,55 @@ impl Simulation {
             }
             return;
         }
+        if let Action::Scale(scaling) = &decision.action {
+            return self.scale(scaling);
+        }
         let Some(engine) = &decision.engine else { return };
         let observed = &mut self.observed;
         match &decision.action {
-            Action::CreatePermit { uid } => {
+            Action::CreatePermit { uid, sessions, owner } => {
                 // The permit of an engine that already runs is created with the mark.
                 let (uid, answered) = (uid.clone(), uid.is_some());
-                observed.permits.push(Permit { engine: engine.clone(), uid, readable: true, answered });
+                let (sessions, owner) = (Some(*sessions), Some(owner.clone()));
+                observed.permits.push(Permit {
+                    engine: engine.clone(),
+                    uid,
+                    readable: true,
+                    answered,
+                    sessions,
+                    owner,
+                });
             }
             Action::CreateEngine(desired) => *created = Some(self.create(engine, desired)),
             Action::RecordUid { uid, config } => {
                 let uid = uid.clone().or_else(|| created.clone());
                 self.record_uid(engine, uid, config);
             }
-            Action::WritePermitUid { uid } => {
+            Action::WritePermitSessions { sessions } => {
+                for permit in observed.permits.iter_mut().filter(|permit| permit.engine == *engine) {
+                    permit.sessions = Some(*sessions);
+                }
+            }
+            Action::WritePermitUid { uid, .. } => {
                 let uid = uid.clone().or_else(|| created.clone());
                 for permit in observed.permits.iter_mut().filter(|permit| permit.engine == *engine) {
                     permit.uid.clone_from(&uid);
                 }
             }
-            Action::DrawIncarnation { observed, failures } => {
+            Action::DrawIncarnation { observed, failures, replacement, ends } => {
                 if let Some(slot) = &decision.slot {
-                    self.draw(slot, *observed, *failures);
+                    let ends = ends.map(|class| GivenUp { class, reason: decision.reason.clone() });
+                    self.draw(slot, *observed, (*failures, *replacement), ends);
                 }
             }
-            Action::RecordEnd { reason, log_tail } => {
+            Action::RecordEnd { reason, class, log_tail } => {
                 let now_ms = self.desired.snapshot.now_ms;
                 for record in self.desired.snapshot.engines.iter_mut().filter(|record| record.name == *engine) {
                     record.ended_at_ms.get_or_insert(now_ms);
-                    record.ended_reason = Some(reason.clone());
+                    record.ended_reason.get_or_insert_with(|| reason.clone());
+                    if record.ended_word.is_none() {
+                        (record.ended_word, record.retryable) = (Some(class.word), class.retryable);
+                    }
                     record.log_tail.clone_from(log_tail);
                 }
                 self.forget_ended();
@@ -131,7 +150,7 @@ impl Simulation {
                     self.retire(slot, *observed, reclaimed_for);
                 }
             }
-            Action::Ledger(_) | Action::Finish { .. } => {}
+            Action::Ledger(_) | Action::Scale(_) | Action::Finish { .. } => {}
         }
     }
 
@@ -159,6 +178,8 @@ impl Simulation {
             reason: None,
             started_at_ms: Some(self.desired.snapshot.now_ms),
             log_tail: None,
+            fault: None,
+            pods: None,
             details: std::sync::Arc::default(),
         });
         uid
@@ -173,119 +194,6 @@ impl Simulation {
             config.clone_into(&mut record.config);
             record.started_at_ms = Some(now_ms);
         }
-    }
-
-    fn draw(&mut self, key: &SlotKey, observed: Incarnation, failures: u32) {
-        let moved = |slot: &&mut Slot| slot.key == *key && slot.incarnation == observed;
-        if self.desired.snapshot.slots.iter_mut().find(moved).is_none() {
-            return;
-        }
-        self.renew(key, failures, false);
-    }
-
-    /// Draws a new incarnation that condemns the engine, which agreed to retire.
-    fn retire(&mut self, key: &SlotKey, observed: Incarnation, tenant: &TenantName) {
-        let snapshot = &mut self.desired.snapshot;
-        let Some(slot) = snapshot.slots.iter().find(|slot| slot.key == *key && slot.incarnation == observed) else {
-            return;
-        };
-        let failures = slot.failures;
-        for record in snapshot.engines.iter_mut().filter(|record| record.slot == *key && record.ended_at_ms.is_none()) {
-            record.end_reason.get_or_insert_with(|| reclaim_reason(tenant));
-        }
-        self.renew(key, failures, false);
-    }
-
-    /// Draws a new incarnation for the slot, as the database's transactions do; returns the new name.
-    pub fn renew(&mut self, key: &SlotKey, failures: u32, forced: bool) -> Option<EngineName> {
-        let incarnation = self.next_number();
-        let snapshot = &mut self.desired.snapshot;
-        let slot = snapshot.slots.iter_mut().find(|slot| slot.key == *key)?;
-        let before = std::mem::replace(&mut slot.incarnation, incarnation);
-        slot.failures = failures;
-        slot.forced = forced;
-        let before = snapshot.engines.iter().find(|record| record.slot == *key && record.incarnation == before);
-        let failure_before = before.filter(|_| failures > 0).and_then(|record| record.ended_reason.clone());
-        let name = self.issue(key, incarnation);
-        if let Some(record) = self.desired.snapshot.engines.last_mut() {
-            record.failure_before = failure_before;
-        }
-        self.forget_ended();
-        Some(name)
-    }
-
-    /// Inserts a slot with a new incarnation, as START does, and the rows of its user and creator; returns the engine's name.
-    pub fn insert_slot(&mut self, mut slot: Slot) -> EngineName {
-        let incarnation = self.next_number();
-        (slot.incarnation, slot.born) = (incarnation, incarnation);
-        let snapshot = &mut self.desired.snapshot;
-        let scopes = engine_scopes(&slot.key, incarnation, Some(&slot));
-        for key in scopes.policy().filter(|key| snapshot.ledger.scope(key).is_none()).collect::<Vec<_>>() {
-            if let Some(scope) = principal(&snapshot.catalog, key) {
-                snapshot.ledger.put_scope(key.clone(), scope);
-            }
-        }
-        let key = slot.key.clone();
-        snapshot.slots.push(slot);
-        self.issue(&key, incarnation)
-    }
-
-    /// Draws the next number of the catalog's counter.
-    pub fn next_number(&mut self) -> Incarnation {
-        let generation = &mut self.desired.snapshot.catalog.generation;
-        *generation = Generation(generation.get() + 1);
-        Incarnation(generation.get())
-    }
-
-    /// Adds the row of table `engine` that goes with a new incarnation.
-    pub fn issue(&mut self, key: &SlotKey, incarnation: Incarnation) -> EngineName {
-        let name = key.engine(incarnation);
-        self.desired.snapshot.engines.push(EngineRecord {
-            name: name.clone(),
-            slot: key.clone(),
-            incarnation,
-            uid: None,
-            config: String::new(),
-            issued_at_ms: self.desired.snapshot.now_ms,
-            started_at_ms: None,
-            end_grace_ms: None,
-            end_reason: None,
-            ended_at_ms: None,
-            ended_reason: None,
-            log_tail: None,
-            failure_before: None,
-        });
-        name
-    }
-
-    /// Deletes a slot row; its engines are condemned.
-    pub fn delete_slot(&mut self, key: &SlotKey, reason: &str, grace_ms: i64) {
-        self.desired.snapshot.slots.retain(|slot| slot.key != *key);
-        for record in self.desired.snapshot.engines.iter_mut().filter(|record| record.slot == *key) {
-            if record.ended_at_ms.is_none() && record.end_reason.is_none() {
-                record.end_reason = Some(reason.to_owned());
-                record.end_grace_ms = Some(grace_ms);
-            }
-        }
-        self.forget_ended();
-    }
-
-    /// A snapshot has only those ended engines that are the current one of their slot.
-    fn forget_ended(&mut self) {
-        let current: Vec<EngineName> = self.desired.snapshot.slots.iter().map(Slot::engine).collect();
-        let engines = &mut self.desired.snapshot.engines;
-        let before = engines.len();
-        engines.retain(|record| record.ended_at_ms.is_none() || current.contains(&record.name));
-        if engines.len() < before {
-            self.forget_ended_reservations();
-        }
-    }
-
-    /// A snapshot has only those ended reservations that are of its engines.
-    fn forget_ended_reservations(&mut self) {
-        let Snapshot { engines, ledger, .. } = &mut self.desired.snapshot;
-        let names: HashSet<&str> = engines.iter().map(|record| record.name.as_str()).collect();
-        ledger.forget_ended(|reservation| names.contains(&**reservation.id()));
     }
 
     /// The engines that could register now: they run, are not draining, and their permit has their uid.
@@ -382,6 +290,10 @@ impl Simulation {
             let seen =
                 there(&drain.uid) || observed.registrations.iter().any(|registration| registration.uid == drain.uid);
             drain.quiet = if seen { Duration::ZERO } else { drain.quiet + time };
+        }
+        observed.since_suspended = observed.since_suspended.map(|since| since + time);
+        for node in observed.unready.values_mut() {
+            node.lasted += time;
         }
         for failure in observed.create_failures.values_mut() {
             failure.retry_in = failure.retry_in.saturating_sub(time);

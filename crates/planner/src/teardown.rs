@@ -8,6 +8,7 @@ use model::labels::NAMESPACE;
 use crate::builder::{PlanBuilder, decide};
 use crate::decision::{Action, Decision, Stage};
 use crate::desired::DesiredState;
+use crate::end_class;
 use crate::inventory::Engine;
 use crate::limits::{DELETE_AFTER_GRACE, DELETE_GRACE};
 use crate::observed::{DrainOrder, Instance, ObservedState};
@@ -160,17 +161,26 @@ pub(crate) fn record_end(engine: &Engine<'_>, instance: &Instance) -> Option<Dec
     let reason = end_reason(instance);
     let verb = if instance.phase == Phase::Ended { "ended" } else { "is being deleted" };
     let because = format!("it {verb}: {reason}");
-    Some(decide(engine, Action::RecordEnd { reason, log_tail: instance.log_tail.clone() }, because))
+    let (class, log_tail) = (end_class::class(engine, Some(instance)), instance.log_tail.clone());
+    let reason = match (end_class::order(engine, class, &instance.uid), instance.fault) {
+        (Some(order), Some(_)) => format!("{order}; {reason}"),
+        (Some(order), None) => order.to_owned(),
+        (None, _) => reason,
+    };
+    Some(decide(engine, Action::RecordEnd { reason, class, log_tail }, because))
 }
 
 fn record_absence(engine: &Engine<'_>, had_uid: bool) -> Option<Decision> {
-    engine.record.filter(|record| record.ended_at_ms.is_none())?;
+    let record = engine.record.filter(|record| record.ended_at_ms.is_none())?;
     let (reason, because) = if had_uid {
         ("ended", "no instance with its uid exists")
     } else {
         ("superseded before it was created", "it was never created and is no longer desired")
     };
-    Some(decide(engine, Action::RecordEnd { reason: reason.to_owned(), log_tail: None }, because))
+    let class = end_class::class(engine, None);
+    let order = record.uid.as_ref().and_then(|uid| end_class::order(engine, class, uid));
+    let reason = order.unwrap_or(reason).to_owned();
+    Some(decide(engine, Action::RecordEnd { reason, class, log_tail: None }, because))
 }
 
 /// Deletes an ended instance; one that is already being deleted has its own grace.

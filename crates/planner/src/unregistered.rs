@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use model::millis;
 use model::slot::Slot;
-use model::span;
 
 use crate::backoff::back_off;
 use crate::builder::PlanBuilder;
+use crate::coarse_age::coarse_age;
 use crate::inventory::Engine;
 use crate::limits::STEADY_LIFE;
 use crate::observed::Instance;
@@ -52,7 +52,7 @@ pub(crate) fn assess(
     let patience = start_time.saturating_add(limits.replace_after).saturating_add(pause);
     let is_silent = seen.silent.is_some_and(|silent| silent >= limits.replace_after);
     let answers = if seen.silent.is_none() { "answers" } else { "does not answer" };
-    let ago = span::age(Duration::from_secs(rounded(seen.lasted.as_secs())));
+    let ago = coarse_age(seen.lasted);
     let replace_because = (is_silent && seen.lasted >= patience).then(|| {
         if was_registered {
             format!("the current engine lost its registration {ago} ago and does not answer")
@@ -73,21 +73,4 @@ pub(crate) fn assess(
         replace_because,
         failures: failures_before.saturating_add(1),
     })
-}
-
-/// Rounds down to one of eight values between two powers of two, so that a reported text changes less and less often.
-fn rounded(seconds: u64) -> u64 {
-    let step = (seconds.max(1).ilog2()).saturating_sub(3);
-    (seconds >> step) << step
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shown_time_is_exact_at_first_and_coarse_later() {
-        let shown: Vec<u64> = [0, 1, 12, 15, 17, 31, 33, 63, 64, 71, 100, 3_600].map(rounded).to_vec();
-        assert_eq!(shown, [0, 1, 12, 15, 16, 30, 32, 60, 64, 64, 96, 3_584]);
-    }
 }

@@ -3,6 +3,7 @@
 
 mod cluster;
 
+use model::slot::Replacement;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ fn an_unreadable_permit_is_created_again_below_a_registered_engine() {
     let mut cluster = with_one_engine();
     let (engine, uid) = (cluster.engine("t_1/rp_1/uc_1/0"), cluster.uid(&cluster.engine("t_1/rp_1/uc_1/0")));
     cluster.simulation.observed.permits[0] =
-        Permit { engine: engine.clone(), uid: None, readable: false, answered: true };
+        Permit { engine: engine.clone(), uid: None, readable: false, answered: true, sessions: None, owner: None };
     let plan = cluster.simulation.plan();
     assert_eq!(plan.decisions().map(planner::Decision::verb).collect::<Vec<_>>(), ["delete permit"]);
     cluster.simulation.apply(&plan);
@@ -55,6 +56,8 @@ fn an_engine_is_ended_although_its_permit_cannot_be_deleted() {
         uid: None,
         readable: true,
         answered: false,
+        sessions: Some(None),
+        owner: Some(None),
     });
     let grace = cluster.simulation.observed.drains[0].grace;
     cluster.simulation.advance(grace + DELETE_AFTER_GRACE);
@@ -75,14 +78,15 @@ fn explained_and_decided(cluster: &mut Cluster) -> (Vec<Row>, Vec<Row>) {
     let change = cluster.change_to(Cluster::unit("uc_1", &BTreeMap::from([("memory", "2G")])));
     let report: Vec<_> = cluster.simulation.plan().rows.into_iter().map(Arc::unwrap_or_clone).collect();
     let observed = ObservedState::from_report(&report, &cluster.simulation.desired.snapshot);
-    let explained = explain_change(&cluster.simulation.desired, &change, &cluster.rules, &observed).unwrap();
+    let explained =
+        explain_change(&cluster.simulation.desired, &change, Replacement::StandIn, &cluster.rules, &observed).unwrap();
     (explained, cluster.explain(&change).unwrap())
 }
 
 #[test]
 fn explain_knows_from_the_report_which_engine_never_registered() {
     let mut cluster = with_one_engine();
-    cluster.restart(&slot_key("t_1/rp_1/uc_1/0"), false);
+    cluster.restart(&slot_key("t_1/rp_1/uc_1/0"), Replacement::StandIn);
     let plan = cluster.simulation.plan();
     cluster.simulation.apply(&plan);
     // Its program runs, and it has not registered.

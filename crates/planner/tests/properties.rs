@@ -5,6 +5,7 @@
 
 mod cluster;
 
+use model::slot::Replacement;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -89,9 +90,137 @@ fn assert_as_limited(cluster: &mut Cluster) {
     assert!(desired.snapshot.alterations.is_empty(), "a queued engine delays no alteration");
 }
 
-/// The number of clusters for each property; `PROPTEST_CASES` overrides it.
+/// The number of clusters for each property without limits; `PROPTEST_CASES` overrides both numbers.
 fn cases() -> u32 {
     std::env::var_os("PROPTEST_CASES").map_or(400, |_| ProptestConfig::default().cases)
+}
+
+/// The number of clusters for each property within limits. Their plans take several times as long, and take the same steps
+/// for engines.
+fn limited_cases() -> u32 {
+    let is_long = std::env::var("EH_TEST_TIER").is_ok_and(|tier| tier == "long");
+    std::env::var_os("PROPTEST_CASES").map_or(if is_long { 2_000 } else { 120 }, |_| ProptestConfig::default().cases)
+}
+
+/// A cluster after these moves, and its judge.
+fn moved(moves: &[Move]) -> (Cluster, Judge) {
+    let mut cluster = prepared();
+    let mut judge = Judge::default();
+    for event in moves {
+        apply(&mut cluster, &mut judge, event);
+    }
+    (cluster, judge)
+}
+
+/// It converges, breaks no rule on the way, and its ledger counts every engine after three rounds.
+fn converge(moves: &[Move]) -> Cluster {
+    let (mut cluster, mut judge) = moved(moves);
+    let (mut counted, mut of_counted) = (cluster.clone(), judge.clone());
+    for _ in 0..3 {
+        apply(&mut counted, &mut of_counted, &Move::Tick);
+    }
+    judge_counted(&counted);
+    finish_terminating(&mut cluster);
+    cluster.simulation.observed.unready.clear();
+    cluster.settle(|cluster, step| {
+        if let Step::Plan(plan) = step {
+            judge.look(cluster);
+            judge.judge(cluster, plan);
+        }
+    });
+    cluster
+}
+
+/// The rows that EXPLAIN prints, and those of the decisions that follow.
+fn explained_and_decided(moves: &[Move]) -> (Vec<planner::Row>, Vec<planner::Row>) {
+    let (mut cluster, _) = moved(moves);
+    finish_terminating(&mut cluster);
+    cluster.simulation.observed.unready.clear();
+    cluster.polls_agents = true;
+    let explained = cluster.explain_now();
+    let mut decided = Vec::new();
+    cluster.settle(|cluster, step| {
+        if let Step::Plan(plan) = step {
+            for decision in cluster.shown(plan) {
+                decided.push(decision.row(decided.len() as u32 + 1));
+            }
+        }
+    });
+    (explained, decided)
+}
+
+/// The order of what was read changes no plan, unless two instances have one name.
+fn assert_independent_of_order(moves: &[Move]) {
+    let (mut cluster, _) = moved(moves);
+    let plan = cluster.simulation.plan();
+    let names: BTreeSet<&EngineName> =
+        cluster.simulation.observed.instances.iter().map(|instance| &instance.name).collect();
+    if names.len() == cluster.simulation.observed.instances.len() {
+        let mut reversed = cluster.clone();
+        let Simulation { desired, observed, .. } = &mut reversed.simulation;
+        observed.instances.reverse();
+        observed.permits.reverse();
+        observed.registrations.reverse();
+        observed.drains.reverse();
+        desired.snapshot.engines.reverse();
+        desired.snapshot.slots.reverse();
+        assert_eq!(plan, reversed.simulation.plan());
+    }
+}
+
+/// After each move the incremental planner plans what the full one plans. Of four of its plans it keeps about three.
+fn assert_incremental(moves: &[Move], seeds: &[u16]) {
+    let mut cluster = prepared();
+    cluster.settle(|_, _| {});
+    let mut judge = Judge::default();
+    let mut planner = IncrementalPlanner::default();
+    for (event, seed) in moves.iter().zip(seeds) {
+        apply(&mut cluster, &mut judge, event);
+        perturb(&mut cluster, *seed);
+        let Simulation { desired, observed, .. } = &cluster.simulation;
+        let mut delta = planner.compare(desired.clone(), observed.clone());
+        assert_eq!(delta.probes(), probes(desired, observed));
+        let full = cluster.simulation.plan();
+        let Simulation { desired, observed, .. } = &cluster.simulation;
+        if observed != delta.observed() {
+            // A probe was answered.
+            delta = planner.compare(desired.clone(), observed.clone());
+        }
+        assert_eq!(planner.plan(&mut delta), full);
+        if seed % 4 > 0 {
+            planner.keep(delta);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: limited_cases(), max_shrink_iters: 20_000, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_cluster_with_limits_converges_and_counts_every_engine(moves in limited_moves()) {
+        assert_as_limited(&mut converge(&moves));
+    }
+
+    #[test]
+    fn explain_prints_the_decisions_that_follow_within_limits(moves in limited_moves()) {
+        let (mut explained, decided) = explained_and_decided(&moves);
+        explained.retain(|row| row.decision != "wait");
+        prop_assert_eq!(explained, decided);
+    }
+
+    #[test]
+    fn a_plan_within_limits_does_not_depend_on_the_order_of_the_observation(moves in limited_moves()) {
+        assert_independent_of_order(&moves);
+    }
+
+    #[test]
+    fn an_incremental_plan_within_limits_equals_the_full_plan(
+        moves in limited_moves(), seeds in proptest::collection::vec(any::<u16>(), 60),
+    ) {
+        assert_incremental(&moves, &seeds);
+    }
 }
 
 proptest! {
@@ -99,176 +228,35 @@ proptest! {
 
     #[test]
     fn any_cluster_converges_to_its_slots_without_breaking_a_rule(moves in moves()) {
-        let mut cluster = prepared();
-        let mut judge = Judge::default();
-        for event in &moves {
-            apply(&mut cluster, &mut judge, event);
-        }
-        let mut counted = cluster.clone();
-        for _ in 0..3 {
-            apply(&mut counted, &mut judge.clone(), &Move::Tick);
-        }
-        judge_counted(&counted);
-        finish_terminating(&mut cluster);
-        cluster.settle(|cluster, step| if let Step::Plan(plan) = step { judge.look(cluster); judge.judge(cluster, plan) });
-        assert_as_desired(&mut cluster);
-    }
-
-    #[test]
-    fn any_cluster_with_limits_converges_and_counts_every_engine(moves in limited_moves()) {
-        let mut cluster = prepared();
-        let mut judge = Judge::default();
-        for event in &moves {
-            apply(&mut cluster, &mut judge, event);
-        }
-        let mut counted = cluster.clone();
-        for _ in 0..3 {
-            apply(&mut counted, &mut judge.clone(), &Move::Tick);
-        }
-        judge_counted(&counted);
-        finish_terminating(&mut cluster);
-        cluster.settle(|cluster, step| if let Step::Plan(plan) = step { judge.look(cluster); judge.judge(cluster, plan) });
-        assert_as_limited(&mut cluster);
-    }
-
-    #[test]
-    fn explain_prints_the_decisions_that_follow_within_limits(moves in limited_moves()) {
-        let mut cluster = prepared();
-        let mut judge = Judge::default();
-        for event in &moves {
-            apply(&mut cluster, &mut judge, event);
-        }
-        finish_terminating(&mut cluster);
-        let mut explained = cluster.explain_now();
-        explained.retain(|row| row.decision != "wait");
-        let mut decided = Vec::new();
-        cluster.settle(|cluster, step| if let Step::Plan(plan) = step {
-            for decision in cluster.shown(plan) {
-                decided.push(decision.row(decided.len() as u32 + 1));
-            }
-        });
-        prop_assert_eq!(explained, decided);
-    }
-
-    #[test]
-    fn a_plan_within_limits_does_not_depend_on_the_order_of_the_observation(moves in limited_moves()) {
-        let mut cluster = prepared();
-        let mut judge = Judge::default();
-        for event in &moves {
-            apply(&mut cluster, &mut judge, event);
-        }
-        let plan = cluster.simulation.plan();
-        let names: BTreeSet<&EngineName> = cluster.simulation.observed.instances.iter().map(|instance| &instance.name).collect();
-        if names.len() == cluster.simulation.observed.instances.len() {
-            let mut reversed = cluster.clone();
-            reversed.simulation.observed.instances.reverse();
-            reversed.simulation.observed.registrations.reverse();
-            reversed.simulation.desired.snapshot.engines.reverse();
-            reversed.simulation.desired.snapshot.slots.reverse();
-            prop_assert_eq!(plan, reversed.simulation.plan());
-        }
-    }
-
-    #[test]
-    fn an_incremental_plan_within_limits_equals_the_full_plan(
-        moves in limited_moves(), seeds in proptest::collection::vec(any::<u16>(), 60),
-    ) {
-        let mut cluster = prepared();
-        cluster.settle(|_, _| {});
-        let mut judge = Judge::default();
-        let mut planner = IncrementalPlanner::default();
-        for (event, seed) in moves.iter().zip(seeds) {
-            apply(&mut cluster, &mut judge, event);
-            perturb(&mut cluster, seed);
-            let mut delta = planner.compare(cluster.simulation.desired.clone(), cluster.simulation.observed.clone());
-            prop_assert_eq!(delta.probes(), probes(&cluster.simulation.desired, &cluster.simulation.observed));
-            let full = cluster.simulation.plan();
-            if cluster.simulation.observed != *delta.observed() {
-                delta = planner.compare(cluster.simulation.desired.clone(), cluster.simulation.observed.clone());
-            }
-            prop_assert_eq!(planner.plan(&mut delta), full);
-            if seed % 4 > 0 {
-                planner.keep(delta);
-            }
-        }
+        assert_as_desired(&mut converge(&moves));
     }
 
     #[test]
     fn explain_prints_the_decisions_that_follow(moves in moves()) {
-        let mut cluster = prepared();
-        let mut judge = Judge::default();
-        for event in &moves {
-            apply(&mut cluster, &mut judge, event);
-        }
-        finish_terminating(&mut cluster);
-        let explained = cluster.explain_now();
-        let mut decided = Vec::new();
-        cluster.settle(|cluster, step| if let Step::Plan(plan) = step {
-            for decision in cluster.shown(plan) {
-                decided.push(decision.row(decided.len() as u32 + 1));
-            }
-        });
+        let (explained, decided) = explained_and_decided(&moves);
         prop_assert_eq!(explained, decided);
     }
 
     #[test]
     fn a_plan_does_not_depend_on_the_order_of_the_observation(moves in moves()) {
-        let mut cluster = prepared();
-        let mut judge = Judge::default();
-        for event in &moves {
-            apply(&mut cluster, &mut judge, event);
-        }
-        let plan = cluster.simulation.plan();
-        let names: BTreeSet<&EngineName> = cluster.simulation.observed.instances.iter().map(|instance| &instance.name).collect();
-        if names.len() == cluster.simulation.observed.instances.len() {
-            let mut reversed = cluster.clone();
-            reversed.simulation.observed.instances.reverse();
-            reversed.simulation.observed.permits.reverse();
-            reversed.simulation.observed.registrations.reverse();
-            reversed.simulation.observed.drains.reverse();
-            reversed.simulation.desired.snapshot.engines.reverse();
-            reversed.simulation.desired.snapshot.slots.reverse();
-            prop_assert_eq!(plan, reversed.simulation.plan());
-        }
+        assert_independent_of_order(&moves);
     }
 
     #[test]
     fn an_incremental_plan_equals_the_full_plan(moves in moves(), seeds in proptest::collection::vec(any::<u16>(), 40)) {
-        let mut cluster = prepared();
-        cluster.settle(|_, _| {});
-        let mut judge = Judge::default();
-        let mut planner = IncrementalPlanner::default();
-        for (event, seed) in moves.iter().zip(seeds) {
-            apply(&mut cluster, &mut judge, event);
-            perturb(&mut cluster, seed);
-            let mut delta = planner.compare(cluster.simulation.desired.clone(), cluster.simulation.observed.clone());
-            prop_assert_eq!(delta.probes(), probes(&cluster.simulation.desired, &cluster.simulation.observed));
-            let full = cluster.simulation.plan();
-            if cluster.simulation.observed != *delta.observed() {
-                // A probe was answered.
-                delta = planner.compare(cluster.simulation.desired.clone(), cluster.simulation.observed.clone());
-            }
-            prop_assert_eq!(planner.plan(&mut delta), full);
-            if seed % 4 > 0 {
-                planner.keep(delta);
-            }
-        }
+        assert_incremental(&moves, &seeds);
     }
 
     #[test]
     fn failures_of_one_tenant_change_no_decision_about_another(moves in moves()) {
-        let mut cluster = prepared();
-        let mut judge = Judge::default();
-        for event in &moves {
-            apply(&mut cluster, &mut judge, event);
-        }
+        let (mut cluster, _) = moved(&moves);
         let about = |plan: &Plan, tenant: &str| -> Vec<planner::Decision> {
             let is_about = |decision: &&planner::Decision| decision.slot.as_ref().is_some_and(|slot| slot.tenant.as_str() == tenant);
             plan.decisions().filter(is_about).cloned().collect()
         };
         let mut failing = cluster.clone();
         for slot in cluster.simulation.desired.snapshot.slots.iter().filter(|slot| slot.key.tenant.as_str() == "t_2") {
-            let failure = planner::CreateFailure { reason: "no quota".to_owned(), failures: 9, retry_in: planner::back_off(8) };
+            let failure = planner::CreateFailure { reason: "no quota".to_owned(), failures: 9, retry_in: planner::back_off(8), is_retryable: true };
             failing.simulation.observed.create_failures.insert(slot.engine(), failure);
         }
         prop_assert_eq!(about(&cluster.simulation.plan(), "t_1"), about(&failing.simulation.plan(), "t_1"));
@@ -282,7 +270,7 @@ fn superseded() -> (Cluster, Judge, EngineName) {
     cluster.settle(|cluster, _| judge.look(cluster));
     let key = slots(&cluster)[0].clone();
     let served = cluster.simulation.desired.snapshot.slots[0].engine();
-    cluster.restart(&key, false);
+    cluster.restart(&key, Replacement::StandIn);
     (cluster, judge, served)
 }
 

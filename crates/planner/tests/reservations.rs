@@ -1,4 +1,4 @@
-//! Plans that reserve: the fixtures of the design, queue positions, adoption, deadlines, nodes, external requests and reclaim.
+//! Admission in plans: the fixtures of the design, queue positions, nodes, external requests, reclaim, and what EXPLAIN shows.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cluster;
@@ -6,132 +6,19 @@ mod cluster;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use cluster::pools::{
+    commit, count, idle, measure, nodes, pool, queued, quota, reasons, retired, running, settle, start, tick, verbs,
+    with, with_nodes,
+};
 use cluster::{Cluster, slot_key};
 use model::engine_name::EngineName;
-use model::engine_state::Phase;
 use model::instance::InstanceKind;
-use model::ledger::{Change, State};
-use model::name::PoolName;
-use model::quota::Limit;
-use model::resource::Triple;
-use planner::{
-    Action, EngineLoad, IncrementalPlanner, NodeAmount, NodeCapacity, Plan, Verdict, Wait, explain_restart,
-    explain_start,
-};
-
-const IDLE: EngineLoad = EngineLoad { sessions: 0, running: 0 };
-
-fn commit(cluster: &mut Cluster, object: model::change::ObjectPatch) {
-    let change = cluster.change_to(object);
-    cluster.commit(&change).unwrap();
-    tick(cluster);
-}
-
-fn pool(cluster: &mut Cluster, options: &[(&str, &str)]) {
-    commit(cluster, Cluster::pool("rp_1", &options.iter().copied().collect()));
-}
-
-fn quota(cluster: &mut Cluster, tenant: &str, cpu: &str, borrow: &str) {
-    let options = [("tenant", tenant), ("pool", "rp_1"), ("cpu", cpu), ("borrow", borrow)];
-    commit(cluster, Cluster::quota(&format!("q_{tenant}"), &options.into()));
-}
-
-/// The same with pods, which have nodes.
-fn with_nodes(cpu: &str, options: &[(&str, &str)]) -> Cluster {
-    let mut cluster = with(&[], cpu, &[]);
-    cluster.simulation.desired.defaults.instances = InstanceKind::Pod;
-    cluster.rules.defaults.instances = InstanceKind::Pod;
-    pool(&mut cluster, options);
-    commit(&mut cluster, Cluster::tenant("t_a", &[("pools", "rp_1")].into()));
-    cluster
-}
-
-/// Tenants on pool `rp_1`, which offers unit `uc_1` with engines of this much CPU and has these options.
-fn with(tenants: &[&str], cpu: &str, options: &[(&str, &str)]) -> Cluster {
-    let mut cluster = Cluster::new();
-    commit(&mut cluster, Cluster::unit("uc_1", &[("cpu", cpu), ("memory", "1G"), ("max", "100")].into()));
-    let options: Vec<(&str, &str)> = options.iter().copied().chain([("units", "uc_1")]).collect();
-    pool(&mut cluster, &options);
-    for tenant in tenants {
-        commit(&mut cluster, Cluster::tenant(tenant, &[("pools", "rp_1")].into()));
-    }
-    cluster
-}
-
-fn start(cluster: &mut Cluster, tenant: &str, count: usize) -> Vec<EngineName> {
-    (0..count).map(|_| cluster.start(&format!("{tenant}/rp_1/uc_1"))).collect()
-}
-
-fn tick(cluster: &mut Cluster) -> Plan {
-    let plan = cluster.simulation.plan();
-    cluster::ledger_judge::judge_changes(cluster, &plan);
-    cluster.simulation.apply(&plan);
-    cluster::ledger_judge::judge_sums(cluster);
-    plan
-}
-
-fn settle(cluster: &mut Cluster) -> Plan {
-    cluster.settle(|_, _| {});
-    cluster.simulation.plan()
-}
-
-fn verbs(plan: &Plan) -> Vec<&'static str> {
-    plan.decisions().map(planner::Decision::verb).collect()
-}
-
-fn queued(plan: &Plan) -> Vec<&Wait> {
-    plan.waits.iter().filter(|wait| wait.is_queued).collect()
-}
-
-fn reasons(plan: &Plan) -> Vec<&str> {
-    queued(plan).into_iter().map(|wait| wait.reason.as_str()).collect()
-}
-
-fn count(plan: &Plan, pool: &str) -> Option<i64> {
-    plan.queued.as_ref().unwrap().get(&PoolName::new(pool).unwrap()).copied()
-}
-
-fn running(cluster: &Cluster) -> usize {
-    cluster.simulation.observed.instances.len()
-}
-
-fn ledger_changes(plan: &Plan) -> impl Iterator<Item = &Change> {
-    plan.decisions().filter_map(|decision| match &decision.action {
-        Action::Ledger(change) => Some(&change.change),
-        _ => None,
-    })
-}
-
-fn retired(plan: &Plan) -> Vec<(&EngineName, String)> {
-    let retired = plan.decisions().filter_map(|decision| match &decision.action {
-        Action::Retire { reclaimed_for, .. } => Some((decision.engine.as_ref().unwrap(), reclaimed_for.to_string())),
-        _ => None,
-    });
-    retired.collect()
-}
-
-fn idle(cluster: &mut Cluster) {
-    let observed = &mut cluster.simulation.observed;
-    observed.loads = observed.instances.iter().map(|instance| (instance.name.clone(), IDLE)).collect();
-}
-
-/// Nodes of the pool with so many cores each, all of them free.
-fn nodes(cluster: &mut Cluster, cores: &[u64]) {
-    let node = |(number, cores): (usize, &u64)| NodeCapacity {
-        name: format!("node-{number}"),
-        allocatable: NodeAmount { cpu_millis: 1_000 * cores, memory_bytes: cores << 33 },
-        used: NodeAmount::ZERO,
-        open: true,
-    };
-    cluster.simulation.observed.capacity = cores.iter().enumerate().map(node).collect();
-}
-
-fn measure(cluster: &mut Cluster, cores: i64) {
-    let capacity = Triple { cpu_m: Limit::Of(1_000 * cores), ..Triple::all(Limit::Unlimited) };
-    cluster.simulation.measure([(PoolName::new("rp_1").unwrap(), capacity)].into());
-}
+use model::ledger::State;
+use model::slot::Replacement;
+use planner::{EngineLoad, IncrementalPlanner, NodeAmount, Plan, Verdict, explain_restart, explain_start};
 
 /// R4-14
+
 #[test]
 fn a_tenant_starts_as_many_engines_as_it_is_guaranteed() {
     let mut cluster = with(&["t_a", "t_b", "t_c"], "1", &[("capacity", "42")]);
@@ -151,6 +38,7 @@ fn a_tenant_starts_as_many_engines_as_it_is_guaranteed() {
 }
 
 /// R4-16
+
 #[test]
 fn an_overcommitted_node_runs_twice_as_many_engines_as_it_has_cores() {
     let mut cluster = with_nodes("1", &[("capacity", "nodes"), ("overcommit", "200"), ("nodes", "node-0")]);
@@ -168,6 +56,7 @@ fn an_overcommitted_node_runs_twice_as_many_engines_as_it_has_cores() {
 }
 
 /// R0-15
+
 #[test]
 fn what_is_protected_of_the_nodes_stays_free() {
     for (cpu, is_granted) in [("2.1", false), ("2", true)] {
@@ -242,141 +131,12 @@ fn a_scope_without_a_row_is_reported_and_nothing_is_created() {
 }
 
 #[test]
-fn running_engines_are_adopted_before_anything_is_granted_in_their_pool() {
-    let mut cluster = with(&["t_a", "t_b"], "1", &[("capacity", "2")]);
-    commit(&mut cluster, Cluster::pool("rp_2", &[("units", "uc_1")].into()));
-    commit(&mut cluster, Cluster::tenant("t_b", &[("pools", "rp_1,rp_2")].into()));
-    let engine = start(&mut cluster, "t_a", 1).remove(0);
-    settle(&mut cluster);
-    cluster.lose_reservation(engine.as_str());
-    start(&mut cluster, "t_b", 2);
-    cluster.start("t_b/rp_2/uc_1");
-    let plan = tick(&mut cluster);
-    let adopted = ledger_changes(&plan).filter(|change| matches!(change, Change::Adopt { .. })).count();
-    assert_eq!((adopted, count(&plan, "rp_1"), count(&plan, "rp_2")), (1, None, Some(0)));
-    let created: Vec<&EngineName> =
-        plan.chains.iter().filter_map(|chain| chain.decisions.get(1)?.engine.as_ref()).collect();
-    assert!(created.iter().all(|name| name.as_str().starts_with("t-b-rp-2")), "{created:?}");
-    let waits =
-        plan.waits.iter().filter(|wait| wait.reason == "waits until resource pool \"rp_1\" has counted its engines");
-    assert_eq!(waits.count(), 2);
-    assert_eq!(cluster.reservation(&engine).map(|held| held.state), Some(State::Used));
-    let plan = settle(&mut cluster);
-    assert_eq!((running(&cluster), count(&plan, "rp_1")), (3, Some(1)), "one of the two fits");
-}
-
-#[test]
-fn an_engine_is_charged_until_nothing_is_listed_under_its_name() {
-    let mut cluster = with(&["t_a"], "1", &[("capacity", "1")]);
-    let engine = start(&mut cluster, "t_a", 1).remove(0);
-    settle(&mut cluster);
-    cluster.stop(&slot_key("t_a/rp_1/uc_1/0"));
-    start(&mut cluster, "t_a", 1);
-    tick(&mut cluster);
-    let state = |cluster: &Cluster| cluster.reservation(&engine).map(|held| held.state);
-    for phase in [Phase::Running, Phase::Terminating] {
-        cluster.simulation.observed.instances[0].phase = phase;
-        let plan = tick(&mut cluster);
-        assert_eq!((state(&cluster), reasons(&plan).len()), (Some(State::Used), 1), "{phase:?}");
-    }
-    cluster.simulation.observed.instances.clear();
-    let plan = tick(&mut cluster);
-    assert!(
-        ledger_changes(&plan).any(|change| matches!(change, Change::End(end) if end.state == State::Lost)),
-        "no end was recorded"
-    );
-    assert!(verbs(&plan).contains(&"create engine"), "by the same plan");
-}
-
-#[test]
-fn a_registered_engine_is_confirmed_whatever_its_deadline() {
-    let mut cluster = with(&["t_a"], "1", &[("capacity", "1")]);
-    let engine = start(&mut cluster, "t_a", 1).remove(0);
-    tick(&mut cluster);
-    assert!(cluster.simulation.register(&engine));
-    cluster.simulation.advance(Duration::from_mins(7));
-    let plan = tick(&mut cluster);
-    assert_eq!(verbs(&plan), ["confirm reservation"]);
-    assert_eq!(cluster.reservation(&engine).map(|held| held.state), Some(State::Used));
-    assert!(tick(&mut cluster).chains.is_empty());
-}
-
-#[test]
-fn an_engine_that_does_not_register_in_time_is_replaced_and_counts_as_a_failure() {
-    let mut cluster = with(&["t_a"], "1", &[("capacity", "2")]);
-    start(&mut cluster, "t_a", 1);
-    tick(&mut cluster);
-    let now_ms = cluster.simulation.desired.snapshot.now_ms;
-    assert_eq!(cluster.simulation.plan().next_due(now_ms), Some(Duration::from_mins(6)));
-    cluster.simulation.observed.instances[0].reason = Some("ImagePullBackOff".to_owned());
-    cluster.simulation.advance(Duration::from_mins(6));
-    cluster.simulation.observed.registry_complete = false;
-    assert!(tick(&mut cluster).chains.is_empty(), "it may be registered");
-    cluster.simulation.observed.registry_complete = true;
-    let plan = tick(&mut cluster);
-    let renewed = plan.decisions().next().unwrap();
-    assert_eq!(renewed.reason, "not registered within 6m: ImagePullBackOff");
-    assert!(matches!(renewed.action, Action::DrawIncarnation { failures: 1, .. }));
-    let plan = tick(&mut cluster);
-    assert!(verbs(&plan).contains(&"reserve") && verbs(&plan).contains(&"drain engine"), "{:?}", verbs(&plan));
-    settle(&mut cluster);
-    assert_eq!(running(&cluster), 1);
-}
-
-#[test]
-fn an_engine_that_is_not_created_in_time_is_renewed_without_a_failure() {
-    let mut cluster = with(&["t_a"], "1", &[("capacity", "1")]);
-    let first = start(&mut cluster, "t_a", 1).remove(0);
-    let plan = cluster.simulation.plan();
-    cluster.apply_first(&plan, 1);
-    assert_eq!(
-        verbs(&cluster.simulation.plan()),
-        ["create permit", "create engine", "record uid", "write uid into permit"]
-    );
-    cluster.simulation.advance(Duration::from_mins(6));
-    let plan = tick(&mut cluster);
-    let renewed = plan.decisions().next().unwrap();
-    assert_eq!(renewed.reason, "not created within 6m");
-    assert!(matches!(renewed.action, Action::DrawIncarnation { failures: 0, .. }));
-    let plan = tick(&mut cluster);
-    assert_eq!(verbs(&plan)[..2], ["end reservation", "reserve"]);
-    assert!(cluster.reservation(&first).is_none_or(|held| held.state == State::Released));
-}
-
-#[test]
-fn a_slot_whose_reservation_has_ended_receives_another_name() {
-    let mut cluster = with(&["t_a"], "1", &[]);
-    let first = start(&mut cluster, "t_a", 1).remove(0);
-    let plan = cluster.simulation.plan();
-    cluster.apply_first(&plan, 1);
-    cluster.end_reservation(first.as_str());
-    let plan = tick(&mut cluster);
-    assert_eq!(verbs(&plan), ["draw incarnation"]);
-    assert_eq!(plan.decisions().next().unwrap().reason, "the reservation of the current engine has ended: it is lost");
-    settle(&mut cluster);
-    assert_eq!(running(&cluster), 1);
-}
-
-#[test]
-fn without_limits_a_reservation_has_no_deadline_and_nothing_is_explained() {
-    let mut cluster = with(&["t_a"], "1", &[]);
-    let engine = start(&mut cluster, "t_a", 1).remove(0);
-    let rows = cluster.explain_now();
-    assert_eq!(rows[0].decision, "create permit");
-    assert!(rows.iter().all(|row| !row.decision.contains("reserv")), "{rows:?}");
-    tick(&mut cluster);
-    assert_eq!(cluster.reservation(&engine).unwrap().deadline_ms, None);
-    cluster.simulation.advance(Duration::from_hours(1));
-    assert!(tick(&mut cluster).chains.is_empty(), "an engine that never registers stays");
-}
-
-#[test]
 fn a_replacement_of_the_same_size_waits_for_the_pool_only() {
     let mut cluster = with(&["t_a"], "1", &[("capacity", "1")]);
     quota(&mut cluster, "t_a", "1", "0");
     start(&mut cluster, "t_a", 1);
     settle(&mut cluster);
-    cluster.restart(&slot_key("t_a/rp_1/uc_1/0"), false);
+    cluster.restart(&slot_key("t_a/rp_1/uc_1/0"), Replacement::StandIn);
     let plan = settle(&mut cluster);
     let reason = "queued at position 1: resource pool \"rp_1\": asked 1, left 0 of 1 (POOL_CPU, retryable)";
     assert_eq!((reasons(&plan), running(&cluster)), (vec![reason], 1), "the stand-in serves");
@@ -398,7 +158,7 @@ fn engines_fit_on_nodes_counting_those_that_are_not_there_yet() {
     start(&mut cluster, "t_a", 3);
     let plan = tick(&mut cluster);
     let reason =
-        "queued at position 1: resource pool \"rp_1\": asked nodes for 1 pods, left for 0 (POOL_NODES, retryable)";
+        "queued at position 1: resource pool \"rp_1\": asked nodes for 1 pod, left for 0 (POOL_NODES, retryable)";
     assert_eq!((reasons(&plan), running(&cluster)), (vec![reason], 3));
     // One is on a node, which reports it as used; the others are on none yet.
     let observed = &mut cluster.simulation.observed;
@@ -472,7 +232,7 @@ fn neither_a_spared_pool_nor_a_stand_in_nor_a_small_share_is_reclaimed() {
     assert!(retired(&tick(&mut cluster)).is_empty());
     let (mut cluster, _) = borrowed("idle");
     for ordinal in 0..3 {
-        cluster.restart(&slot_key(&format!("t_a/rp_1/uc_1/{ordinal}")), false);
+        cluster.restart(&slot_key(&format!("t_a/rp_1/uc_1/{ordinal}")), Replacement::StandIn);
     }
     start(&mut cluster, "t_b", 1);
     idle(&mut cluster);
@@ -533,7 +293,8 @@ fn explain_start_compares_with_each_limit_and_shows_the_decisions() {
     quota(&mut cluster, "t_a", "1", "0");
     assert_eq!(explain(&cluster).scopes[2].verdict, Verdict::Never);
     let key = slot_key("t_a/rp_1/uc_1/0");
-    let restart = explain_restart(&cluster.simulation.desired, &cluster.simulation.observed, &key, false).unwrap();
+    let restart =
+        explain_restart(&cluster.simulation.desired, &cluster.simulation.observed, &key, Replacement::StandIn).unwrap();
     assert_eq!(restart.scopes[0].asked, "2");
     assert_eq!(
         (restart.scopes[2].asked.as_str(), restart.scopes[2].verdict),
@@ -541,8 +302,13 @@ fn explain_start_compares_with_each_limit_and_shows_the_decisions() {
         "once per lineage"
     );
     assert!(
-        explain_restart(&cluster.simulation.desired, &cluster.simulation.observed, &slot_key("t_a/rp_1/uc_1/7"), false)
-            .is_none()
+        explain_restart(
+            &cluster.simulation.desired,
+            &cluster.simulation.observed,
+            &slot_key("t_a/rp_1/uc_1/7"),
+            Replacement::StandIn
+        )
+        .is_none()
     );
 }
 

@@ -6,6 +6,7 @@
 
 mod cluster;
 
+use model::slot::Replacement;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -58,8 +59,8 @@ fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
         ["surge", count] => cluster.simulation.desired.limits.surge = count.parse().unwrap(),
         ["start", link] => writeln!(out, "  {}", cluster.start(link)).unwrap(),
         ["stop", slot] => cluster.stop(&slot_key(slot)),
-        ["restart", slot] => cluster.restart(&slot_key(slot), false),
-        ["restart", slot, "force"] => cluster.restart(&slot_key(slot), true),
+        ["restart", slot] => cluster.restart(&slot_key(slot), Replacement::StandIn),
+        ["restart", slot, "force"] => cluster.restart(&slot_key(slot), Replacement::Force),
         ["plan"] => {
             let plan = cluster.simulation.plan();
             print_plan(out, cluster, &plan);
@@ -131,10 +132,21 @@ fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
                 instance.node = Some((*node).to_owned());
             }
         }
+        ["unready", node, ms, rest @ ..] => {
+            let unready = planner::UnreadyNode { lasted: time(ms), is_absent: !rest.is_empty() };
+            cluster.simulation.observed.unready.insert((*node).to_owned(), unready);
+        }
+        ["returns", node] => drop(cluster.simulation.observed.unready.remove(*node)),
+        ["registry", state] => cluster.simulation.observed.registry_complete = *state == "complete",
+        ["reservations"] => {
+            for reservation in cluster.simulation.desired.snapshot.ledger.reservations() {
+                writeln!(out, "  {} {}", reservation.id(), reservation.state).unwrap();
+            }
+        }
         ["refused", engine, failures, rest @ ..] => {
             let failures: u32 = failures.parse().unwrap();
             let retry_in = planner::back_off(failures.saturating_sub(1));
-            let failure = planner::CreateFailure { reason: rest.join(" "), failures, retry_in };
+            let failure = planner::CreateFailure { reason: rest.join(" "), failures, retry_in, is_retryable: true };
             let engine = cluster.engine(engine);
             cluster.simulation.observed.create_failures.insert(engine, failure);
         }

@@ -23,12 +23,17 @@ impl Handler for Gateway {
         let id = connection.id();
         let span = info_span!("connection", id, peer = %connection.peer());
         let is_http = connection.mechanism() == Mechanism::HttpBasic;
+        // A binary connection without a session may be silent for this long; others have limits of their own.
+        let limit = (!is_http).then_some(self.settings.limits.without_session);
         async {
             loop {
-                let idle_limit = self.idle_limit(&connection);
                 let message = tokio::select! {
                     () = stop.cancelled() => break,
-                    () = after(idle_limit) => {
+                    () = after(limit) => {
+                        // Its sessions may have been closed meanwhile, because they were idle.
+                        if self.sessions.has_connection(id) {
+                            continue;
+                        }
                         debug!("closing an idle connection");
                         break;
                     }
@@ -88,15 +93,6 @@ async fn open_session(
     let handshake = handshake::negotiate(message)?;
     let principal = authenticate::principal_of(connection, &handshake).await?;
     Ok(session::open(gateway, connection, principal, handshake).await?.into())
-}
-
-impl Gateway {
-    /// How long a binary connection without a session may be silent; others have limits of their own.
-    fn idle_limit(&self, connection: &Connection) -> Option<Duration> {
-        let is_binary = connection.mechanism() != Mechanism::HttpBasic;
-        let limit = self.settings.limits.without_session;
-        (is_binary && !self.sessions.has_connection(connection.id())).then_some(limit)
-    }
 }
 
 async fn after(limit: Option<Duration>) {

@@ -18,6 +18,8 @@ const SUMMARY_INTERVAL: Duration = Duration::from_mins(1);
 pub(crate) struct Activity {
     pub(crate) opened: Count,
     pub(crate) bound: Count,
+    /// Idle sessions that left their engine.
+    pub(crate) unbound: Count,
     pub(crate) closed: Count,
     pub(crate) statements: Count,
 }
@@ -37,9 +39,10 @@ impl Count {
 }
 
 impl Activity {
-    /// Sessions opened, bound and closed, and statements, since the last call; `None` if all are zero.
-    fn take(&self) -> Option<[u64; 4]> {
-        let counts = [self.opened.take(), self.bound.take(), self.closed.take(), self.statements.take()];
+    /// Sessions opened, bound, unbound and closed, and statements, since the last call; `None` if all are zero.
+    fn take(&self) -> Option<[u64; 5]> {
+        let Self { opened, bound, unbound, closed, statements } = self;
+        let counts = [opened, bound, unbound, closed, statements].map(Count::take);
         (counts.iter().sum::<u64>() > 0).then_some(counts)
     }
 }
@@ -52,8 +55,16 @@ pub(crate) async fn summarize(
 ) {
     loop {
         let stopped = tokio::time::timeout(SUMMARY_INTERVAL, stop.cancelled()).await.is_ok();
-        if let Some([opened, bound, closed, statements]) = activity.take() {
-            info!(opened, bound, closed, statements, open = open_sessions(), "sessions since the last summary");
+        if let Some([opened, bound, unbound, closed, statements]) = activity.take() {
+            info!(
+                opened,
+                bound,
+                unbound,
+                closed,
+                statements,
+                open = open_sessions(),
+                "sessions since the last summary"
+            );
         }
         if stopped {
             return;
@@ -72,7 +83,7 @@ mod tests {
         activity.opened.add();
         activity.opened.add();
         activity.statements.add();
-        assert_eq!(activity.take(), Some([2, 0, 0, 1]));
+        assert_eq!(activity.take(), Some([2, 0, 0, 0, 1]));
         assert_eq!(activity.take(), None);
     }
 }

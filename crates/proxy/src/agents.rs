@@ -11,6 +11,7 @@ use agent_api::{
 use coordination::RegistrySnapshot;
 use hs2::{Auth, Client, ClientOptions};
 use model::credential::Purpose;
+use model::demand_report::{DemandRecorded, DemandReport};
 use model::error::{ErrorKind, UserError};
 use model::snapshot::ProxySnapshot;
 use tokio::sync::watch;
@@ -100,6 +101,17 @@ impl Agents {
         }
         pool.call(|agent| async move { agent.proxy_snapshot().await }, |_| true).await
     }
+
+    /// Records the demand of this proxy.
+    pub(crate) async fn record_demand(&self, report: &DemandReport) -> Result<DemandRecorded, ApiError> {
+        let pool = self.pool();
+        if pool.addresses().is_empty() {
+            return Err(ApiError::Unavailable("no metadata agent is registered".into()));
+        }
+        // A repeat of a report that was recorded has no effect.
+        pool.call(|agent| async move { agent.record_demand(report).await }, |_| true).await
+    }
+
     /// The reply to a call about reservations, from the first agent that decides it.
     pub(crate) async fn reservations(&self, request: &ReservationRequest) -> Result<ReservationReply, ApiError> {
         let pool = self.pool();

@@ -9,8 +9,8 @@
 //! printed by `ddl`, so no text of a request is ever part of another statement; the document at `/api/v1/openapi.json` and
 //! the routes are built from the same table.
 //!
-//! Reservations of programs that are no engines are calls of their own (`reservations`): a metadata agent executes them
-//! without a statement.
+//! Reservations of programs that are no engines, and the registration of a pool's capacity, are calls of their own
+//! (`reservations`, `registrations`): a metadata agent executes them without a statement.
 //!
 //! Actions on an engine are resources below it (`…/restart`), and no suffix of its name (`…:restart`): the router matches
 //! whole segments, and names need no rule about colons.
@@ -23,18 +23,22 @@ pub(crate) mod admission;
 mod alterations;
 mod audit;
 mod collect;
+mod demand;
 mod document;
+mod engine_history;
 mod engines;
 mod execution;
 mod extract;
 mod hex;
 mod idempotency;
+mod link_scope;
 mod master;
 mod objects;
 mod operation;
 mod page;
 mod problem;
 mod quotas;
+mod registrations;
 mod reservation_call;
 mod reservations;
 mod response;

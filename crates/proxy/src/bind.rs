@@ -1,7 +1,8 @@
 //! The binder: gives a session an engine, opens the engine's session, replays the replay log.
 //!
 //! A session that is not pinned can move: to another engine when its engine drains (nothing was executed, the statement
-//! is sent again), or when its engine died between two statements.
+//! is sent again), or when its engine died between two statements. After it was idle it is [unbound](crate::idle), and bound
+//! again here.
 
 mod engine_type;
 pub(crate) mod no_engine;
@@ -13,15 +14,20 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use hs2::tcli::{TCloseSessionReq, TOpenSessionReq};
 use hs2::{ClientError, Handle, protocol};
+use model::demand::DemandKey;
 use model::error::{ErrorKind, UserError};
+use model::name::UnitName;
+use model::owner::SharedBy;
 use model::rights::Subject;
+use model::sharing::Sharer;
 use model::snapshot::ProxySnapshot;
 use tracing::debug;
 
+use crate::demand::WaitingSession;
 use crate::gateway::Gateway;
 use crate::routes::{EngineSelector, Route, Seat};
 use crate::session::state::{BoundEngine, Session};
-use crate::settings::{AGENT_DEADLINE, MAX_HANDOVERS};
+use crate::settings::{AGENT_DEADLINE, MAX_FULL_TRIED, MAX_HANDOVERS};
 use crate::{authorize, failpoints};
 use pool::PoolRequest;
 use replay::{is_about_statement, replay, replay_error};
@@ -29,12 +35,22 @@ use replay::{is_about_statement, replay, replay_error};
 /// Bounds Spark's blocking poll, so that a cancel on the same connection need not wait for it.
 const LONG_POLL: (&str, &str) = ("set:hiveconf:hive.server2.long.polling.timeout", "500ms");
 
+/// The client application of sessions that name none.
+const DEFAULT_CREATOR: &str = "default";
+
 /// Why no engine is bound.
 pub(crate) enum NotBound {
-    /// An engine is starting; with the reason why it is not ready.
-    Wait(String),
+    /// An engine is starting, or is to be started, or all are full.
+    Wait(Wait),
     /// No engine will start.
     Refused(UserError),
+}
+
+/// Why a statement waits.
+pub(crate) struct Wait {
+    pub(crate) reason: String,
+    /// The session as demand, as long as the statement keeps this; `None` if no unit starts engines on demand.
+    pub(crate) demand: Option<Arc<WaitingSession>>,
 }
 
 /// Binds an engine if one is ready and the session may use it, and never waits. An error is the engine's: it rejects a
@@ -44,7 +60,7 @@ pub(crate) async fn bind_if_ready(gateway: &Arc<Gateway>, session: &mut Session)
         return Ok(());
     }
     let subject = gateway.subject(&session.principal).await?;
-    let selector = selector_in(session, &subject, &gateway.catalog.reading().snapshot);
+    let selector = selector_in(gateway, session, &subject);
     if !selector.is_ok_and(|selector| gateway.routes.has_ready(&selector)) {
         return Ok(());
     }
@@ -76,18 +92,38 @@ pub(crate) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
         return Err(NotBound::Refused(lost.clone()));
     }
     let selector = selector(gateway, session).await.map_err(NotBound::Refused)?;
-    for _ in 0..MAX_HANDOVERS {
-        let Some((route, seat)) = gateway.routes.choose(&selector).await else { break };
+    let (mut handovers, mut full) = (0, 0);
+    while handovers < MAX_HANDOVERS && full < MAX_FULL_TRIED {
+        let snapshot = gateway.catalog.reading().snapshot;
+        let fills =
+            |unit: &UnitName| snapshot.catalog.unit(unit).is_some_and(|unit| unit.min_engines < unit.max_engines);
+        let chosen = gateway.routes.choose(&selector, session.previous_engine(), fills).await;
+        let Some((route, seat)) = chosen else { break };
         model::failpoint!(failpoints::ENGINE_CHOSEN);
-        match open(gateway, session, route.clone(), seat).await {
+        if let Some(waiting) = session.waiting.upgrade() {
+            waiting.leave().await;
+        }
+        match open(gateway, session, &selector.sharer, route.clone(), seat).await {
             Ok(engine) => {
                 gateway.activity.bound.add();
                 debug!(engine = %route.engine, user = session.principal.user, "session bound");
                 session.bind(engine);
+                session.engine_used(gateway.clock.boottime());
                 return Ok(());
+            }
+            Err(ClientError::Refused(error)) if error.kind == ErrorKind::EngineFull => {
+                debug!(engine = %route.engine, "engine is full; choosing another");
+                gateway.routes.mark_full(&route);
+                full += 1;
+                continue;
             }
             Err(ClientError::Refused(error)) if error.kind == ErrorKind::EngineDraining => {
                 gateway.routes.mark_draining(&route);
+            }
+            // The registry is not that of the engine's agent.
+            Err(ClientError::Refused(error)) if error.kind == ErrorKind::EngineOwned => {
+                debug!(engine = %route.engine, %error, "engine has another owner; choosing another");
+                gateway.routes.mark_unreachable(&route);
             }
             // Its engine has just died: nothing was executed.
             Err(ClientError::Refused(error))
@@ -102,22 +138,68 @@ pub(crate) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
                 gateway.routes.mark_unreachable(&route);
             }
         }
+        handovers += 1;
     }
-    match no_engine::waiting_reason(gateway, &selector).await {
-        Ok(reason) => Err(NotBound::Wait(reason)),
-        Err(error) => Err(NotBound::Refused(error)),
+    let key = |snapshot: &ProxySnapshot, selector: &EngineSelector| demand_key(gateway, snapshot, session, selector);
+    let is_counted = session.waiting.upgrade().is_some_and(|waiting| waiting.is_counted());
+    let waits = no_engine::waiting_reason(gateway, &selector, is_counted, key).await;
+    let (reason, key) = waits.map_err(NotBound::Refused)?;
+    let demand = key.map(|key| count(gateway, session, key));
+    Err(NotBound::Wait(Wait { reason, demand }))
+}
+
+/// What the session has in common with others that wait, if a unit that it may use starts engines on demand.
+fn demand_key(
+    gateway: &Gateway,
+    snapshot: &ProxySnapshot,
+    session: &Session,
+    selector: &EngineSelector,
+) -> Option<DemandKey> {
+    let defaults = &gateway.settings.defaults;
+    if !no_engine::starts_on_demand(&snapshot.catalog, defaults, selector) {
+        return None;
     }
+    let engine_type = engine_type::of_session(snapshot, selector, defaults).ok().flatten();
+    let engine_type = engine_type.map(|engine_type| engine_type.as_str().to_owned());
+    let EngineSelector { tenant, pool, unit, sharer, .. } = selector.clone();
+    let creator = session.settings.creator().unwrap_or(DEFAULT_CREATOR).to_owned();
+    // What no engine is dedicated to would only divide sessions that are interchangeable. A session's own engine is charged to its
+    // user.
+    let is_owner = |shared_by| selector.has_unit_shared_by(shared_by);
+    Some(DemandKey {
+        tenant,
+        pool,
+        unit,
+        engine_type,
+        creator,
+        user: (is_owner(SharedBy::User) || is_owner(SharedBy::Session)).then_some(sharer.user),
+        group: is_owner(SharedBy::Group).then_some(sharer.group),
+        session: is_owner(SharedBy::Session).then_some(sharer.session),
+    })
+}
+
+/// Counts the session as demand, once for all its statements.
+fn count(gateway: &Gateway, session: &mut Session, key: DemandKey) -> Arc<WaitingSession> {
+    let before = session.waiting.upgrade();
+    match &before {
+        Some(counted) if counted.is_counted() && *counted.key() == key => return Arc::clone(counted),
+        _ => {}
+    }
+    let waiting = gateway.demand.add(key, before.as_deref());
+    session.waiting = Arc::downgrade(&waiting);
+    waiting
 }
 
 /// Which engines the session may use, by this reading of the catalog.
-fn selector_in(session: &Session, subject: &Subject, snapshot: &ProxySnapshot) -> Result<EngineSelector, UserError> {
-    let settings = &session.settings;
+fn selector_in(gateway: &Gateway, session: &Session, subject: &Subject) -> Result<EngineSelector, UserError> {
+    let (settings, snapshot) = (&session.settings, gateway.catalog.reading().snapshot);
     let catalog = &snapshot.catalog;
     let tenant = authorize::tenant_of(catalog, subject, settings.tenant.as_ref())?;
     let pool = PoolRequest::new(subject, settings).pool_in(catalog)?;
     let unit = settings.unit.clone().or_else(|| catalog.default_unit(&tenant, pool.as_ref()).cloned());
-    let selector = EngineSelector { tenant, pool, unit };
-    engine_type::check(snapshot, &selector)?;
+    let sharer = Sharer::new(&subject.user, &subject.groups, session.handle.to_string());
+    let selector = EngineSelector::new(catalog, tenant, pool, unit, sharer);
+    engine_type::check(&snapshot, &selector, &gateway.settings.defaults)?;
     Ok(selector)
 }
 
@@ -127,23 +209,32 @@ async fn selector(gateway: &Gateway, session: &Session) -> Result<EngineSelector
         return Err(gateway.agents.none_reachable());
     }
     let subject = gateway.subject(&session.principal).await?;
-    match selector_in(session, &subject, &gateway.catalog.reading().snapshot) {
+    match selector_in(gateway, session, &subject) {
         Ok(selector) => Ok(selector),
         // A session is refused only by the newest catalog.
         Err(error) => {
             if !gateway.catalog.refresh().await {
                 return Err(error);
             }
-            selector_in(session, &subject, &gateway.catalog.reading().snapshot)
+            selector_in(gateway, session, &subject)
         }
     }
 }
 
 /// Opens the engine's session and replays the replay log.
-async fn open(gateway: &Gateway, session: &mut Session, route: Route, seat: Seat) -> Result<BoundEngine, ClientError> {
+async fn open(
+    gateway: &Gateway,
+    session: &mut Session,
+    sharer: &Sharer,
+    route: Route,
+    seat: Seat,
+) -> Result<BoundEngine, ClientError> {
     let mut client = gateway.routes.connect(&route, &session.principal.user).await?;
     let mut configuration = session.settings.forwarded.clone();
     configuration.insert(LONG_POLL.0.to_owned(), LONG_POLL.1.to_owned());
+    if route.owner.is_some() {
+        agent_api::write_sharer(&mut configuration, sharer);
+    }
     let opened = client
         .open_session(&TOpenSessionReq {
             client_protocol: protocol::NEWEST,

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use hs2::tcli::TCloseSessionResp;
 use hs2::{Handle, status};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
 use crate::gateway::Gateway;
 use crate::session::reply::Reply;
 use crate::session::table::Entry;
-use crate::settings::{HTTP_SESSION_IDLE, IDLE_INTERVAL};
 
 /// Serves `CloseSession`.
 pub(crate) fn close(gateway: &Arc<Gateway>, entry: &Entry) -> Reply {
@@ -26,16 +25,10 @@ pub(crate) fn close_sessions_of(gateway: &Arc<Gateway>, connection: u64) {
     }
 }
 
-/// Closes idle sessions over HTTP until stopped: no connection ends with their clients.
-pub(crate) async fn close_idle(gateway: Arc<Gateway>, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(IDLE_INTERVAL) => {}
-        }
-        for handle in gateway.sessions.idle_over_http(HTTP_SESSION_IDLE, gateway.clock.boottime()) {
-            close_session(&gateway, &handle);
-        }
+/// Closes an idle session; `closing` is kept until that is done.
+pub(crate) fn close_idle(gateway: &Arc<Gateway>, handle: &Handle, closing: OwnedSemaphorePermit) {
+    if let Some(entry) = gateway.sessions.remove(handle) {
+        close_in_background(gateway, entry, Some(closing));
     }
 }
 
@@ -47,6 +40,10 @@ fn close_session(gateway: &Arc<Gateway>, handle: &Handle) {
 
 /// Closes a session that was removed from the table.
 pub(crate) fn close_entry(gateway: &Arc<Gateway>, entry: Arc<Entry>) {
+    close_in_background(gateway, entry, None);
+}
+
+fn close_in_background(gateway: &Arc<Gateway>, entry: Arc<Entry>, closing: Option<OwnedSemaphorePermit>) {
     let gateway = Arc::clone(gateway);
     entry.closed.cancel();
     tokio::spawn(async move {
@@ -54,5 +51,6 @@ pub(crate) fn close_entry(gateway: &Arc<Gateway>, entry: Arc<Entry>) {
         session.close().await;
         gateway.activity.closed.add();
         debug!(user = session.principal.user, session = %entry.handle, connection = entry.connection, "session closed");
+        drop(closing);
     });
 }

@@ -14,6 +14,7 @@ use crate::agents::Agents;
 use crate::api::admission::ApiCalls;
 use crate::budget::Budget;
 use crate::catalog::CatalogView;
+use crate::demand::DemandCount;
 use crate::routes::Routes;
 use crate::session::table::Sessions;
 use crate::settings::Settings;
@@ -30,6 +31,8 @@ pub(crate) struct Gateway {
     pub(crate) agents: Agents,
     pub(crate) catalog: Arc<CatalogView>,
     pub(crate) routes: Routes,
+    /// The sessions that wait for an engine.
+    pub(crate) demand: Arc<DemandCount>,
     pub(crate) zookeeper: ZooKeeperStatus,
     pub(crate) sessions: Sessions,
     /// The bytes that sessions make the proxy keep.

@@ -14,6 +14,8 @@
 //! | `bind` | gives the session an engine and replays its settings there |
 //! | `relay` | sends the call to the backend and the reply to the client |
 //! | `close` | ends sessions, in the background |
+//! | `idle` | unbinds and closes idle sessions |
+//! | `demand` | reports the sessions that wait for an engine |
 //!
 //! `session::execute` has a statement classified, and `session::engine` has it bound and relayed. `session::state` is
 //! below all phases: the settings, bindings and operations of one session. Calls that leave this path are in
@@ -39,10 +41,12 @@ mod catalog;
 mod classify;
 mod close;
 mod control;
+mod demand;
 mod drain;
 pub mod failpoints;
 mod gateway;
 mod handshake;
+mod idle;
 mod impersonate;
 mod relay;
 mod routes;
@@ -63,13 +67,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use settings::{Limits, Product, Settings, StartError};
+pub use settings::{IdleLimits, Limits, Product, Settings, StartError};
 
 use crate::activity::Activity;
 use crate::agents::Agents;
 use crate::api::Api;
 use crate::budget::Budget;
 use crate::catalog::CatalogView;
+use crate::demand::DemandCount;
 use crate::drain::Discovery;
 use crate::gateway::Gateway;
 use crate::routes::Routes;
@@ -89,7 +94,8 @@ pub struct Proxy {
     stop: CancellationToken,
     serving: JoinHandle<()>,
     polling: JoinHandle<()>,
-    closing_idle: JoinHandle<()>,
+    sweeping: JoinHandle<()>,
+    reporting: JoinHandle<()>,
     summarizing: JoinHandle<()>,
     supervisor: Supervisor,
 }
@@ -118,6 +124,9 @@ impl Proxy {
         let zookeeper =
             ZooKeeperStatus::follow(supervisor.states(), view.changes(), &settings.zookeeper, clock.clone());
         let routes = Routes::new(view, &settings, clock.clone());
+        let demand = Arc::new(DemandCount::new(clock.clone()));
+        let reporting =
+            tokio::spawn(demand::report(Arc::clone(&demand), agents.clone(), settings.demand_lease, stop.clone()));
         let sessions = Sessions::new(&settings.limits);
         let budget = Budget::new(settings.limits.held_bytes);
         let activity = Arc::new(Activity::default());
@@ -135,6 +144,7 @@ impl Proxy {
             agents,
             catalog,
             routes,
+            demand: Arc::clone(&demand),
             zookeeper,
             sessions,
             budget,
@@ -146,13 +156,13 @@ impl Proxy {
             move || gateway.sessions.count()
         };
         let summarizing = tokio::spawn(activity::summarize(Arc::clone(&gateway.activity), open_sessions, stop.clone()));
-        let closing_idle = tokio::spawn(close::close_idle(Arc::clone(&gateway), stop.clone()));
+        let sweeping = tokio::spawn(idle::sweep(Arc::clone(&gateway), stop.clone()));
         let serving = tokio::spawn({
             let (gateway, stop) = (Arc::clone(&gateway), stop.clone());
             async move { server.serve_connections(gateway, stop).await }
         });
         info!(%address, "proxy serves");
-        Ok(Self { address, gateway, discovery, stop, serving, polling, closing_idle, summarizing, supervisor })
+        Ok(Self { address, gateway, discovery, stop, serving, polling, sweeping, reporting, summarizing, supervisor })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -170,7 +180,7 @@ impl Proxy {
     pub async fn shutdown(self) {
         self.stop.cancel();
         let ended = async {
-            for task in [self.serving, self.polling, self.closing_idle, self.summarizing] {
+            for task in [self.serving, self.polling, self.sweeping, self.reporting, self.summarizing] {
                 if let Err(error) = task.await {
                     warn!(%error, "proxy task failed");
                 }

@@ -87,6 +87,19 @@ pub(crate) async fn relay(
     call: &EngineCall,
     deliver: Deliver,
 ) -> Result<Relayed, Disconnect> {
+    let relayed = relay_to_engine(gateway, connection, entry, session, call, deliver).await;
+    session.engine_used(gateway.clock.boottime());
+    relayed
+}
+
+async fn relay_to_engine(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Entry,
+    session: &mut Session,
+    call: &EngineCall,
+    deliver: Deliver,
+) -> Result<Relayed, Disconnect> {
     let Some((binding, engine)) =
         session.current.and_then(|binding| Some((binding, session.engines.get_mut(&binding)?)))
     else {

@@ -1,10 +1,16 @@
-//! The routing table: chooses the engine of a session among the registered ones that do not drain, by least load.
+//! The routing table: chooses the engine of a session among the registered ones that do not drain, by load.
 //!
-//! The registry may be old: an engine that drains refuses before it executes anything, one that ended cannot be connected
-//! to. Both are marked here and skipped. Marks expire: an engine that still drains refuses again, which costs a round
-//! trip, and one that was marked by mistake is used again.
+//! The least loaded engine is chosen. If the number of sessions of an engine is limited and the unit's number of engines can
+//! change, the one with the most sessions and a free seat is chosen instead, so that others become idle and are released.
+//!
+//! The registry may be old: an engine that drains, is full or is dedicated to another owner refuses before it executes anything, one that ended cannot be
+//! connected to. All are marked here and skipped. Marks expire: an engine that still drains refuses again, which costs a round
+//! trip, and one that was marked by mistake is used again. A [full] engine is marked until its next status.
 
-use std::collections::HashMap;
+mod full;
+mod selector;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +20,16 @@ use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::clock::SharedClock;
 use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
-use model::name::{PoolName, TenantName, UnitName};
-use model::slot::Link;
+use model::name::UnitName;
+use model::owner::Owner;
 use model::table_catalog::TableCatalog;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+
+use full::FullMarks;
+
+pub(crate) use full::FullEngines;
+pub(crate) use selector::EngineSelector;
 
 use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE, MAX_BUFFERED_REPLY_BYTES, Settings};
 
@@ -28,28 +39,8 @@ const UNREACHABLE_FOR: Duration = Duration::from_secs(3);
 const DRAINING_FOR: Duration = Duration::from_mins(1);
 /// The most engines whose load is requested before one is chosen.
 const MAX_LOAD_REQUESTS: usize = 16;
-/// The number of cached loads beyond which those of unregistered engines are dropped.
+/// The number of cached loads, or of full engines, beyond which those of unregistered engines are dropped.
 const MAX_LOADS: usize = 10_000;
-
-/// Selects the engines that a session may use; `None` for any pool or unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EngineSelector {
-    pub(crate) tenant: TenantName,
-    pub(crate) pool: Option<PoolName>,
-    pub(crate) unit: Option<UnitName>,
-}
-
-impl EngineSelector {
-    pub(crate) fn matches(&self, link: &Link) -> bool {
-        self.matches_parts(&link.tenant, &link.pool, &link.unit)
-    }
-
-    fn matches_parts(&self, tenant: &TenantName, pool: &PoolName, unit: &UnitName) -> bool {
-        self.tenant == *tenant
-            && self.pool.as_ref().is_none_or(|selected| selected == pool)
-            && self.unit.as_ref().is_none_or(|selected| selected == unit)
-    }
-}
 
 /// The way to one engine.
 #[derive(Debug, Clone)]
@@ -63,6 +54,19 @@ pub(crate) struct Route {
     pub(crate) address: String,
     /// Whether its tables are its own. An engine of a version that does not state it counts as one with its own.
     pub(crate) catalog: TableCatalog,
+    /// Whose sessions it serves; `None`: the tenant's.
+    pub(crate) owner: Option<Owner>,
+    /// Whether its permit limits its sessions.
+    limits_sessions: bool,
+}
+
+/// The last status of an engine, and the sessions that it was given since.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    sessions: u32,
+    running: u32,
+    /// `None`: an agent of an earlier version.
+    seats: Option<u32>,
 }
 
 /// Marks and loads of engines.
@@ -74,19 +78,33 @@ struct EngineMarks {
     draining: HashMap<String, Duration>,
     /// Engines that could not be reached, by uid, with the time when the mark expires.
     unreachable: HashMap<String, Duration>,
+    /// Engines that open no session now.
+    full: FullMarks,
     /// Loads by uid, with the time of the request; `None`: the agent did not reply in time.
-    loads: HashMap<String, (Duration, Option<u64>)>,
+    loads: HashMap<String, (Duration, Option<Load>)>,
 }
 
 impl EngineMarks {
-    /// The order of choice, lowest first: an engine whose agent did not reply comes after all that did; the proxy's own
-    /// count breaks ties.
-    fn rank(&self, engine: &EngineName, uid: &str) -> (bool, u64) {
+    /// The order of choice, lowest first: an engine whose agent did not reply comes after all that did; of the others the
+    /// least loaded one, or with `fill` the one with the most sessions. The proxy's own count is the least that they have.
+    fn rank(&self, engine: &EngineName, uid: &str, fill: bool) -> (bool, u64) {
         let own = self.sessions.get(engine).copied().unwrap_or(0) as u64;
-        match self.loads.get(uid) {
-            Some((_, Some(load))) => (false, own.max(*load)),
-            Some((_, None)) => (true, own),
-            None => (false, own),
+        let (silent, load) = match self.loads.get(uid) {
+            Some((_, Some(load))) => (false, *load),
+            Some((_, None)) => (true, Load { sessions: 0, running: 0, seats: None }),
+            None => (false, Load { sessions: 0, running: 0, seats: None }),
+        };
+        let sessions = u64::from(load.sessions);
+        (silent, if fill { u64::MAX - own.max(sessions) } else { own.max(sessions + u64::from(load.running)) })
+    }
+
+    /// Counts a session that is about to be opened, of which no status knows yet.
+    fn take_seat(&mut self, route: &Route) {
+        *self.sessions.entry(route.engine.clone()).or_default() += 1;
+        let Some((at, Some(load))) = self.loads.get_mut(&route.uid) else { return };
+        load.sessions += 1;
+        if let Some(seats) = load.seats.filter(|seats| load.sessions >= *seats) {
+            self.full.filled(&route.uid, load.sessions, seats, *at);
         }
     }
 }
@@ -103,12 +121,14 @@ pub(crate) struct Routes {
 /// The seat of one session of this proxy at an engine; counted until it is dropped.
 pub(crate) struct Seat {
     engine: EngineName,
+    uid: String,
     marks: Arc<Mutex<EngineMarks>>,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut marks = self.marks.lock();
+        marks.full.freed(&self.uid);
         if let Some(count) = marks.sessions.get_mut(&self.engine) {
             *count -= 1;
             if *count == 0 {
@@ -136,21 +156,26 @@ impl Routes {
     }
 
     /// Chooses the engine of a new session and takes a seat there; `None` if no engine is ready. Connects to every
-    /// candidate whose load is not cached.
-    pub(crate) async fn choose(&self, selector: &EngineSelector) -> Option<(Route, Seat)> {
+    /// candidate whose load is not cached, and to full engines that may have a free seat again. `previous` is the uid of an
+    /// engine that is taken if it is ready; `fills` is whether the number of engines of a unit can change.
+    pub(crate) async fn choose(
+        &self,
+        selector: &EngineSelector,
+        previous: Option<&str>,
+        fills: impl Fn(&UnitName) -> bool,
+    ) -> Option<(Route, Seat)> {
+        let outdated = self.outdated(selector);
+        if !outdated.is_empty() {
+            self.refresh_loads(&outdated).await;
+        }
         let candidates = self.candidates(selector);
-        if candidates.len() > 1 {
-            self.refresh_loads(&candidates).await;
-        }
         let mut marks = self.marks.lock();
-        let rank = |route: &&Route| (marks.rank(&route.engine, &route.uid), route.engine.clone());
-        let route = candidates.iter().min_by_key(rank)?.clone();
-        *marks.sessions.entry(route.engine.clone()).or_default() += 1;
-        // The cached load is about to be one too low.
-        if let Some((_, Some(load))) = marks.loads.get_mut(&route.uid) {
-            *load += 1;
-        }
-        let seat = Seat { engine: route.engine.clone(), marks: Arc::clone(&self.marks) };
+        let fill = candidates.iter().all(|route| route.limits_sessions && fills(&route.unit));
+        let rank = |route: &&Route| (marks.rank(&route.engine, &route.uid, fill), route.engine.clone());
+        let before = candidates.iter().find(|route| Some(route.uid.as_str()) == previous);
+        let route = before.or_else(|| candidates.iter().min_by_key(rank))?.clone();
+        marks.take_seat(&route);
+        let seat = Seat { engine: route.engine.clone(), uid: route.uid.clone(), marks: Arc::clone(&self.marks) };
         Some((route, seat))
     }
 
@@ -159,19 +184,39 @@ impl Routes {
         !self.candidates(selector).is_empty()
     }
 
+    /// The selected engines that are registered and full.
+    pub(crate) fn full(&self, selector: &EngineSelector) -> FullEngines {
+        let selected = self.selected(selector);
+        let marks = self.marks.lock();
+        let full = selected.into_iter().filter_map(|route| Some((route.engine, marks.full.taken(&route.uid)?)));
+        FullEngines(full.collect())
+    }
+
+    /// The selected engines that can be given a session.
     fn candidates(&self, selector: &EngineSelector) -> Vec<Route> {
+        let mut selected = self.selected(selector);
+        let marks = self.marks.lock();
+        selected.retain(|route| !marks.full.contains(&route.uid));
+        selected
+    }
+
+    /// The selected engines that are registered, do not drain and can be reached. An engine whose agent has not registered the
+    /// owner in its permit is of a version that does not enforce it.
+    fn selected(&self, selector: &EngineSelector) -> Vec<Route> {
         let registered = self.view.snapshot();
         let now = self.clock.boottime();
         let mut marks = self.marks.lock();
         prune(&mut marks, &registered, now);
-        let is_candidate = |engine: &RegisteredEngine| {
+        let is_selected = |engine: &RegisteredEngine| {
             let (permit, uid) = (&engine.permit, &engine.registration.uid);
             !engine.draining
                 && selector.matches_parts(&permit.tenant, &permit.pool, &permit.unit)
+                && permit.owner == engine.registration.owner
+                && selector.may_share(&permit.unit, permit.owner.as_ref())
                 && !marks.draining.contains_key(uid)
                 && !marks.unreachable.contains_key(uid)
         };
-        let engines = registered.engines.iter().filter(|(_, engine)| is_candidate(engine));
+        let engines = registered.engines.iter().filter(|(_, engine)| is_selected(engine));
         engines
             .map(|(name, engine)| Route {
                 engine: name.clone(),
@@ -179,21 +224,33 @@ impl Routes {
                 uid: engine.registration.uid.clone(),
                 address: engine.registration.address.clone(),
                 catalog: engine.registration.catalog.unwrap_or(TableCatalog::Own),
+                owner: engine.permit.owner.clone(),
+                limits_sessions: engine.permit.sessions.is_some(),
             })
             .collect()
     }
 
-    /// Requests the loads that are unknown or outdated, concurrently, each on a new connection and within its deadline.
-    async fn refresh_loads(&self, candidates: &[Route]) {
+    /// The selected engines whose status is to be requested before one is chosen: full ones that are due, and candidates with
+    /// an unknown or outdated load if there is a choice.
+    fn outdated(&self, selector: &EngineSelector) -> Vec<Route> {
+        let selected = self.selected(selector);
         let now = self.clock.boottime();
-        let stale: Vec<&Route> = {
-            let marks = self.marks.lock();
-            let is_stale = |route: &&Route| {
-                marks.loads.get(&route.uid).is_none_or(|(at, _)| now.saturating_sub(*at) > self.load_cache)
-            };
-            candidates.iter().filter(is_stale).take(MAX_LOAD_REQUESTS).collect()
+        let mut marks = self.marks.lock();
+        let (full, candidates): (Vec<Route>, Vec<Route>) =
+            selected.into_iter().partition(|route| marks.full.contains(&route.uid));
+        let has_choice = candidates.len() > 1;
+        let due: Vec<Route> =
+            full.into_iter().filter(|route| marks.full.is_due(&route.uid, now)).take(MAX_LOAD_REQUESTS).collect();
+        let is_outdated = |route: &Route| {
+            has_choice && marks.loads.get(&route.uid).is_none_or(|(at, _)| now.saturating_sub(*at) > self.load_cache)
         };
-        let answers = futures::future::join_all(stale.iter().map(|route| async {
+        due.into_iter().chain(candidates.into_iter().filter(is_outdated).take(MAX_LOAD_REQUESTS)).collect()
+    }
+
+    /// Requests the status of these engines, concurrently, each on a new connection and within its deadline.
+    async fn refresh_loads(&self, engines: &[Route]) {
+        let now = self.clock.boottime();
+        let answers = futures::future::join_all(engines.iter().map(|route| async {
             (
                 route.uid.clone(),
                 tokio::time::timeout(self.status_deadline, self.status(route, self.status_deadline)).await,
@@ -203,7 +260,8 @@ impl Routes {
             let mut marks = self.marks.lock();
             match answer {
                 Ok(Ok(status)) => {
-                    let load = u64::from(status.sessions) + u64::from(status.running);
+                    let load = Load { sessions: status.sessions, running: status.running, seats: status.seats };
+                    marks.full.reported(&uid, &status, now);
                     marks.loads.insert(uid.clone(), (now, Some(load)));
                     if status.draining {
                         marks.draining.insert(uid, now + DRAINING_FOR);
@@ -260,6 +318,11 @@ impl Routes {
         self.marks.lock().draining.insert(route.uid.clone(), until);
     }
 
+    /// The engine refused a session because it is full.
+    pub(crate) fn mark_full(&self, route: &Route) {
+        self.marks.lock().full.refused(&route.uid);
+    }
+
     /// The engine could not be reached, or its connection broke.
     pub(crate) fn mark_unreachable(&self, route: &Route) {
         let until = self.clock.boottime() + UNREACHABLE_FOR;
@@ -270,9 +333,10 @@ impl Routes {
 fn prune(marks: &mut EngineMarks, registered: &RegistrySnapshot, now: Duration) {
     marks.unreachable.retain(|_, until| *until > now);
     marks.draining.retain(|_, until| *until > now);
-    if marks.loads.len() > MAX_LOADS {
-        let registered: std::collections::HashSet<&str> =
+    if marks.loads.len() > MAX_LOADS || marks.full.len() > MAX_LOADS {
+        let registered: HashSet<&str> =
             registered.engines.values().map(|engine| engine.registration.uid.as_str()).collect();
+        marks.full.retain(&registered);
         marks.loads.retain(|uid, _| registered.contains(uid.as_str()));
     }
 }
@@ -282,20 +346,49 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
+    const fn load(sessions: u32, seats: Option<u32>) -> Load {
+        Load { sessions, running: 0, seats }
+    }
+
+    fn name(text: &str) -> EngineName {
+        EngineName::new(text).unwrap()
+    }
+
     #[test]
     fn an_engine_without_a_status_is_chosen_last() {
-        let name = |text: &str| EngineName::new(text).unwrap();
         let (silent, busy, idle, new) = (name("e-1"), name("e-2"), name("e-3"), name("e-4"));
         let mut marks = EngineMarks::default();
         marks.sessions.insert(idle.clone(), 1);
         let now = Duration::ZERO;
         marks.loads.extend([
             ("silent".to_owned(), (now, None)),
-            ("busy".to_owned(), (now, Some(7))),
-            ("idle".to_owned(), (now, Some(0))),
+            ("busy".to_owned(), (now, Some(load(7, None)))),
+            ("idle".to_owned(), (now, Some(load(0, None)))),
         ]);
         let mut engines = [(silent, "silent"), (busy, "busy"), (idle, "idle"), (new, "new")];
-        engines.sort_by_key(|(engine, uid)| marks.rank(engine, uid));
-        assert_eq!(engines.map(|(_, uid)| uid), ["new", "idle", "busy", "silent"]);
+        engines.sort_by_key(|(engine, uid)| marks.rank(engine, uid, false));
+        assert_eq!(engines.clone().map(|(_, uid)| uid), ["new", "idle", "busy", "silent"]);
+        engines.sort_by_key(|(engine, uid)| marks.rank(engine, uid, true));
+        assert_eq!(engines.map(|(_, uid)| uid), ["busy", "idle", "new", "silent"], "to fill engines");
+    }
+
+    #[test]
+    fn the_session_that_takes_the_last_reported_seat_makes_its_engine_full() {
+        let route = Route {
+            engine: name("e-1"),
+            unit: UnitName::new("uc_1").unwrap(),
+            uid: "u".to_owned(),
+            address: String::new(),
+            catalog: TableCatalog::Shared,
+            owner: None,
+            limits_sessions: true,
+        };
+        let mut marks = EngineMarks::default();
+        marks.take_seat(&route);
+        marks.loads.insert("u".to_owned(), (Duration::ZERO, Some(load(1, Some(3)))));
+        marks.take_seat(&route);
+        assert!(!marks.full.contains("u"));
+        marks.take_seat(&route);
+        assert!(marks.full.contains("u"), "others do not try in vain");
     }
 }

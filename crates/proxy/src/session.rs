@@ -107,11 +107,14 @@ pub(crate) async fn serve(
         return Ok(close::close(gateway, &entry));
     }
     let closed = entry.closed.clone();
-    tokio::select! {
+    let served = tokio::select! {
         served = dispatch(gateway, connection, &entry, named, method, message, &request) => served,
         // The statement is cancelled with the connection to the engine.
         () = closed.cancelled() => Err(Disconnect::SessionClosed.into()),
-    }
+    };
+    // Idle time begins after a long call, not with it.
+    entry.used(gateway.clock.boottime(), false);
+    served
 }
 
 async fn dispatch(

@@ -8,6 +8,7 @@ use std::time::Duration;
 use authentication::{Chain, ImpersonationRules};
 use hs2::ServerTls;
 use model::UserError;
+use model::configuration::Defaults;
 use model::credential::ClusterSecret;
 use model::rights::RoleLists;
 
@@ -37,11 +38,38 @@ pub struct Settings {
     pub snapshot_poll: Duration,
     /// How long a statement waits for an engine that is starting.
     pub bind_deadline: Duration,
+    /// How long sessions may be idle.
+    pub idle: IdleLimits,
+    /// How long reported demand is valid.
+    pub demand_lease: Duration,
+    /// The installation's defaults for what units leave open.
+    pub defaults: Defaults,
     /// How long the load that an engine agent reported is cached.
     pub load_cache: Duration,
     /// The name and version of the server in `GetInfo`.
     pub product: Product,
     pub limits: Limits,
+}
+
+/// How long sessions may be idle; `None`: for ever.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleLimits {
+    /// After this time without a statement, a session that can move leaves its engine.
+    pub unbind_after: Option<Duration>,
+    /// After this time without a call, a session is closed.
+    pub session: Option<Duration>,
+    /// The same of a session over HTTP: no connection ends with its client.
+    pub http_session: Option<Duration>,
+}
+
+impl Default for IdleLimits {
+    fn default() -> Self {
+        Self {
+            unbind_after: Some(Duration::from_mins(5)),
+            session: Some(Duration::from_hours(24)),
+            http_session: Some(Duration::from_hours(1)),
+        }
+    }
 }
 
 /// The product that clients see. It does not depend on the engine: drivers ask for it before and after one is bound, and
@@ -72,6 +100,8 @@ pub struct Limits {
     pub http_sessions_per_peer: usize,
     /// How long a connection without a session may be silent.
     pub without_session: Duration,
+    /// The longest time between two sweeps of idle sessions.
+    pub sweep_interval: Duration,
     /// How long an engine agent may take to report its load; after that only the proxy's own count is used.
     pub status_deadline: Duration,
     /// The longest key, value or statement of a session's settings, in bytes.
@@ -97,6 +127,7 @@ impl Default for Limits {
             sessions: 20_000,
             http_sessions_per_peer: 10_000,
             without_session: Duration::from_mins(1),
+            sweep_interval: Duration::from_secs(10),
             status_deadline: Duration::from_millis(300),
             setting_bytes: 64 << 10,
             session_settings_bytes: 1 << 20,
@@ -122,6 +153,8 @@ pub const MAX_ERROR_BYTES: usize = 16 << 10;
 pub const TIMEOUT_GRACE: Duration = Duration::from_secs(10);
 /// The most engines that are tried for one statement because others drain or are unreachable.
 pub const MAX_HANDOVERS: usize = 5;
+/// The most engines that are tried for one statement because others are full.
+pub const MAX_FULL_TRIED: usize = 16;
 /// For connecting to an agent and opening a session there.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// For one small call to an agent.
@@ -136,10 +169,11 @@ pub const POLL_STEP: Duration = Duration::from_millis(500);
 pub const CONTROL_DEADLINE: Duration = Duration::from_mins(1);
 /// For one call about a control statement: agents reply at once and are polled.
 pub const CONTROL_CALL_DEADLINE: Duration = Duration::from_secs(10);
-/// After this idle time a session over HTTP is closed: no connection ends with its client.
-pub const HTTP_SESSION_IDLE: Duration = Duration::from_hours(1);
-/// How often idle sessions are closed.
-pub const IDLE_INTERVAL: Duration = Duration::from_mins(1);
+/// Idle sessions are looked for this often within the shortest of their limits, but not more often than the next one says.
+pub const SWEEPS_PER_LIMIT: u32 = 10;
+pub const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+/// The most idle sessions whose engine's session is being closed at the same time.
+pub const MAX_SWEPT_AT_ONCE: usize = 256;
 /// The longest reply of an engine that is buffered whole, in bytes. Results are not, and agents cut the error texts of
 /// their engines far below that.
 pub const MAX_BUFFERED_REPLY_BYTES: usize = 1 << 20;

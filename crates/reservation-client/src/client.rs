@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use model::ledger::{ReservationStatus, State};
+use model::ledger::{RegistrationStatus, ReservationStatus, State};
 use model::resource::Resource;
 use model::span;
 use rustls::ClientConfig;
@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Error, Problem};
 use crate::exchange::exchange;
-use crate::request::{Claim, ListFilter, RequestKey, ReservationRequest, ReservationsPage};
+use crate::request::{Claim, ListFilter, PoolCapacity, RequestKey, ReservationRequest, ReservationsPage};
 
 /// The longest wait for another state that a proxy accepts.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -141,6 +141,38 @@ impl Client {
         self.post(path_of(&claim.id, "/release"), claim.to_json(None, None), RequestKey::random()).await
     }
 
+    /// Registers the capacity of a pool, or replaces what the same instance has registered. The lease begins now. A program that
+    /// may restart before the reply stores the key: a repeat under it never replaces newer numbers.
+    pub async fn register(&self, capacity: &PoolCapacity, key: &RequestKey) -> Result<RegistrationStatus, Error> {
+        let (key, body) = (Some(key.clone()), Some(capacity.to_json()));
+        let path = registration_of(&capacity.pool, "");
+        self.call(Prepared { method: Method::PUT, path, key, body, wait: Duration::ZERO }).await
+    }
+
+    /// Extends the lease of the capacity that the instance has registered ([`Error::is_unregistered`] if it has not).
+    pub async fn renew_registration(
+        &self,
+        pool: &str,
+        instance: &str,
+        lease: Option<Duration>,
+    ) -> Result<RegistrationStatus, Error> {
+        let body = PoolCapacity::renewal(instance, lease);
+        self.post(registration_of(pool, "/renew"), body, RequestKey::random()).await
+    }
+
+    /// The registered capacity of a pool as it is now.
+    pub async fn registration(&self, pool: &str) -> Result<RegistrationStatus, Error> {
+        self.get(registration_of(pool, ""), Duration::ZERO).await
+    }
+
+    /// Ends the registration of the instance, and closes the pool. Reservations stay until they are released, or with `force`
+    /// those of programs end as lost.
+    pub async fn unregister(&self, pool: &str, instance: &str, force: bool) -> Result<RegistrationStatus, Error> {
+        let path = registration_of(pool, "") + &format!("?instance={}&force={force}", encoded(instance));
+        let key = Some(RequestKey::random());
+        self.call(Prepared { method: Method::DELETE, path, key, body: None, wait: Duration::ZERO }).await
+    }
+
     async fn get<T: DeserializeOwned>(&self, path: String, wait: Duration) -> Result<T, Error> {
         self.call(Prepared { method: Method::GET, path, key: None, body: None, wait }).await
     }
@@ -237,6 +269,10 @@ fn decoded<T: DeserializeOwned>(response: &Response<Bytes>) -> Result<T, Error> 
         Ok(problem) => Err(Error::Refused(Box::new(problem))),
         Err(_) => Err(Error::Protocol(response.status().to_string())),
     }
+}
+
+fn registration_of(pool: &str, action: &str) -> String {
+    format!("/api/v1/pools/{}/registration{action}", encoded(pool))
 }
 
 fn path_of(id: &str, action: &str) -> String {

@@ -8,6 +8,8 @@ use serde::Deserialize;
 
 /// The code of a reservation that does not exist in the state that its holder assumes.
 const UNKNOWN_RESERVATION: i32 = model::error::UNKNOWN_RESERVATION;
+/// The code of a pool whose capacity is not registered.
+const POOL_NOT_REGISTERED: i32 = model::error::POOL_NOT_REGISTERED;
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +41,12 @@ impl Error {
             Self::Ended(_) | Self::LeaseEnded { .. } => true,
             Self::NoResponse { .. } | Self::Protocol(_) => false,
         }
+    }
+
+    /// Whether the capacity of the pool is not registered: by the instance that renews it, or by any for a request.
+    pub fn is_unregistered(&self) -> bool {
+        let Self::Refused(problem) = self else { return false };
+        problem.ledger.as_ref().is_some_and(|ledger| ledger.error_code == POOL_NOT_REGISTERED)
     }
 
     /// Whether the same call may succeed later.

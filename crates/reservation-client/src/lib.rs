@@ -10,6 +10,9 @@
 //! second time, so a proxy that dies costs time and nothing is charged twice. A program that may restart between the
 //! request and the reply stores the key before it sends the request.
 //!
+//! A program that provides the capacity of a pool registers it ([`Client::register`]), keeps the lease renewed
+//! ([`Client::keep_registered`]) and unregisters at the end ([`Client::unregister`]).
+//!
 //! A holder whose reservation has ended ([`Error::is_lost`]) must stop its work: the amount may be granted to another
 //! one.
 
@@ -21,7 +24,7 @@ mod request;
 
 pub use client::{Client, ClientOptions};
 pub use error::{Error, Problem};
-pub use model::ledger::{LedgerError, ReservationStatus, ShortageStatus, State};
-pub use model::resource::Resource;
+pub use model::ledger::{LedgerError, RegistrationState, RegistrationStatus, ReservationStatus, ShortageStatus, State};
+pub use model::resource::{Kind, Resource};
 pub use renewal::Renewal;
-pub use request::{Claim, ListFilter, RequestKey, ReservationRequest, ReservationsPage, Target};
+pub use request::{Claim, ListFilter, PoolCapacity, RequestKey, ReservationRequest, ReservationsPage, Target};

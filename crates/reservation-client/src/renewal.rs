@@ -35,32 +35,56 @@ impl Client {
     ) -> Renewal {
         let client = Arc::clone(self);
         Renewal(tokio::spawn(async move {
-            let error = client.renew_until_lost(&claim, lease).await;
+            let renew = || client.renew(&claim, Some(lease));
+            let error = renew_until_lost(lease, renew, Error::is_lost).await;
             tracing::warn!(%error, id = claim.id, "reservation lost");
             on_loss(error);
         }))
     }
 
-    async fn renew_until_lost(&self, claim: &Claim, lease: Duration) -> Error {
-        let clock = SystemClock;
-        let pause = lease / 3;
-        let mut renewed_at = clock.boottime();
-        loop {
-            sleep(pause).await;
-            let sent_at = clock.boottime();
-            let left = (renewed_at + lease).saturating_sub(sent_at);
-            let reason = match tokio::time::timeout(left, self.renew(claim, Some(lease))).await {
-                Ok(Ok(_)) => {
-                    renewed_at = sent_at;
-                    continue;
-                }
-                Ok(Err(error)) if error.is_lost() => return error,
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => "no proxy responded".to_owned(),
-            };
-            if clock.boottime().saturating_sub(renewed_at) >= lease {
-                return Error::LeaseEnded { lease, reason };
+    /// Renews the capacity that the instance has registered with this lease just now. Calls `on_loss` once if it has ended or was
+    /// replaced, or may have ended because no proxy responded for the lease: then the pool grants nothing, or what another
+    /// instance has registered.
+    pub fn keep_registered(
+        self: &Arc<Self>,
+        pool: impl Into<String>,
+        instance: impl Into<String>,
+        lease: Duration,
+        on_loss: impl FnOnce(Error) + Send + 'static,
+    ) -> Renewal {
+        let (client, pool, instance) = (Arc::clone(self), pool.into(), instance.into());
+        Renewal(tokio::spawn(async move {
+            let renew = || client.renew_registration(&pool, &instance, Some(lease));
+            let error = renew_until_lost(lease, renew, Error::is_unregistered).await;
+            tracing::warn!(%error, pool, instance, "registration lost");
+            on_loss(error);
+        }))
+    }
+}
+
+/// Renews each third of the lease until it is lost; returns why.
+async fn renew_until_lost<T, A>(lease: Duration, renew: impl Fn() -> A, is_lost: fn(&Error) -> bool) -> Error
+where
+    A: Future<Output = Result<T, Error>>,
+{
+    let clock = SystemClock;
+    let pause = lease / 3;
+    let mut renewed_at = clock.boottime();
+    loop {
+        sleep(pause).await;
+        let sent_at = clock.boottime();
+        let left = (renewed_at + lease).saturating_sub(sent_at);
+        let reason = match tokio::time::timeout(left, renew()).await {
+            Ok(Ok(_)) => {
+                renewed_at = sent_at;
+                continue;
             }
+            Ok(Err(error)) if is_lost(&error) => return error,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no proxy responded".to_owned(),
+        };
+        if clock.boottime().saturating_sub(renewed_at) >= lease {
+            return Error::LeaseEnded { lease, reason };
         }
     }
 }
@@ -83,5 +107,10 @@ mod tests {
         let error = lost.await.unwrap();
         assert!(matches!(error, Error::LeaseEnded { .. }) && error.is_lost(), "{error}");
         drop(renewal);
+        let (sender, lost) = tokio::sync::oneshot::channel();
+        let _renewal = client.keep_registered("rp_1", "i", Duration::from_millis(300), move |error| {
+            let _ = sender.send(error);
+        });
+        assert!(matches!(lost.await.unwrap(), Error::LeaseEnded { .. }));
     }
 }

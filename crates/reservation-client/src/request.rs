@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use model::ledger::{ReservationStatus, State};
-use model::resource::Resource;
+use model::resource::{Kind, Resource};
 use model::span;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -83,7 +83,7 @@ impl ReservationRequest {
             Target::Pool(pool) => body.text("pool", Some(pool)),
             Target::Queue(queue) => body.text("queue", Some(queue)),
         }
-        body.resource(Some(&self.resource));
+        body.resource("resource", Some(&self.resource));
         body.text("instance", Some(&self.instance));
         body.text("user", self.user.as_deref());
         body.text("creator", self.creator.as_deref());
@@ -115,7 +115,56 @@ impl Claim {
         body.text("pool", Some(&self.pool));
         body.text("instance", Some(&self.instance));
         body.text("user", self.user.as_deref());
-        body.resource(actual);
+        body.resource("resource", actual);
+        body.span("lease", lease);
+        Value::Object(body.0)
+    }
+}
+
+/// The capacity of a pool that a program provides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolCapacity {
+    pub pool: String,
+    /// The program.
+    pub name: String,
+    /// The instance of the program; no other one can register meanwhile.
+    pub instance: String,
+    /// A component that its kind does not have is unlimited.
+    pub capacity: Resource,
+    /// What of it is kept for others.
+    pub protected: Option<Resource>,
+    /// The kind of both; `None`: that of the pool.
+    pub kind: Option<Kind>,
+    /// How long it is valid without a renewal; `None`: the default of the installation.
+    pub lease: Option<Duration>,
+}
+
+impl PoolCapacity {
+    /// All of a capacity, of the pool's kind and with the lease of the installation.
+    pub fn new(
+        pool: impl Into<String>,
+        name: impl Into<String>,
+        instance: impl Into<String>,
+        capacity: Resource,
+    ) -> Self {
+        let (pool, name, instance) = (pool.into(), name.into(), instance.into());
+        Self { pool, name, instance, capacity, protected: None, kind: None, lease: None }
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let mut body = Body::default();
+        body.text("name", Some(&self.name));
+        body.text("instance", Some(&self.instance));
+        body.resource("capacity", Some(&self.capacity));
+        body.resource("protected", self.protected.as_ref());
+        body.text("kind", self.kind.map(Kind::name));
+        body.span("lease", self.lease);
+        Value::Object(body.0)
+    }
+
+    pub(crate) fn renewal(instance: &str, lease: Option<Duration>) -> Value {
+        let mut body = Body::default();
+        body.text("instance", Some(instance));
         body.span("lease", lease);
         Value::Object(body.0)
     }
@@ -171,10 +220,10 @@ impl Body {
         }
     }
 
-    fn resource(&mut self, resource: Option<&Resource>) {
+    fn resource(&mut self, member: &str, resource: Option<&Resource>) {
         // A resource consists of texts and numbers, and has no error.
         if let Some(json) = resource.and_then(|resource| serde_json::to_value(resource).ok()) {
-            self.0.insert("resource".to_owned(), json);
+            self.0.insert(member.to_owned(), json);
         }
     }
 
@@ -201,6 +250,19 @@ mod tests {
         request.target = Target::Queue("root.a".to_owned());
         let json = request.to_json();
         assert_eq!((&json["wait"], &json["queue"], json.get("pool")), (&json!("90s"), &json!("root.a"), None));
+    }
+
+    #[test]
+    fn a_registration_has_the_members_that_are_given() {
+        let mut capacity = PoolCapacity::new("rp_1", "yarn", "i-1", Resource::Cpu { cpu_m: 4_000 });
+        let cpu = json!({"type": "Cpu", "cpu_m": 4_000});
+        assert_eq!(capacity.to_json(), json!({"name": "yarn", "instance": "i-1", "capacity": cpu}));
+        (capacity.kind, capacity.lease) = (Some(Kind::Cpu), Some(Duration::from_secs(90)));
+        capacity.protected = Some(Resource::Cpu { cpu_m: 1 });
+        let json = capacity.to_json();
+        assert_eq!((&json["kind"], &json["lease"]), (&json!("Cpu"), &json!("90s")));
+        assert_eq!(json["protected"], json!({"type": "Cpu", "cpu_m": 1}));
+        assert_eq!(PoolCapacity::renewal("i-1", None), json!({"instance": "i-1"}));
     }
 
     #[test]

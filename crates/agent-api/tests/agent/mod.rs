@@ -18,11 +18,14 @@ use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::change::{Change, Object, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::clock::{Clock as _, SystemClock};
 use model::credential::{ClusterSecret, Purpose};
+use model::demand::Demand;
+use model::demand_report::{DemandRecorded, DemandReport};
 use model::error::UserError;
 use model::ledger::{Decided, LedgerRecord, LedgerRecorded, ScopedChange};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EngineFacts, Publication, Recorded};
-use model::slot::Renewal;
+use model::scaling::{LinkScaled, ScaleRequest};
+use model::slot::{Renewal, Replacement};
 use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -119,6 +122,15 @@ impl AgentApi for Api {
     async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError> {
         self.0.record_ledger(epoch, record).await.map_err(api_error)
     }
+    async fn record_demand(&self, report: &DemandReport) -> Result<DemandRecorded, ApiError> {
+        self.0.record_demand(report).await.map_err(api_error)
+    }
+    async fn demand(&self) -> Result<Vec<Demand>, ApiError> {
+        self.0.demand().await.map_err(api_error)
+    }
+    async fn scale(&self, epoch: Epoch, request: &ScaleRequest) -> Result<Vec<LinkScaled>, ApiError> {
+        self.0.scale(epoch, request).await.map_err(api_error)
+    }
 }
 
 macro_rules! no_sessions {
@@ -142,6 +154,9 @@ macro_rules! no_sessions {
                         draining: true,
                         idle: Some(Duration::from_secs(5)),
                         retiring: true,
+                        stateful: Some(1),
+                        seats: Some(10),
+                        served: Some(7),
                     };
                     return Some(answer_engine_status(call, &status));
                 }
@@ -188,7 +203,7 @@ impl Agent {
         let address = server.local_addr().unwrap().to_string();
         let stop = CancellationToken::new();
         let unknown = Arc::default();
-        let served = Arc::new(Served { api: Api(store.clone()), secret, mute, unknown: Arc::clone(&unknown) });
+        let served = Arc::new(Served { api: Api(store.for_masters()), secret, mute, unknown: Arc::clone(&unknown) });
         let running = tokio::spawn(server.serve(served, stop.clone()));
         Self { address, key, store, mute: Arc::new(sender), unknown, stop, running }
     }
@@ -236,6 +251,7 @@ pub async fn commit(store: &Store, text: &str, change: Change) -> AlterationReco
         source: model::alteration::Source::default(),
         requested_at_ms: 5,
         agent: "agent-1".to_owned(),
+        replacement: Replacement::StandIn,
         grace: Duration::from_mins(1),
         deadline: SystemClock.boottime() + Duration::from_mins(1),
     };

@@ -13,7 +13,33 @@ use crate::sniff::Verb;
 
 pub(super) fn read(cursor: &mut Cursor<'_>, verb: Verb, kind: ObjectKind) -> Result<Statement, ParseError> {
     let change = read_change(cursor, verb, kind)?;
-    Ok(Statement::Change { change, wait: read_wait(cursor)? })
+    let in_place = read_in_place(cursor, verb, kind)?;
+    let wait = read_wait(cursor)?;
+    if cursor.at_in_place() && !in_place {
+        let hint = if replaces_engines(verb, kind) { "Write IN PLACE before WAIT." } else { REPLACES_NONE };
+        return Err(cursor.missing("the end of the statement").or_hint(hint));
+    }
+    Ok(Statement::Change { change, in_place, wait })
+}
+
+/// Parses `[IN PLACE]` after the options.
+pub(super) fn read_in_place(cursor: &mut Cursor<'_>, verb: Verb, kind: ObjectKind) -> Result<bool, ParseError> {
+    if replaces_engines(verb, kind) {
+        return cursor.eat_in_place();
+    }
+    if !cursor.at_in_place() {
+        return Ok(false);
+    }
+    Err(cursor.missing("the end of the statement").or_hint(REPLACES_NONE))
+}
+
+/// The hint for IN PLACE in a statement that cannot be run so.
+const REPLACES_NONE: &str =
+    "Remove IN PLACE: of these statements, only ALTER of a resource pool or resource unit replaces engines.";
+
+/// Whether the statement can change the configuration of engines that run.
+const fn replaces_engines(verb: Verb, kind: ObjectKind) -> bool {
+    matches!(verb, Verb::Alter) && matches!(kind, ObjectKind::ResourcePool | ObjectKind::ResourceUnit)
 }
 
 pub(super) fn read_change(cursor: &mut Cursor<'_>, verb: Verb, kind: ObjectKind) -> Result<Change, ParseError> {

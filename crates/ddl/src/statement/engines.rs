@@ -56,15 +56,16 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
 
 /// A tenant must end the statement: more text was meant for one of the longer forms.
 fn read_only_tenant(cursor: &mut Cursor<'_>) -> Result<TenantName, ParseError> {
-    let meant = cursor.peek_word().and_then(|word| nearest(word, ["POOL", "UNIT"]));
+    let meant = cursor.peek_word().and_then(|word| nearest(word, ["POOL", "UNIT", "HISTORY"]));
     let tenant = cursor.tenant()?;
     if cursor.at_end() {
         return Ok(tenant);
     }
-    let hint = meant.map_or_else(
-        || "SHOW ENGINES POOL t_1 rp_1 and SHOW ENGINES UNIT t_1 rp_1 uc_1 show fewer.".to_owned(),
-        |meant| format!("Did you mean SHOW ENGINES {meant}?"),
-    );
+    let hint = match meant {
+        Some("HISTORY") => "Did you mean SHOW ENGINE HISTORY?".to_owned(),
+        Some(meant) => format!("Did you mean SHOW ENGINES {meant}?"),
+        None => "SHOW ENGINES POOL t_1 rp_1 and SHOW ENGINES UNIT t_1 rp_1 uc_1 show fewer.".to_owned(),
+    };
     Err(cursor.missing("the end of the statement").or_hint(hint))
 }
 
@@ -81,6 +82,9 @@ pub(super) fn read_engine(cursor: &mut Cursor<'_>) -> Result<(PoolName, EngineNa
     }
     Ok((cursor.pool()?, cursor.engine()?))
 }
+
+/// The hint for FORCE and IN PLACE in one statement.
+const NOT_BOTH: &str = "FORCE and IN PLACE exclude each other: remove one of them.";
 
 /// Parses `[WITHIN '10m' | FORCE] [WAIT ['5m']]`, in this order.
 fn read_ending(cursor: &mut Cursor<'_>) -> Result<(Grace, Option<Duration>), ParseError> {
@@ -104,13 +108,25 @@ pub(super) fn start(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
 
 pub(super) fn restart(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     let (pool, engine) = read_engine(cursor)?;
+    let in_place = cursor.eat_in_place()?;
+    if in_place && cursor.is("FORCE") {
+        return Err(cursor.missing("WITHIN, WAIT or the end of the statement").or_hint(NOT_BOTH));
+    }
     let (grace, wait) = read_ending(cursor)?;
-    Ok(Statement::RestartEngine { pool, engine, grace, wait })
+    if cursor.at_in_place() && !in_place {
+        let hint = if grace == Grace::Force { NOT_BOTH } else { "Write IN PLACE before WITHIN and WAIT." };
+        return Err(cursor.missing("the end of the statement").or_hint(hint));
+    }
+    Ok(Statement::RestartEngine { pool, engine, in_place, grace, wait })
 }
 
 pub(super) fn stop(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     let (pool, engine) = read_engine(cursor)?;
     let (grace, wait) = read_ending(cursor)?;
+    if cursor.at_in_place() {
+        let error = cursor.missing("the end of the statement");
+        return Err(error.or_hint("STOP replaces no engine: remove IN PLACE, or use RESTART ENGINE."));
+    }
     Ok(Statement::StopEngine { pool, engine, grace, wait })
 }
 
@@ -151,14 +167,16 @@ pub(super) fn write_start(
 }
 
 /// The statements that name one engine.
-pub(super) fn write_end(
+pub(super) fn write_engine(
     f: &mut fmt::Formatter<'_>,
     verb: &str,
     pool: &PoolName,
     engine: &EngineName,
-    grace: Grace,
 ) -> fmt::Result {
-    write!(f, "{verb} ENGINE {} {}", quoted_name(pool.as_str()), quoted_string(engine.as_str()))?;
+    write!(f, "{verb} ENGINE {} {}", quoted_name(pool.as_str()), quoted_string(engine.as_str()))
+}
+
+pub(super) fn write_grace(f: &mut fmt::Formatter<'_>, grace: Grace) -> fmt::Result {
     match grace {
         Grace::Default => Ok(()),
         Grace::Within(time) => write!(f, " WITHIN {}", quoted_string(&span::print(time))),

@@ -12,8 +12,9 @@ use crate::sniff::Verb;
 
 pub(super) fn read(cursor: &mut Cursor<'_>, verb: Verb, kind: ObjectKind) -> Result<Statement, ParseError> {
     let change = change::read_change(cursor, verb, kind)?;
+    let in_place = change::read_in_place(cursor, verb, kind)?;
     refuse(cursor, &["WAIT"])?;
-    Ok(Statement::Explain { change })
+    Ok(Statement::Explain { change, in_place })
 }
 
 pub(super) fn start(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
@@ -24,8 +25,9 @@ pub(super) fn start(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
 
 pub(super) fn restart(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     let (pool, engine) = engines::read_engine(cursor)?;
+    let in_place = cursor.eat_in_place()?;
     refuse(cursor, &["WITHIN", "FORCE", "WAIT"])?;
-    Ok(Statement::ExplainRestart { pool, engine })
+    Ok(Statement::ExplainRestart { pool, engine, in_place })
 }
 
 /// Refuses options that matter only if the statement is run.

@@ -30,7 +30,7 @@ pub(crate) trait Options: Default {
 pub(super) fn read_options<P: Options>(cursor: &mut Cursor<'_>, needed: bool) -> Result<P, ParseError> {
     let needed = cursor.eat("SET") || needed;
     let mut options = P::default();
-    if !needed && (cursor.peek_word().is_none() || cursor.is("WAIT")) {
+    if !needed && (cursor.peek_word().is_none() || follows_options(cursor)) {
         cursor.could_be("an option");
         return Ok(options);
     }
@@ -55,9 +55,14 @@ pub(super) fn read_options<P: Options>(cursor: &mut Cursor<'_>, needed: bool) ->
     }
 }
 
+/// Whether what comes next stands after the options.
+fn follows_options(cursor: &Cursor<'_>) -> bool {
+    cursor.is("WAIT") || cursor.at_in_place()
+}
+
 fn read_name<P: Options>(cursor: &mut Cursor<'_>) -> Result<&'static str, ParseError> {
     let word = match cursor.peek_word() {
-        Some(word) if !cursor.is("WAIT") => word,
+        Some(word) if !follows_options(cursor) => word,
         _ => return Err(cursor.missing("an option").or_hint(format!("The options are {}.", P::NAMES.join(", ")))),
     };
     if let Some(name) = P::NAMES.iter().find(|name| name.eq_ignore_ascii_case(word)) {

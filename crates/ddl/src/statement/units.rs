@@ -2,11 +2,12 @@
 
 use model::alteration::ObjectKind;
 use model::catalog::{MAX_PROPERTIES, PRIORITIES};
-use model::change::{PropertiesPatch, UnitPatch};
+use model::change::{PropertiesPatch, Setting, UnitPatch};
 use model::error::{ErrorKind, UserError};
+use model::on_demand::{IdleTimeout, MAX_SESSIONS_PER_ENGINE};
 
 use super::amounts::printed_quantity;
-use super::options::{Options, printed_text, read_text};
+use super::options::{Options, printed_text, read_setting, read_text};
 use crate::cursor::Cursor;
 use crate::error::ParseError;
 use crate::quote::quoted_string;
@@ -27,6 +28,12 @@ impl Options for UnitPatch {
         "PROPERTIES",
         "PRIORITY",
         "CHARGE",
+        "START_ON_DEMAND",
+        "SESSIONS_PER_ENGINE",
+        "SPARE_ENGINES",
+        "IDLE_TIMEOUT",
+        "SHARED_BY",
+        "RUN_AS",
         "COMMENT",
     ];
 
@@ -46,6 +53,12 @@ impl Options for UnitPatch {
             "PROPERTIES" => self.properties = read_properties(cursor)?,
             "PRIORITY" => self.priority = Some(read_priority(cursor)?),
             "CHARGE" => self.charge = Some(cursor.value(option, "'max' or 'min'")?),
+            "START_ON_DEMAND" => self.start_on_demand = read_setting(cursor, read_truth)?,
+            "SESSIONS_PER_ENGINE" => self.sessions_per_engine = read_sessions(cursor, option)?,
+            "SPARE_ENGINES" => self.spare_engines = Some(cursor.number(option)?),
+            "IDLE_TIMEOUT" => self.idle_timeout = read_setting(cursor, |cursor| read_idle_timeout(cursor, option))?,
+            "SHARED_BY" => self.shared_by = Some(cursor.value(option, "'tenant', 'group', 'user' or 'session'")?),
+            "RUN_AS" => self.run_as = Some(cursor.value(option, "'service' or 'owner'")?),
             _ => self.comment = read_text(cursor)?,
         }
         Ok(())
@@ -72,9 +85,60 @@ impl Options for UnitPatch {
         options.extend(printed_properties(&self.properties));
         options.extend(self.priority.map(|priority| format!("PRIORITY {priority}")));
         options.extend(self.charge.map(|charge| format!("CHARGE {}", quoted_string(charge.as_str()))));
+        options.extend(printed_on_demand(self));
+        options.extend(self.shared_by.map(|shared_by| format!("SHARED_BY {}", quoted_string(shared_by.as_str()))));
+        options.extend(self.run_as.map(|run_as| format!("RUN_AS {}", quoted_string(run_as.as_str()))));
         options.extend(printed_text("COMMENT", &self.comment));
         options
     }
+}
+
+/// Parses TRUE or FALSE.
+fn read_truth(cursor: &mut Cursor<'_>) -> Result<bool, ParseError> {
+    if cursor.eat("TRUE") {
+        return Ok(true);
+    }
+    cursor.keyword("FALSE").map(|()| false)
+}
+
+/// Parses UNLIMITED, which is the default, or a whole number; the catalog checks its range.
+fn read_sessions(cursor: &mut Cursor<'_>, option: &'static str) -> Result<Setting<u32>, ParseError> {
+    if cursor.eat("UNLIMITED") {
+        return Ok(Setting::Reset);
+    }
+    let hint = || format!("Write a whole number from 1 to {MAX_SESSIONS_PER_ENGINE}, or UNLIMITED.");
+    read_setting(cursor, |cursor| cursor.number(option).map_err(|error| error.or_hint(hint())))
+}
+
+/// Parses NEVER or a duration.
+fn read_idle_timeout(cursor: &mut Cursor<'_>, option: &'static str) -> Result<IdleTimeout, ParseError> {
+    if cursor.eat("NEVER") {
+        return Ok(IdleTimeout::Never);
+    }
+    cursor.value(option, "a length of time such as '5m'")
+}
+
+fn printed_on_demand(patch: &UnitPatch) -> Vec<String> {
+    let mut options = Vec::new();
+    match patch.start_on_demand {
+        Setting::Keep => {}
+        Setting::Reset => options.push("START_ON_DEMAND DEFAULT".to_owned()),
+        Setting::Set(true) => options.push("START_ON_DEMAND TRUE".to_owned()),
+        Setting::Set(false) => options.push("START_ON_DEMAND FALSE".to_owned()),
+    }
+    match patch.sessions_per_engine {
+        Setting::Keep => {}
+        Setting::Reset => options.push("SESSIONS_PER_ENGINE UNLIMITED".to_owned()),
+        Setting::Set(sessions) => options.push(format!("SESSIONS_PER_ENGINE {sessions}")),
+    }
+    options.extend(patch.spare_engines.map(|engines| format!("SPARE_ENGINES {engines}")));
+    match patch.idle_timeout {
+        Setting::Keep => {}
+        Setting::Reset => options.push("IDLE_TIMEOUT DEFAULT".to_owned()),
+        Setting::Set(IdleTimeout::Never) => options.push("IDLE_TIMEOUT NEVER".to_owned()),
+        Setting::Set(timeout) => options.push(format!("IDLE_TIMEOUT {}", quoted_string(&timeout.to_string()))),
+    }
+    options
 }
 
 /// Parses a whole number that may be negative; the catalog checks its range.

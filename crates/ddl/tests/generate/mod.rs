@@ -2,12 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod quotas;
+mod units;
 
 use std::time::Duration;
 
-use ddl::{AuditScope, EngineScope, Grace, MAX_LIMIT, QuotaFilter, ReservationFilter, Statement};
+use ddl::{AuditScope, EngineScope, Grace, HistoryScope, MAX_LIMIT, QuotaFilter, ReservationFilter, Statement};
 use model::alteration::{ObjectKind, ObjectRef};
-use model::catalog::{Catalog, ChargedExecutors, PoolSpec, TenantSpec, UnitSpec, Versioned};
+use model::catalog::{Catalog, PoolSpec, TenantSpec, Versioned};
 use model::change::{Change, Object, ObjectPatch, PoolPatch, PropertiesPatch, Setting, TenantPatch, UnitPatch};
 use model::engine_type::EngineType;
 use model::name::{PoolName, QuotaName, TenantName, UnitName};
@@ -18,6 +19,8 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+
+pub use units::unit_with_secret;
 
 /// Names, keywords of the language among them.
 fn name() -> impl Strategy<Value = String> {
@@ -102,34 +105,6 @@ fn properties() -> impl Strategy<Value = PropertiesPatch> {
 }
 
 /// Boxed, like all larger strategies: they would take too much of a test's stack.
-fn unit_patch() -> BoxedStrategy<UnitPatch> {
-    let sizes = (option::of(cpu()), option::of(memory()), option::of(cpu()), option::of(memory()));
-    let numbers = vec(option::of(any::<u32>()), 4);
-    let admission = (option::of(any::<i32>()), option::of(charged()));
-    let patch = (option::of(engine_type()), sizes, numbers, properties(), admission, setting(text())).prop_map(
-        |(engine_type, sizes, numbers, properties, (priority, charge), comment)| UnitPatch {
-            engine_type,
-            driver_cpu: sizes.0,
-            driver_memory: sizes.1,
-            executor_cpu: sizes.2,
-            executor_memory: sizes.3,
-            min_executors: numbers[0],
-            max_executors: numbers[1],
-            min_engines: numbers[2],
-            max_engines: numbers[3],
-            properties,
-            priority,
-            charge,
-            comment,
-        },
-    );
-    patch.boxed()
-}
-
-fn charged() -> impl Strategy<Value = ChargedExecutors> {
-    select(vec![ChargedExecutors::Max, ChargedExecutors::Min])
-}
-
 fn pool_patch() -> BoxedStrategy<PoolPatch> {
     let nodes = (setting(text()), setting(vec(text(), 0..4)), setting(btree_map(text(), text(), 1..4)));
     let rest = (setting(any::<u32>()), setting(text()), setting(text()), setting(text()));
@@ -176,7 +151,7 @@ fn tenant_patch() -> impl Strategy<Value = TenantPatch> {
 
 fn patch() -> BoxedStrategy<ObjectPatch> {
     let patch = prop_oneof![
-        (unit(), unit_patch()).prop_map(|(name, patch)| ObjectPatch::ResourceUnit(name, patch)),
+        (unit(), units::patch()).prop_map(|(name, patch)| ObjectPatch::ResourceUnit(name, patch)),
         (pool(), pool_patch()).prop_map(|(name, patch)| ObjectPatch::ResourcePool(name, patch)),
         (tenant(), tenant_patch()).prop_map(|(name, patch)| ObjectPatch::Tenant(name, patch)),
         (quota(), quotas::patch()).prop_map(|(name, patch)| ObjectPatch::ResourceQuota(name, patch)),
@@ -211,6 +186,22 @@ fn grace() -> impl Strategy<Value = Grace> {
     prop_oneof![Just(Grace::Default), Just(Grace::Force), time().prop_map(Grace::Within)]
 }
 
+/// IN PLACE and the grace period of a RESTART: FORCE excludes IN PLACE.
+fn replacing() -> impl Strategy<Value = (bool, Grace)> {
+    (any::<bool>(), grace()).prop_map(|(in_place, grace)| (in_place && grace != Grace::Force, grace))
+}
+
+/// A change, and whether it is IN PLACE, which only some can be.
+fn change_in_place() -> impl Strategy<Value = (Change, bool)> {
+    (change(), any::<bool>()).prop_map(|(change, in_place)| {
+        let replaces = matches!(
+            &change,
+            Change::Alter { object: ObjectPatch::ResourceUnit(..) | ObjectPatch::ResourcePool(..), .. }
+        );
+        (change, in_place && replaces)
+    })
+}
+
 fn audit_scope() -> impl Strategy<Value = AuditScope> {
     prop_oneof![Just(AuditScope::All), text().prop_map(AuditScope::User), tenant().prop_map(AuditScope::Tenant)]
 }
@@ -232,6 +223,14 @@ fn reservation_filter() -> impl Strategy<Value = ReservationFilter> {
     ]
 }
 
+fn history_scope() -> impl Strategy<Value = HistoryScope> {
+    prop_oneof![
+        tenant().prop_map(HistoryScope::Tenant),
+        (tenant(), pool()).prop_map(|(tenant, pool)| HistoryScope::Pool(tenant, pool)),
+        (tenant(), pool(), unit()).prop_map(|(tenant, pool, unit)| HistoryScope::Unit(tenant, pool, unit)),
+    ]
+}
+
 /// Any statement of the control language.
 pub fn statement() -> impl Strategy<Value = Statement> {
     let scope = prop_oneof![
@@ -243,8 +242,9 @@ pub fn statement() -> impl Strategy<Value = Statement> {
         1 => scope.prop_map(Statement::ShowEngines),
         1 => (tenant(), pool(), unit(), any::<bool>(), wait())
             .prop_map(|(tenant, pool, unit, nowait, wait)| Statement::StartEngine { tenant, pool, unit, nowait, wait }),
-        1 => (pool(), engine(), grace(), wait())
-            .prop_map(|(pool, engine, grace, wait)| Statement::RestartEngine { pool, engine, grace, wait }),
+        1 => (pool(), engine(), replacing(), wait()).prop_map(|(pool, engine, (in_place, grace), wait)| {
+            Statement::RestartEngine { pool, engine, in_place, grace, wait }
+        }),
         1 => (pool(), engine(), grace(), wait())
             .prop_map(|(pool, engine, grace, wait)| Statement::StopEngine { pool, engine, grace, wait }),
         1 => (pool(), engine()).prop_map(|(pool, engine)| Statement::DescribeEngine { pool, engine }),
@@ -254,13 +254,19 @@ pub fn statement() -> impl Strategy<Value = Statement> {
         1 => pool().prop_map(|pool| Statement::ShowTenantsOfPool { pool }),
         1 => reference().prop_map(Statement::Describe),
         1 => reference().prop_map(Statement::ShowCreate),
-        4 => (change(), wait()).prop_map(|(change, wait)| Statement::Change { change, wait }),
-        2 => change().prop_map(|change| Statement::Explain { change }),
+        4 => (change_in_place(), wait())
+            .prop_map(|((change, in_place), wait)| Statement::Change { change, in_place, wait }),
+        2 => change_in_place().prop_map(|(change, in_place)| Statement::Explain { change, in_place }),
         1 => (tenant(), pool(), unit())
             .prop_map(|(tenant, pool, unit)| Statement::ExplainStart { tenant, pool, unit }),
-        1 => (pool(), engine()).prop_map(|(pool, engine)| Statement::ExplainRestart { pool, engine }),
+        1 => (pool(), engine(), any::<bool>())
+            .prop_map(|(pool, engine, in_place)| Statement::ExplainRestart { pool, engine, in_place }),
         1 => (option::of(reservation_filter()), any::<bool>(), option::of(1..=MAX_LIMIT))
             .prop_map(|(of, all, limit)| Statement::ShowReservations { of, all, limit }),
+        1 => (option::of(tenant()), option::of(1..=MAX_LIMIT))
+            .prop_map(|(tenant, limit)| Statement::ShowDemand { tenant, limit }),
+        1 => (history_scope(), option::of(1..=MAX_LIMIT))
+            .prop_map(|(scope, limit)| Statement::ShowEngineHistory { scope, limit }),
         1 => text().prop_map(|id| Statement::DescribeReservation { id }),
         1 => text().prop_map(|id| Statement::CancelReservation { id }),
         1 => option::of(1..=MAX_LIMIT).prop_map(|limit| Statement::ShowAlterations { limit }),
@@ -279,10 +285,10 @@ pub fn gap() -> impl Strategy<Value = String> {
 /// Words and symbols of the language in any order.
 pub fn word_salad() -> impl Strategy<Value = String> {
     let words = "show engines tenants resource pool pools unit units tenant create alter drop explain describe desc start \
-                 restart stop engine if not exists set wait within force like limit alterations master for properties \
+                 restart stop engine if not exists set wait within force in place like limit alterations master for properties \
                  reset null default comment min_engines driver_memory driver_cpu unit_list node_list \
                  node_selector queue_prefix cpu_overcommit user_list quota quotas user creator guarantee borrow_limit weight capacity nodes none unlimited cpu memory priority \
-                 charge reservation reservations cancel all nowait t_1 1G 500m \
+                 charge reservation reservations demand cancel all nowait t_1 1G 500m \
                  'x' 'it''s' \"q\" `b` ( ) , ; = - . -- /* */ 5 0.5 '5m' use \u{e9} \n";
     let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
     let heads = vec![
@@ -291,9 +297,12 @@ pub fn word_salad() -> impl Strategy<Value = String> {
         "create resource quota q ",
         "alter resource unit u ",
         "stop engine p 'e' ",
+        "restart engine p 'e' ",
         "start engine t p u ",
         "explain start engine t p u ",
         "show reservations ",
+        "show demand ",
+        "show engine history ",
         "show ",
         "desc ",
     ];
@@ -304,7 +313,7 @@ pub fn word_salad() -> impl Strategy<Value = String> {
 pub fn catalog() -> Catalog {
     let mut catalog = Catalog::default();
     for n in 0..4 {
-        let unit = unit_spec_with([("k".to_owned(), "v".to_owned())].into());
+        let unit = units::with([("k".to_owned(), "v".to_owned())].into());
         let versioned = Versioned { spec: unit, generation: Generation(1) };
         catalog.units.insert(UnitName::new(format!("known-{n}")).unwrap(), versioned);
         let versioned = Versioned { spec: PoolSpec::default(), generation: Generation(1) };
@@ -313,62 +322,6 @@ pub fn catalog() -> Catalog {
         catalog.tenants.insert(TenantName::new(format!("known-{n}")).unwrap(), versioned);
     }
     catalog
-}
-
-fn unit_spec_with(properties: std::collections::BTreeMap<String, String>) -> UnitSpec {
-    UnitSpec {
-        engine_type: EngineType::Datafusion,
-        driver_cpu: Cpu::ONE,
-        driver_memory: Memory::GIB,
-        executor_cpu: Cpu::ONE,
-        executor_memory: Memory::GIB,
-        min_executors: 0,
-        max_executors: 2,
-        min_engines: 0,
-        max_engines: 10,
-        properties,
-        secrets: None,
-        priority: 0,
-        charge: ChargedExecutors::Max,
-        comment: None,
-    }
-}
-
-/// A unit whose password is the value.
-pub fn unit_with_secret(value: &str) -> Object {
-    let spec = unit_spec_with([("db.password".to_owned(), value.to_owned())].into());
-    Object::ResourceUnit { name: UnitName::new("fresh").unwrap(), spec }
-}
-
-fn unit_spec() -> impl Strategy<Value = UnitSpec> {
-    let numbers = (0..100_u32, 0..100_u32, 0..100_u32, 0..100_u32);
-    let sizes = (cpu(), memory(), cpu(), memory());
-    let admission = (-100..=100, charged());
-    (engine_type(), sizes, numbers, btree_map(key(), text(), 0..4), admission, option::of(text())).prop_map(
-        |(
-            engine_type,
-            sizes,
-            (executors, more_executors, engines, more_engines),
-            properties,
-            (priority, charge),
-            comment,
-        )| UnitSpec {
-            engine_type,
-            driver_cpu: sizes.0,
-            driver_memory: sizes.1,
-            executor_cpu: sizes.2,
-            executor_memory: sizes.3,
-            min_executors: executors,
-            max_executors: executors + more_executors,
-            min_engines: engines,
-            max_engines: engines + more_engines,
-            properties,
-            secrets: None,
-            priority,
-            charge,
-            comment,
-        },
-    )
 }
 
 fn known() -> impl Strategy<Value = Vec<String>> {
@@ -423,7 +376,7 @@ fn tenant_spec() -> impl Strategy<Value = TenantSpec> {
 /// An object that [`catalog`] may be extended by.
 pub fn object() -> impl Strategy<Value = Object> {
     prop_oneof![
-        (unit(), unit_spec()).prop_map(|(name, spec)| Object::ResourceUnit { name, spec }).boxed(),
+        (unit(), units::spec()).prop_map(|(name, spec)| Object::ResourceUnit { name, spec }).boxed(),
         (pool(), pool_spec()).prop_map(|(name, spec)| Object::ResourcePool { name, spec }).boxed(),
         (tenant(), tenant_spec()).prop_map(|(name, spec)| Object::Tenant { name, spec }).boxed(),
         (quota(), quotas::spec()).prop_map(|(name, spec)| Object::ResourceQuota { name, spec }),

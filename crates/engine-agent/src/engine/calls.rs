@@ -16,10 +16,10 @@ use model::error::{ErrorKind, UserError};
 use model::table_catalog::TableCatalog;
 
 use super::context::AgentContext;
+use super::entry::{EngineSession, Entry};
 use super::extension;
 use super::failpoints;
 use super::operation::Operation;
-use super::sessions::{EngineSession, Entry};
 use super::settings::{CALL_DEADLINE, STATEMENT_DEADLINE};
 
 /// A reply to a fetch of at most this length is decoded: it may be the empty batch that ends a result. Replies of this
@@ -154,8 +154,9 @@ async fn open(
     if agent.drain.is_draining() {
         return Err(draining(agent));
     }
-    let _opening = agent.sessions.begin_open()?;
     let mut request: TOpenSessionReq = message.call().decode().map_err(|error| error.user_error("the proxy"))?;
+    let sharer = request.configuration.as_mut().and_then(|settings| agent_api::take_sharer(settings, &user));
+    let opening = agent.sessions.begin_open(sharer.as_ref())?;
     request.username = Some(user.clone());
     request.password = None;
     let mut client = agent.sessions.connect(&user).await?;
@@ -165,7 +166,7 @@ async fn open(
         return Err(UserError::internal("the engine opened a session without a handle"));
     };
     model::failpoint!(failpoints::SESSION_OPENED);
-    let ours = agent.sessions.insert(user, connection, EngineSession { client, handle })?;
+    let ours = agent.sessions.insert(opening, user, connection, EngineSession { client, handle })?;
     response.session_handle = Some(ours.session());
     Ok(response)
 }
@@ -272,7 +273,8 @@ fn has_no_session(reply: &Reply, bytes: &[u8]) -> bool {
 
 /// Whether the engine uses an error code that only its agent may: nothing was executed, another engine may run the call.
 fn claims_agent_error(reply: &Reply) -> bool {
-    matches!(reply.error_code, Some(status::ENGINE_DRAINING | status::ENGINE_SESSION_LOST))
+    let of_agents = [status::ENGINE_DRAINING, status::ENGINE_SESSION_LOST, status::ENGINE_FULL, status::ENGINE_OWNED];
+    reply.error_code.is_some_and(|code| of_agents.contains(&code))
 }
 
 /// Relays a call that names an operation, and records the operation's end if the reply reports it.

@@ -35,15 +35,18 @@ pub(super) fn reply(agent: &AgentContext, principal: Option<&Principal>, message
 }
 
 fn status_of(agent: &AgentContext) -> EngineStatus {
-    let idle = agent.sessions.idle();
+    let (idle, counts) = (agent.sessions.idle(), agent.sessions.counts());
     EngineStatus {
         engine: agent.settings.engine.to_string(),
         uid: agent.settings.uid.clone(),
-        sessions: agent.sessions.count(),
+        sessions: counts.taken,
         running: agent.sessions.running(),
         draining: agent.drain.is_draining(),
         idle: Some(idle.lasted),
         retiring: idle.is_retiring,
+        stateful: Some(counts.stateful),
+        seats: Some(counts.seats),
+        served: Some(counts.served),
     }
 }
 

@@ -39,6 +39,11 @@ impl Idleness {
         self.consent_until.is_some_and(|until| now < until)
     }
 
+    /// The calls that are opening a session.
+    pub(super) const fn opening(&self) -> usize {
+        self.opening
+    }
+
     /// A call begins to open a session.
     pub(super) fn begin_open(&mut self) {
         self.opening += 1;

@@ -4,6 +4,9 @@
 //! was never registered exits after the start deadline. One that was registered continues to serve, because ZooKeeper may
 //! have lost all data; it exits when it is idle and has found neither node for an hour. Time in which the registry cannot
 //! be read does not count. An agent that lost its session registers again if the permit exists.
+//!
+//! Each reading applies the number of sessions in the permit; without a permit the last one stays. The owner is that of the
+//! first permit.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -189,7 +192,10 @@ impl Membership {
         }
         let Some(permit) = permit else { return Ok(Reading::Neither) };
         match &permit.content {
-            Ok(content) if content.uid.as_ref() == Some(&self.settings.uid) => {}
+            // Before the registration, so that the first session is counted already.
+            Ok(content) if content.uid.as_ref() == Some(&self.settings.uid) => {
+                self.sessions.apply_permit(content.sessions, content.owner.as_ref());
+            }
             Ok(content) if content.uid.is_none() => return Ok(Reading::NotYet("the permit has no uid yet")),
             Ok(_) | Err(_) => return Ok(Reading::Neither),
         }
@@ -230,6 +236,7 @@ impl Membership {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uid: self.settings.uid.clone(),
             catalog: Some(self.settings.catalog),
+            owner: self.sessions.owner(),
         }
     }
 }

@@ -3,7 +3,6 @@
 //! Each session has a connection of its own to the engine. What a drain and the status call need is under a separate,
 //! synchronous lock, so that neither waits for a statement.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,17 +11,21 @@ use futures::StreamExt;
 use hs2::tcli::{TCancelOperationReq, TCloseSessionReq, TGetOperationStatusReq, TOperationHandle};
 use hs2::{Auth, Client, ClientError, ClientOptions, Handle, HandleTable, Scope};
 use model::clock::SharedClock;
-use model::error::{ErrorKind, UserError};
+use model::error::UserError;
+use model::owner::Owner;
+use model::sharing::Sharer;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tracing::debug;
+use tracing::{debug, info};
 
+use super::entry::{EngineSession, Entry};
 use super::idleness::Idleness;
 use super::operation::Operation;
+use super::ownership::Ownership;
 use super::runtime::Backend;
+use super::seats::{self, Seats};
 use super::settings::{
-    CALL_DEADLINE, CLEAN_UP_DEADLINE, CONNECT_DEADLINE, MAX_CONCURRENT_POLLS, MAX_OPERATIONS, MAX_SESSIONS,
-    POLL_DEADLINE, Settings,
+    CALL_DEADLINE, CLEAN_UP_DEADLINE, CONNECT_DEADLINE, MAX_CONCURRENT_POLLS, MAX_SESSIONS, POLL_DEADLINE, Settings,
 };
 
 pub(super) struct Sessions {
@@ -35,10 +38,25 @@ pub(super) struct Sessions {
     calls: AtomicUsize,
 }
 
-/// What a consent to retire depends on, under one lock.
+/// What a new session and a consent to retire depend on, under one lock.
 struct Table {
     handles: HandleTable<Entry>,
     idleness: Idleness,
+    seats: Seats,
+    ownership: Ownership,
+    /// The sessions that have been opened.
+    served: u64,
+}
+
+/// The sessions of the engine as its status reports them.
+pub(super) struct SessionCounts {
+    /// Open, or being opened.
+    pub(super) taken: u32,
+    /// Those whose state cannot be replayed at another engine.
+    pub(super) stateful: u32,
+    pub(super) seats: u32,
+    /// All that have been opened since the agent started.
+    pub(super) served: u64,
 }
 
 /// The current times of an engine that may be idle.
@@ -47,41 +65,6 @@ pub(super) struct Idle {
     pub(super) lasted: Duration,
     /// Whether it has agreed to retire.
     pub(super) is_retiring: bool,
-}
-
-/// One session.
-pub(super) struct Entry {
-    pub(super) handle: Handle,
-    pub(super) user: String,
-    /// The connection that opened it, and that it ends with.
-    pub(super) connection: u64,
-    pub(super) state: tokio::sync::Mutex<EngineSession>,
-    work: Mutex<SessionWork>,
-}
-
-/// The engine's session of one session here.
-pub(super) struct EngineSession {
-    pub(super) client: Client,
-    pub(super) handle: Handle,
-}
-
-/// What a drain must wait for.
-#[derive(Default)]
-struct SessionWork {
-    /// The engine holds state of the session that cannot be replayed elsewhere.
-    pinned: bool,
-    /// Statements that run within their call; they have no handle yet.
-    executing: usize,
-    operations: HashMap<Handle, Operation>,
-}
-
-/// A statement that runs within its call; counted until this is dropped.
-pub(super) struct Executing<'a>(&'a Entry);
-
-impl Drop for Executing<'_> {
-    fn drop(&mut self) {
-        self.0.work.lock().executing -= 1;
-    }
 }
 
 /// A call in progress; counted until this is dropped.
@@ -94,13 +77,18 @@ impl Drop for CallGuard<'_> {
     }
 }
 
-/// A session that is being opened, until this is dropped.
-pub(super) struct Opening<'a>(&'a Sessions);
+/// A session that is being opened. It has its seat until this is dropped, or the session is inserted.
+pub(super) struct Opening<'a> {
+    sessions: &'a Sessions,
+    is_inserted: bool,
+}
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
-        let now = self.0.clock.boottime();
-        self.0.table.lock().idleness.end_open(now);
+        if !self.is_inserted {
+            let now = self.sessions.clock.boottime();
+            self.sessions.table.lock().idleness.end_open(now);
+        }
     }
 }
 
@@ -109,79 +97,15 @@ async fn run_bounded(polls: impl Iterator<Item = impl Future<Output = ()>>) {
     futures::stream::iter(polls).for_each_concurrent(MAX_CONCURRENT_POLLS, |poll| poll).await;
 }
 
-impl Entry {
-    /// Whether the engine holds state of the session that cannot be replayed elsewhere.
-    pub(super) fn is_pinned(&self) -> bool {
-        self.work.lock().pinned
-    }
-
-    pub(super) fn pin_to_engine(&self) {
-        self.work.lock().pinned = true;
-    }
-
-    pub(super) fn operation(&self, handle: &Handle) -> Option<Operation> {
-        self.work.lock().operations.get(handle).copied()
-    }
-
-    /// Refuses an operation beyond [`MAX_OPERATIONS`].
-    pub(super) fn check_operation_limit(&self) -> Result<(), UserError> {
-        let open = self.work.lock().operations.len();
-        if open < MAX_OPERATIONS {
-            return Ok(());
-        }
-        Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many open operations")
-            .detail(format!("{open} operations are open."))
-            .hint("Close statements that are not used."))
-    }
-
-    /// Keeps an operation under a new handle of the agent's own.
-    pub(super) fn keep(&self, operation: Operation) -> Handle {
-        let ours = Handle::random();
-        self.work.lock().operations.insert(ours, operation);
-        ours
-    }
-
-    pub(super) fn update(&self, handle: &Handle, change: impl FnOnce(&mut Operation)) {
-        if let Some(operation) = self.work.lock().operations.get_mut(handle) {
-            change(operation);
-        }
-    }
-
-    /// Counts a statement that runs within its call.
-    pub(super) fn executing(&self) -> Executing<'_> {
-        self.work.lock().executing += 1;
-        Executing(self)
-    }
-
-    /// The number of running statements, with and without a handle.
-    fn running_count(&self) -> usize {
-        let work = self.work.lock();
-        work.executing + work.operations.values().filter(|operation| operation.running).count()
-    }
-
-    fn running(&self) -> Vec<TOperationHandle> {
-        self.work.lock().operations.values().filter(|operation| operation.running).map(Operation::at_engine).collect()
-    }
-
-    /// Running operations, and with `results` those with an unread result: our handles and the engine's.
-    fn unfinished(&self, results: bool) -> Vec<(Handle, TOperationHandle)> {
-        let work = self.work.lock();
-        let left =
-            work.operations.iter().filter(|(_, operation)| operation.running || (results && operation.result_waits));
-        left.map(|(ours, operation)| (*ours, operation.at_engine())).collect()
-    }
-
-    fn nothing_left(&self) -> bool {
-        let work = self.work.lock();
-        !work.pinned
-            && work.executing == 0
-            && work.operations.values().all(|operation| !operation.running && !operation.result_waits)
-    }
-}
-
 impl Sessions {
     pub(super) fn new(settings: Arc<Settings>, backend: Backend, clock: SharedClock) -> Self {
-        let table = Table { handles: HandleTable::new(MAX_SESSIONS), idleness: Idleness::new(clock.boottime()) };
+        let table = Table {
+            handles: HandleTable::new(MAX_SESSIONS),
+            idleness: Idleness::new(clock.boottime()),
+            seats: Seats::new(None),
+            ownership: Ownership::new(settings.run_as.clone()),
+            served: 0,
+        };
         let changed = watch::Sender::new(());
         Self { settings, backend, clock, table: Mutex::new(table), changed, calls: AtomicUsize::new(0) }
     }
@@ -205,6 +129,26 @@ impl Sessions {
     /// The number of open sessions.
     pub(super) fn count(&self) -> u32 {
         self.table.lock().handles.len() as u32
+    }
+
+    /// Sessions and seats.
+    pub(super) fn counts(&self) -> SessionCounts {
+        let table = self.table.lock();
+        let stateful = table.handles.sessions().filter(|entry| entry.is_pinned()).count() as u32;
+        let taken = (table.handles.len() + table.idleness.opening()) as u32;
+        SessionCounts { taken, stateful, seats: table.seats.count(), served: table.served }
+    }
+
+    /// Applies a permit: the number of sessions that it allows, and their owner.
+    pub(super) fn apply_permit(&self, permitted: Option<u32>, owner: Option<&Owner>) {
+        let seats = Seats::new(permitted);
+        let mut table = self.table.lock();
+        table.ownership.read(owner);
+        let before = std::mem::replace(&mut table.seats, seats);
+        drop(table);
+        if before != seats {
+            info!(before = before.count(), now = seats.count(), "seats changed");
+        }
     }
 
     /// The number of running statements.
@@ -253,20 +197,24 @@ impl Sessions {
         Client::connect(&options).await
     }
 
-    /// Begins to open a session. Refuses one beyond [`MAX_SESSIONS`], and all while the engine retires, before anything is
-    /// done for it.
-    pub(super) fn begin_open(&self) -> Result<Opening<'_>, UserError> {
+    /// The owner that the permit names.
+    pub(super) fn owner(&self) -> Option<Owner> {
+        self.table.lock().ownership.owner().cloned()
+    }
+
+    /// Begins to open a session, which takes a seat. Refuses one of another owner, one without a free seat, and all while the
+    /// engine retires, before anything is done for it.
+    pub(super) fn begin_open(&self, sharer: Option<&Sharer>) -> Result<Opening<'_>, UserError> {
         let now = self.clock.boottime();
         let mut table = self.table.lock();
+        table.ownership.check(&self.settings.engine, sharer)?;
         if table.idleness.is_retiring(now) {
-            let engine = &self.settings.engine;
-            return Err(UserError::new(ErrorKind::EngineSessionLost, format!("engine \"{engine}\" is about to end"))
-                .detail("It was idle and has agreed to open no more sessions.")
-                .hint("Retry; the session will be opened on another engine."));
+            return Err(seats::retiring(&self.settings.engine));
         }
-        self.check_limit_of(&table.handles)?;
+        let taken = table.handles.len() + table.idleness.opening();
+        table.seats.check(&self.settings.engine, taken)?;
         table.idleness.begin_open();
-        Ok(Opening(self))
+        Ok(Opening { sessions: self, is_inserted: false })
     }
 
     /// For how long it has been idle, and whether it retires.
@@ -285,26 +233,24 @@ impl Sessions {
         table.idleness.retire(sessions, idle, now)
     }
 
-    fn check_limit_of(&self, handles: &HandleTable<Entry>) -> Result<(), UserError> {
-        if !handles.is_full() {
-            return Ok(());
-        }
-        Err(UserError::new(
-            ErrorKind::ProgramLimit,
-            format!("engine \"{}\" has too many sessions", self.settings.engine),
-        )
-        .detail(format!("{} sessions are open.", handles.len())))
-    }
-
-    /// Adds a session that is [`Opening`]. If the limit was reached meanwhile, the engine's session ends with its connection, here.
-    pub(super) fn insert(&self, user: String, connection: u64, session: EngineSession) -> Result<Handle, UserError> {
+    /// Adds a session that is [`Opening`]; it keeps its seat, also if there are fewer of them meanwhile.
+    pub(super) fn insert(
+        &self,
+        mut opening: Opening<'_>,
+        user: String,
+        connection: u64,
+        session: EngineSession,
+    ) -> Result<Handle, UserError> {
         let handle = Handle::random();
-        let state = tokio::sync::Mutex::new(session);
-        let entry = Entry { handle, user, connection, state, work: Mutex::default() };
-        let handles = &mut self.table.lock().handles;
-        self.check_limit_of(handles)?;
-        handles.insert(handle, Arc::new(entry))?;
-        Ok(handle)
+        let entry = Entry::new(handle, user, connection, session);
+        let now = self.clock.boottime();
+        let mut table = self.table.lock();
+        let inserted = table.handles.insert(handle, Arc::new(entry));
+        table.served += u64::from(inserted.is_ok());
+        table.idleness.end_open(now);
+        drop(table);
+        opening.is_inserted = true;
+        inserted.map(|()| handle)
     }
 
     /// The session that a call of this scope names.
@@ -317,7 +263,7 @@ impl Sessions {
     }
 
     pub(super) fn remove_operation(&self, entry: &Entry, operation: &Handle) {
-        entry.work.lock().operations.remove(operation);
+        entry.remove(operation);
         self.table.lock().handles.remove_operation(operation);
         self.changed.send_replace(());
     }

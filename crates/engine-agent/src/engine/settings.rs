@@ -16,6 +16,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// The host to register, if others cannot reach the listen address.
     pub advertise_host: Option<String>,
+    /// The only user whose sessions it opens, whatever its permit says: the one that it runs as. `None`: the permit decides alone.
+    pub run_as: Option<String>,
     /// Authenticates proxies and masters.
     pub key: Key,
     /// The hash of the configuration, for the registry.
@@ -39,8 +41,8 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// The most sessions of one engine.
-pub const MAX_SESSIONS: usize = 2_000;
+/// The most sessions of one engine; a permit can only lower it.
+pub const MAX_SESSIONS: usize = model::on_demand::MAX_SESSIONS_PER_ENGINE as usize;
 /// Connections beyond those of sessions, for cancels and status calls.
 pub const SIDE_CONNECTIONS: usize = 200;
 /// The most open operations of one session.

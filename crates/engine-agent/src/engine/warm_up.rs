@@ -39,6 +39,6 @@ async fn query(backend: &Backend) -> Result<(), ClientError> {
     options.connect_deadline = CONNECT_DEADLINE;
     options.call_deadline = WARM_UP_DEADLINE;
     let mut session = Session::open(Client::connect(&options).await?, &[]).await?;
-    session.run(QUERY, WARM_UP_DEADLINE).await?;
+    session.run_in_one_call(QUERY).await?;
     session.close().await
 }

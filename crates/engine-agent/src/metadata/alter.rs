@@ -19,6 +19,7 @@ use model::error::{ErrorKind, UserError};
 use model::log_throttle::LogThrottle;
 use model::millis;
 use model::number::Generation;
+use model::slot::Replacement;
 use tracing::{Instrument, debug, info, info_span, warn};
 
 use super::answer::{Answer, text};
@@ -44,13 +45,17 @@ pub(super) async fn alter(
     context: &Context,
     statement: &Statement,
     change: &Change,
+    replacement: Replacement,
     wait: Option<Duration>,
 ) -> Result<Answer, UserError> {
     let span = info_span!("alteration", id = %context.id);
-    let committed = commit(context, statement, change).instrument(span).await?;
+    let committed = commit(context, statement, change, replacement).instrument(span).await?;
     let object = change.object();
     if committed.note.is_none() {
         log_warnings(context, change).await;
+        if replacement == Replacement::InPlace {
+            context.log.line("engines whose configuration changes end before their replacements start, in turns");
+        }
     }
     let state = match &committed.note {
         Some(note) => {
@@ -94,13 +99,18 @@ fn progress(record: &AlterationRecord) -> String {
         .map_or_else(|| record.outcome.as_str().to_owned(), |progress| format!("committed, {}", progress.as_str()))
 }
 
-async fn commit(context: &Context, statement: &Statement, change: &Change) -> Result<Committed, UserError> {
+async fn commit(
+    context: &Context,
+    statement: &Statement,
+    change: &Change,
+    replacement: Replacement,
+) -> Result<Committed, UserError> {
     // The only refusal without an abort: a permitted statement is never sent under another user's id, and other users
     // must not write rows.
     context.require_right()?;
     let masked = ddl::masked_text(statement, &context.agent.settings.rules.secret_keys);
-    let mut draft =
-        Draft { object: change.object(), base: Generation(0), statement: masked, at: context.agent.clock.wall_ms() };
+    let at = context.agent.clock.wall_ms();
+    let mut draft = Draft { object: change.object(), base: Generation(0), statement: masked, replacement, at };
     match try_commit(context, change, &mut draft).await {
         Ok(committed) => {
             model::failpoint!(failpoints::ALTER_COMMITTED);
@@ -114,11 +124,12 @@ async fn commit(context: &Context, statement: &Statement, change: &Change) -> Re
     }
 }
 
-/// The alteration as it is aborted if it fails.
+/// The alteration as it is committed, or aborted if it fails.
 struct Draft {
     object: ObjectRef,
     base: Generation,
     statement: String,
+    replacement: Replacement,
     at: i64,
 }
 
@@ -155,6 +166,7 @@ async fn transact(
         source: context.source.clone(),
         requested_at_ms: draft.at,
         agent: context.agent.id.clone(),
+        replacement: draft.replacement,
         grace: context.agent.settings.drain_grace,
         deadline: context.deadline,
     };

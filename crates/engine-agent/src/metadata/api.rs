@@ -1,26 +1,33 @@
 //! The calls of masters and proxies: each is one verb of the store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::{AgentApi, ApiError};
 use async_trait::async_trait;
 use metadata::{Error, Store};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
+use model::demand::Demand;
+use model::demand_report::{DemandRecorded, DemandReport};
 use model::ledger::{Decided, LedgerRecord, LedgerRecorded, ScopedChange};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EngineFacts, Publication, Recorded};
+use model::scaling::{LinkScaled, ScaleRequest};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 
+use super::context::Agent;
+
 /// Serves masters with connections of their own, which no statement uses.
 pub(super) struct Api {
+    agent: Arc<Agent>,
     of_masters: Store,
     of_proxies: Store,
 }
 
 impl Api {
-    pub(super) fn new(store: &Store) -> Self {
-        Self { of_masters: store.for_masters(), of_proxies: store.clone() }
+    pub(super) fn new(agent: Arc<Agent>) -> Self {
+        Self { of_masters: agent.store.for_masters(), of_proxies: agent.store.clone(), agent }
     }
 }
 
@@ -32,7 +39,7 @@ pub(super) fn api_error(error: Error) -> ApiError {
             ApiError::Deposed(record)
         }
         Error::Conflict(reason) => ApiError::Conflict(reason),
-        Error::Unavailable(cause) => ApiError::Unavailable(cause),
+        Error::Unavailable(cause) | Error::LockTimeout(cause) => ApiError::Unavailable(cause),
         // Only this agent is affected: another one has the version of the database's schema.
         error @ (Error::NewerSchema { .. } | Error::OlderSchema { .. }) => ApiError::Unavailable(error.into()),
         Error::OutcomeUnknown(cause) => ApiError::OutcomeUnknown(cause),
@@ -110,5 +117,21 @@ impl AgentApi for Api {
 
     async fn record_ledger(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, ApiError> {
         self.of_masters.record_ledger(epoch, record).await.map_err(api_error)
+    }
+
+    async fn record_demand(&self, report: &DemandReport) -> Result<DemandRecorded, ApiError> {
+        let recorded = self.of_proxies.record_demand(report).await.map_err(api_error)?;
+        if recorded == DemandRecorded::Increased {
+            self.agent.ring().await;
+        }
+        Ok(recorded)
+    }
+
+    async fn demand(&self) -> Result<Vec<Demand>, ApiError> {
+        self.of_masters.demand().await.map_err(api_error)
+    }
+
+    async fn scale(&self, epoch: Epoch, request: &ScaleRequest) -> Result<Vec<LinkScaled>, ApiError> {
+        self.of_masters.scale(epoch, request).await.map_err(api_error)
     }
 }

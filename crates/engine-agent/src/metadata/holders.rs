@@ -1,4 +1,5 @@
-//! The calls of external holders: programs that reserve capacity of a pool, confirm, renew and release it.
+//! The calls of external holders: programs that reserve capacity of a pool, confirm, renew and release it, and programs that
+//! register the capacity of a pool.
 //!
 //! A call names its user, whose rights are decided here, and the id of its request, which is the key of a reservation.
 //! The row of the ledger is the only state: every agent gives the same result, and a repeat changes nothing.
@@ -12,6 +13,7 @@ mod claim;
 mod context;
 mod poller;
 mod read;
+mod registration;
 mod reserve;
 mod settings;
 mod text;
@@ -42,11 +44,11 @@ impl HolderService {
 #[async_trait]
 impl ReservationApi for HolderService {
     async fn reservations(&self, request: ReservationRequest) -> Result<ReservationReply, ApiError> {
-        let ReservationRequest { id, user, groups, source, call } = request;
-        let context = HolderContext::new(Arc::clone(&self.agent), id, (user, groups), source);
+        let ReservationRequest { id, user, groups, source, deadline_ms, call } = request;
+        let context = HolderContext::new(Arc::clone(&self.agent), id, (user, groups), source, deadline_ms);
         // On a task of its own: a transaction runs to its end even if the connection is closed.
         let task = tokio::spawn(async move {
-            let outcome = run(&context, &call).await;
+            let outcome = run(&context, &call).await.map_err(|failed| context.in_time(failed));
             if let Err(Failed::Refused(refused)) = &outcome {
                 context.record_refusal(&call, &refused.error).await;
             }
@@ -74,5 +76,8 @@ async fn run(context: &HolderContext, call: &ReservationCall) -> Result<agent_ap
         }
         ReservationCall::Renew { claim, lease_ms } => claim::renew(context, claim, *lease_ms).await,
         ReservationCall::Release { claim } => claim::release(context, claim, text::of(context.user(), call)).await,
+        ReservationCall::Registration { pool, call: of_pool } => {
+            registration::run(context, pool, of_pool, text::of(context.user(), call)).await
+        }
     }
 }

@@ -9,17 +9,19 @@ use ddl::{Grace, Statement};
 use hs2::SqlType;
 use metadata::{EngineAnswer, Error, Request, RequestEffect, RestartRequest, StartRequest, StopRequest};
 use model::cause::Cause;
+use model::demand::DemandKey;
 use model::engine_name::EngineName;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
-use model::slot::Link;
+use model::slot::{Link, Replacement, SlotKey};
 use model::text::as_fragment;
 use tracing::{debug, info};
 
 use super::answer::{Answer, text};
 use super::context::Context;
+use super::failpoints;
 use super::settings::{SETTLE_DEADLINE, SETTLE_POLL, UNAVAILABLE_PATIENCE};
-use super::{failpoints, wait};
+use super::wait::{self, Gone};
 
 pub(super) async fn start(
     context: &Context,
@@ -58,15 +60,62 @@ pub(super) async fn restart(
     context: &Context,
     statement: &Statement,
     (pool, engine): (&PoolName, &EngineName),
-    grace: Grace,
+    (in_place, grace): (bool, Grace),
     patience: Option<Duration>,
 ) -> Result<Answer, UserError> {
-    let force = grace == Grace::Force;
+    let replacement = match grace {
+        Grace::Force => Replacement::Force,
+        Grace::Default | Grace::Within(_) if in_place => Replacement::InPlace,
+        Grace::Default | Grace::Within(_) => Replacement::StandIn,
+    };
     let grace = context.agent.grace(grace)?;
     let request = request(context, statement);
-    let restart = RestartRequest { request, pool: pool.clone(), engine: engine.clone(), grace, force };
+    let restart = RestartRequest { request, pool: pool.clone(), engine: engine.clone(), grace, replacement };
     let answer = until_decided(context, || context.store().restart(&restart)).await?;
+    if let Some(line) = how_replaced(&restart, &answer) {
+        context.log.line(line);
+    }
     finish(context, answer, patience).await
+}
+
+/// What the log says of a STOP while sessions wait that another engine of the link would serve.
+async fn demanded(context: &Context, stopped: &SlotKey) -> Option<String> {
+    // The engine is stopped: that this cannot be read is no error of the statement.
+    let demand = context.store().demand().await.ok()?;
+    let matches = |key: &DemandKey| {
+        key.tenant == stopped.tenant
+            && key.pool.as_ref().is_none_or(|pool| *pool == stopped.pool)
+            && key.unit.as_ref().is_none_or(|unit| *unit == stopped.unit)
+    };
+    let waiting: u64 = demand.iter().filter(|demand| matches(&demand.key)).map(|demand| demand.waiting).sum();
+    let sessions = match waiting {
+        0 => return None,
+        1 => "1 session waits".to_owned(),
+        waiting => format!("{waiting} sessions wait"),
+    };
+    let catalog = context.store().catalog().await.ok()?;
+    let unit = &stopped.unit;
+    if !catalog.unit(unit)?.starts_on_demand(&context.agent.settings.rules.defaults) {
+        return None;
+    }
+    Some(format!(
+        "{sessions} for an engine, and resource unit \"{unit}\" starts engines on demand: another one may start at once"
+    ))
+}
+
+/// What the log says of a RESTART that is not the ordinary one.
+fn how_replaced(restart: &RestartRequest, answer: &EngineAnswer) -> Option<String> {
+    let (old, new) = (&restart.engine, &answer.engine);
+    match (answer.effect, restart.replacement) {
+        (RequestEffect::Restarted, Replacement::InPlace) => {
+            Some(format!("engine \"{new}\" starts when engine \"{old}\" is gone, which ends in its turn"))
+        }
+        (RequestEffect::InProgress, Replacement::InPlace | Replacement::Force) => Some(format!(
+            "engine \"{old}\" was restarted before, and this statement changed nothing: to change how engine \"{new}\" \
+             replaces it, restart engine \"{new}\""
+        )),
+        _ => None,
+    }
 }
 
 pub(super) fn request(context: &Context, statement: &Statement) -> Request {
@@ -102,7 +151,7 @@ where
             return Err(final_error(error, in_doubt));
         }
         debug!(%error, in_doubt, "repeating a request under its id");
-        if matches!(error, Error::Unavailable(_)) {
+        if matches!(error, Error::Unavailable(_) | Error::LockTimeout(_)) {
             context.log.line("the metadata database does not respond yet");
         }
         tokio::time::sleep(SETTLE_POLL).await;
@@ -114,8 +163,8 @@ where
 fn patience(error: &Error, in_doubt: bool) -> Duration {
     match error {
         Error::OutcomeUnknown(_) => SETTLE_DEADLINE,
-        Error::Unavailable(_) | Error::Conflict(_) if in_doubt => SETTLE_DEADLINE,
-        Error::Unavailable(_) => UNAVAILABLE_PATIENCE,
+        Error::Unavailable(_) | Error::LockTimeout(_) | Error::Conflict(_) if in_doubt => SETTLE_DEADLINE,
+        Error::Unavailable(_) | Error::LockTimeout(_) => UNAVAILABLE_PATIENCE,
         _ => Duration::ZERO,
     }
 }
@@ -139,6 +188,11 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
     info!(engine = %done.engine, effect = %done.effect, user = context.subject.user, "request took effect");
     ring(context).await;
     model::failpoint!(failpoints::REQUEST_RUNG);
+    if done.effect == RequestEffect::Stopped
+        && let Some(line) = demanded(context, &done.slot).await
+    {
+        context.log.line(line);
+    }
     let mut state = match done.effect {
         RequestEffect::Started if done.short.is_some() => "queued",
         RequestEffect::Started => "starting",
@@ -158,8 +212,16 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
                 (wait::replaced(context, &done.slot, patience).await?, "ready")
             }
             RequestEffect::Stopped | RequestEffect::NoLongerWanted => {
-                wait::gone(context, &engine, patience).await?;
-                (engine, "gone")
+                let state = match wait::gone(context, &engine, patience).await? {
+                    Gone::Ended => "gone",
+                    Gone::Unreachable(observed) => {
+                        context.log.line(format!(
+                            "warning: engine \"{engine}\" is unreachable, and ends when its node returns: {observed}"
+                        ));
+                        "unreachable"
+                    }
+                };
+                (engine, state)
             }
         };
     }

@@ -61,7 +61,7 @@ impl ControlService {
     pub(super) fn new(agent: Arc<Agent>) -> Self {
         let running = Arc::new(Semaphore::new(MAX_RUNNING));
         let holders = HolderService::new(Arc::clone(&agent));
-        Self { api: Api::new(&agent.store), holders, agent, sessions: Sessions::new(), running }
+        Self { api: Api::new(Arc::clone(&agent)), holders, agent, sessions: Sessions::new(), running }
     }
 
     fn operation(&self, cx: &CallContext, handle: &TOperationHandle) -> Result<Arc<Operation>, UserError> {

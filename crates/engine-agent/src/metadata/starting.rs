@@ -47,6 +47,8 @@ mod tests {
             draining: false,
             sessions: None,
             running: None,
+            idle_since_ms: None,
+            stateful: None,
             log_tail: None,
             labels: Arc::default(),
             details: Arc::default(),

@@ -55,14 +55,29 @@ pub(super) async fn replaced(context: &Context, key: &SlotKey, patience: Duratio
     .await
 }
 
-/// Waits until the engine is gone.
-pub(super) async fn gone(context: &Context, name: &EngineName, patience: Duration) -> Result<(), UserError> {
+/// How the wait for the end of an engine ended.
+pub(super) enum Gone {
+    /// Nothing is left of it.
+    Ended,
+    /// Its machine has failed, and nothing of it can be ended before that returns; with what the master observed.
+    Unreachable(String),
+}
+
+/// Waits until the engine is gone, and what it was charged is returned. An unreachable engine ends when its machine returns, which
+/// may be never: the wait ends once it is not charged any more.
+pub(super) async fn gone(context: &Context, name: &EngineName, patience: Duration) -> Result<Gone, UserError> {
     until(context, patience, "the engine is not gone", |overview| {
-        let lives = overview.snapshot.engines.iter().any(|engine| engine.name == *name && engine.ended_at_ms.is_none());
-        if lives {
+        let mut engines = overview.snapshot.engines.iter();
+        let living = engines.find(|engine| engine.name == *name && engine.ended_at_ms.is_none());
+        if living.is_some_and(|engine| engine.uid.is_some()) && is_unreachable(overview, name) {
+            WaitState::Done(Gone::Unreachable(observed_reason(overview, name)))
+        } else if living.is_some() {
             WaitState::Pending(format!("engine \"{name}\" is still terminating: {}", observed_reason(overview, name)))
+        } else if overview.snapshot.ledger.reservation(name.as_str()).is_some_and(|charged| charged.state.is_charged())
+        {
+            WaitState::Pending(format!("engine \"{name}\" has ended, and its reservation is still charged"))
         } else {
-            WaitState::Done(())
+            WaitState::Done(Gone::Ended)
         }
     })
     .await
@@ -210,12 +225,20 @@ fn not_ready(context: &Context, overview: &Overview, slot: &Slot) -> Option<Stri
     Some(start.map_or_else(|| reason.clone(), |start| format!("{reason}; {start}")))
 }
 
-/// Why an engine that is not the current one of a slot has not ended; `None` if there is no such engine.
+/// Whether the machine of an engine that has not ended has failed: then its charge ends before its instance.
+fn is_unreachable(overview: &Overview, name: &EngineName) -> bool {
+    let reservation = overview.snapshot.ledger.reservation(name.as_str());
+    reservation.is_some_and(|reservation| reservation.state.is_ended())
+}
+
+/// Why an engine that is not the current one of a slot has not ended; `None` if there is no such engine. Nothing waits until the
+/// machine of an unreachable one returns.
 fn left_over(overview: &Overview, affects: impl Fn(&SlotKey) -> bool) -> Option<String> {
     let is_current = |name: &EngineName| overview.snapshot.slots.iter().any(|slot| slot.engine() == *name);
     let mut engines = overview.snapshot.engines.iter();
     let left = engines.find(|engine| {
-        engine.ended_at_ms.is_none() && engine.uid.is_some() && affects(&engine.slot) && !is_current(&engine.name)
+        let has_instance = engine.ended_at_ms.is_none() && engine.uid.is_some();
+        has_instance && affects(&engine.slot) && !is_current(&engine.name) && !is_unreachable(overview, &engine.name)
     })?;
     Some(format!("engine \"{}\" is still terminating: {}", left.name, observed_reason(overview, &left.name)))
 }

@@ -9,6 +9,9 @@ mod fixture;
 
 mod drains;
 mod odd_engines;
+mod owners;
+mod permitted;
 mod registers;
 mod relays;
 mod retires;
+mod seats;

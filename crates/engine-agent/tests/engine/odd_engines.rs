@@ -176,6 +176,7 @@ impl Agent {
             uid: "an-uid".to_owned(),
             listen: "127.0.0.1:0".parse().unwrap(),
             advertise_host: None,
+            run_as: None,
             key: Key(key.clone()),
             config: "0123456789abcdef".to_owned(),
             catalog: model::table_catalog::TableCatalog::Shared,

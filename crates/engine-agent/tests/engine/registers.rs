@@ -164,6 +164,7 @@ async fn a_dead_sessions_registration_is_waited_for() {
         version: String::new(),
         uid,
         catalog: None,
+        owner: None,
     };
     coordination::registry::register(&before, &seen, &live).await.unwrap();
     let engine = RunningEngine::start(&fixture, name);

@@ -1,40 +1,18 @@
 //! Retiring: only an idle engine agrees, and then it opens no sessions for a while.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent_api::RetireRequest;
 use coordination::Lock;
 use hs2::{ClientError, Session};
-use model::clock::{Clock, SystemClock};
-use model::error::{ENGINE_SESSION_LOST, ErrorKind};
+use model::error::{ENGINE_FULL, ErrorKind};
 
 use crate::engines::RunningEngine;
-use crate::fixture::{Fixture, WAIT, engine_name, eventually, permit, registered, slot};
+use crate::fixture::{Fixture, ShiftedClock, WAIT, engine_name, eventually, permit, registered, slot};
 
 /// How long a consent lasts.
 const CONSENT: Duration = Duration::from_secs(30);
-
-/// The machine's clock, which a test moves on.
-#[derive(Debug, Default)]
-struct ShiftedClock(AtomicU64);
-
-impl ShiftedClock {
-    fn advance(&self, by: Duration) {
-        self.0.fetch_add(by.as_millis() as u64, Ordering::SeqCst);
-    }
-}
-
-impl Clock for ShiftedClock {
-    fn wall_ms(&self) -> i64 {
-        SystemClock.wall_ms()
-    }
-
-    fn boottime(&self) -> Duration {
-        SystemClock.boottime() + Duration::from_millis(self.0.load(Ordering::SeqCst))
-    }
-}
 
 struct Bench {
     _lock: Lock,
@@ -78,7 +56,7 @@ impl Bench {
 
 fn retires(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused(error)
-        if error.kind == ErrorKind::EngineSessionLost && error.kind.error_code() == ENGINE_SESSION_LOST)
+        if error.kind == ErrorKind::EngineFull && error.error_code() == ENGINE_FULL)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,6 +64,7 @@ async fn idle_time_counts_while_no_session_is_open() {
     let bench = Bench::new().await;
     bench.clock.advance(Duration::from_mins(5));
     assert!(bench.idle().await >= Duration::from_mins(5), "since the agent started");
+    assert_eq!(bench.engine.status(&bench.address).await.served, Some(0));
     let mut session = bench.engine.open(&bench.address, "ann").await;
     session.run("SELECT 1", WAIT).await.unwrap();
     bench.clock.advance(Duration::from_mins(5));
@@ -94,6 +73,7 @@ async fn idle_time_counts_while_no_session_is_open() {
     assert!(bench.idle().await < Duration::from_mins(5), "since it was closed");
     bench.clock.advance(Duration::from_mins(5));
     assert!(bench.idle().await >= Duration::from_mins(5));
+    assert_eq!(bench.engine.status(&bench.address).await.served, Some(1), "one session was open");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

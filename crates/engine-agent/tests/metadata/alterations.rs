@@ -7,6 +7,7 @@ use engine_agent::metadata::failpoints;
 use model::alteration::{Abort, AlterationProgress, ObjectKind, ObjectRef, Outcome, Source};
 use model::change::Object;
 use model::number::Generation;
+use model::slot::Replacement;
 
 use crate::agents::{column, id, run, try_run, try_run_as, try_run_with};
 use crate::bench::{Bench, Stop, alone, among_others};
@@ -267,4 +268,29 @@ async fn a_statement_with_a_null_character_leaves_nothing_behind() {
     assert!(alter_node::read(bench.master.lock.session()).await.unwrap().is_none());
     let _settling = bench.master.keep_settling();
     run(&mut admin, "ALTER RESOURCE UNIT uc_1 COMMENT 'ab'").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_alteration_in_place_is_another_statement() {
+    let _among = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
+    let how = async || bench.store.snapshot().await.unwrap().slots[0].replacement;
+    let _settling = bench.master.keep_settling();
+    let in_place = "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G' IN PLACE";
+    for _ in 0..2 {
+        let answer = try_run_as(&mut admin, in_place, "in-place", SOON_MS).await.unwrap();
+        assert_eq!(column(&answer, "alteration"), ["in-place"]);
+        assert_eq!(how().await, Replacement::InPlace);
+    }
+    let without = in_place.trim_end_matches(" IN PLACE");
+    let error = try_run_as(&mut admin, without, "in-place", SOON_MS).await.unwrap_err();
+    assert_eq!(error.sqlstate(), "22023", "{}", error.text());
+    let shown = run(&mut admin, "SHOW ALTERATIONS LIMIT 1").await;
+    assert_eq!(column(&shown, "statement"), [in_place]);
+    run(&mut admin, "ALTER RESOURCE POOL rp_1 CPU_OVERCOMMIT 300").await;
+    assert_eq!(how().await, Replacement::StandIn, "the last renewal decides");
+    run(&mut admin, "ALTER RESOURCE POOL rp_1 CPU_OVERCOMMIT 200 IN PLACE").await;
+    assert_eq!(how().await, Replacement::InPlace);
 }

@@ -71,11 +71,10 @@ async fn a_failed_statement_has_one_row_with_its_sqlstate() {
     // A statement that took effect and then waited too long was not refused.
     let waited = "START ENGINE t_1 rp_1 uc_1 WAIT '50ms'";
     assert_eq!(try_run_as(&mut admin, waited, "waited", 10_000).await.unwrap_err().sqlstate(), "HYT00");
-    let shown = run(&mut admin, "SHOW AUDIT LIMIT 1").await;
-    assert_eq!(
-        (column(&shown, "request"), column(&shown, "outcome")),
-        (vec!["waited".into()], vec!["committed".into()])
-    );
+    // Rows of one millisecond have no order.
+    let shown = run(&mut admin, "SHOW AUDIT").await;
+    let outcomes: Vec<_> = column(&shown, "request").into_iter().zip(column(&shown, "outcome")).collect();
+    assert!(outcomes.contains(&("waited".into(), "committed".into())), "{outcomes:?}");
     // Statements that only read are not audited, nor is text that cannot be parsed and so not be masked.
     let before = run(&mut admin, "SHOW AUDIT").await.rows.len();
     try_run(&mut eve, "SHOW MASTER").await.unwrap_err();

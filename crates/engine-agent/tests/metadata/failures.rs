@@ -1,13 +1,20 @@
 //! Failures: a database that does not respond, ZooKeeper unavailable, unauthenticated callers.
 
+use agent_api::{
+    AgentClient, Register, RegistrationCall, ReservationApi as _, ReservationCall, ReservationRequest, Role,
+};
 use engine_agent::metadata::failpoints;
 use hs2::{Auth, Client, ClientError, ClientOptions};
-use model::alteration::Outcome;
+use model::alteration::{Outcome, Source};
 use model::credential::Purpose;
+use model::error::REQUEST_TIMEOUT;
+use model::ledger::RegistrationState;
+use model::name::PoolName;
+use model::resource::Resource;
 use sqlx::{Connection as _, Executor as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::agents::{id, try_run_as};
+use crate::agents::{id, run, try_run_as};
 use crate::bench::{Bench, Reached, alone, among_others};
 use crate::fixture::{WAIT, engine_name, eventually, within};
 
@@ -48,6 +55,52 @@ async fn a_request_is_carried_out_once_the_database_answers_again() {
     other.execute("ROLLBACK").await.unwrap();
     statement.collect(WAIT).await.unwrap();
     assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 1);
+}
+
+/// The call of a program with a deadline: it registers the capacity of the pool.
+fn register(id: &str, deadline_ms: i64) -> ReservationRequest {
+    let register = Register {
+        name: "yarn".to_owned(),
+        instance: "i-1".to_owned(),
+        capacity: Resource::Cpu { cpu_m: 1_000 },
+        protected: None,
+        kind: None,
+        lease_ms: None,
+    };
+    let pool = PoolName::new("rp_1").unwrap();
+    ReservationRequest {
+        id: crate::agents::id(id),
+        user: "carol".to_owned(),
+        groups: Vec::new(),
+        source: Source::default(),
+        deadline_ms: Some(deadline_ms),
+        call: ReservationCall::Registration { pool, call: RegistrationCall::Register(Box::new(register)) },
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_not_decided_by_its_deadline_is_refused_and_changes_nothing() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let settling = bench.master.keep_settling();
+    run(&mut admin, "ALTER RESOURCE POOL rp_1 CAPACITY REGISTERED").await;
+    drop(settling);
+    let key = bench.fixture.secret.derive(&Purpose::MetadataAgent);
+    let client = AgentClient::new(bench.agent.addr().to_string(), Role::Proxy, key, WAIT);
+    let url = format!("sqlite://{}", bench.fixture.folder.path().join("metadata.db").display());
+    let mut other = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    // Less than the time after which the wait for the lock fails.
+    let refused = client.reservations(register("late", 300)).await.unwrap().unwrap_err();
+    assert_eq!((refused.error.sqlstate(), refused.error.error_code()), ("HYT00", REQUEST_TIMEOUT));
+    let members = refused.ledger.unwrap();
+    assert_eq!((members.code.as_str(), members.retryable), ("REQUEST_TIMEOUT", true));
+    other.execute("ROLLBACK").await.unwrap();
+    let pool = PoolName::new("rp_1").unwrap();
+    assert_eq!(bench.store.registration(&pool).await.unwrap().state, RegistrationState::Unregistered);
+    client.reservations(register("late", 20_000)).await.unwrap().unwrap();
+    assert_eq!(bench.store.registration(&pool).await.unwrap().state, RegistrationState::Registered);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,7 @@
 
 use model::engine_state::Phase;
 use model::observation::{EndedEngine, EngineFacts, Publication};
+use model::slot::Replacement;
 
 use crate::agents::{column, ready, run, try_run, try_run_as};
 use crate::bench::{Bench, among_others};
@@ -110,7 +111,7 @@ async fn wait_logs_its_progress_until_the_engine_is_ready() {
     })
     .await;
     let name = slot.engine();
-    let ended = EndedEngine { name: name.clone(), reason: "drained".to_owned(), log_tail: None };
+    let ended = EndedEngine { name: name.clone(), reason: "drained".to_owned(), class: None, log_tail: None };
     bench.master.record(EngineFacts { ended: vec![ended], ..EngineFacts::default() }).await;
     bench.master.report(Publication { gone: vec![name], ..Publication::default() }).await;
     assert_eq!(column(&stopping.collect(crate::fixture::WAIT).await.unwrap(), "state"), ["gone"]);
@@ -136,4 +137,46 @@ async fn a_wait_that_times_out_reports_why_and_the_statement_stands() {
     statement.cancel().await.unwrap();
     assert!(statement.wait(crate::fixture::WAIT).await.is_err());
     assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_in_place_condemns_nothing_and_logs_what_follows() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let old = column(&run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    let restart = format!("RESTART ENGINE rp_1 '{old}' IN PLACE WITHIN '10m'");
+    let logged = async |admin: &mut hs2::Session, sql: &str| {
+        let mut statement = admin.execute(sql).await.unwrap();
+        let answer = statement.collect(crate::fixture::WAIT).await.unwrap();
+        let log = statement.logs().await.unwrap().join("\n");
+        statement.close().await.unwrap();
+        (column(&answer, "engine").remove(0), column(&answer, "state").remove(0), log)
+    };
+    let (new, state, log) = logged(&mut admin, &restart).await;
+    assert_eq!(state, "restarting");
+    let line = format!("engine \"{new}\" starts when engine \"{old}\" is gone, which ends in its turn");
+    assert!(log.contains(&line), "{log}");
+    let snapshot = bench.store.snapshot().await.unwrap();
+    assert_eq!((snapshot.slots[0].engine().as_str(), snapshot.slots[0].replacement), (&*new, Replacement::InPlace));
+    let older = snapshot.engines.iter().find(|engine| engine.name.as_str() == old).unwrap();
+    assert_eq!((older.end_grace_ms, older.end_reason.as_deref()), (Some(600_000), None));
+
+    let described = async |admin: &mut hs2::Session, engine: &str| {
+        let rows = run(admin, &format!("DESCRIBE ENGINE rp_1 '{engine}'")).await;
+        let at = column(&rows, "property").iter().position(|property| property == "replacement")?;
+        Some(column(&rows, "value")[at].clone())
+    };
+    assert_eq!(described(&mut admin, &new).await.as_deref(), Some("in place"));
+    assert_eq!(described(&mut admin, &old).await, None);
+
+    // How it is replaced is changed under the new name only.
+    for sql in [restart, format!("RESTART ENGINE rp_1 '{old}' FORCE")] {
+        let (engine, state, log) = logged(&mut admin, &sql).await;
+        assert_eq!((engine, state.as_str()), (new.clone(), "restarting"));
+        assert!(log.contains(&format!("restart engine \"{new}\"")), "{log}");
+    }
+    let (newest, _, log) = logged(&mut admin, &format!("RESTART ENGINE rp_1 '{new}' FORCE")).await;
+    assert!(!log.contains("starts when"), "{log}");
+    assert_eq!(described(&mut admin, &newest).await.as_deref(), Some("with FORCE"));
 }

@@ -7,7 +7,7 @@ use hs2::Session;
 use model::charge::Charge;
 use model::engine_state::Phase;
 use model::ledger::{
-    Amounts, Change, Claim, Confirmation, Holder, LedgerRecord, Request, Reservation, ScopedChange, Scopes, State,
+    Amounts, Change, Claim, Confirmation, End, Holder, LedgerRecord, Request, Reservation, ScopedChange, Scopes, State,
     engine_scopes,
 };
 use model::name::{PoolName, TenantName};
@@ -17,6 +17,7 @@ use model::slot::Slot;
 
 use crate::agents::{column, property, ready, run, try_run, try_run_with};
 use crate::bench::{Bench, among_others};
+use crate::fixture::eventually;
 
 const QUEUED: &str = "queued at position 1: tenant \"t_1\" on resource pool \"rp_1\": asked 1, left 0 of 1 (TENANT_CPU, \
                       retryable)";
@@ -49,7 +50,7 @@ async fn slot_of(bench: &Bench, engine: &str) -> Slot {
 }
 
 /// Grants the reservation of an engine as a master does.
-async fn reserved(bench: &Bench, engine: &str) -> Arc<Reservation> {
+pub async fn reserved(bench: &Bench, engine: &str) -> Arc<Reservation> {
     let (slot, catalog) = (slot_of(bench, engine).await, bench.store.catalog().await.unwrap());
     let defaults = &bench.store.rules().defaults;
     let unit = catalog.unit(&slot.key.unit).unwrap();
@@ -78,12 +79,36 @@ async fn started(session: &mut Session) -> (String, String) {
 }
 
 /// The log of a statement.
-async fn log_of(session: &mut Session, sql: &str) -> Vec<String> {
+pub async fn log_of(session: &mut Session, sql: &str) -> Vec<String> {
     let mut statement = session.execute(sql).await.unwrap();
     statement.wait(crate::fixture::WAIT).await.unwrap();
     let lines = statement.logs().await.unwrap();
     statement.close().await.unwrap();
     lines
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_wait_of_a_stop_ends_when_its_engine_is_unreachable() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = partitioned(&bench).await;
+    let (engine, _) = started(&mut admin).await;
+    let scopes = reserved(&bench, &engine).await.request.scopes.clone();
+    let mut lost = ready(&engine, "");
+    (lost.registered, lost.reason) = (false, Some("node \"n-1\" has not been ready for 40 s".to_owned()));
+    bench.master.seen(lost).await;
+    let mut stopping = admin.execute(&format!("STOP ENGINE rp_1 '{engine}' WAIT '1h'")).await.unwrap();
+    eventually("the log", async || {
+        stopping.logs().await.unwrap().into_iter().find(|line| line.contains("still terminating"))
+    })
+    .await;
+    // The master ends its charge, although its pod is listed.
+    let end = End { id: engine.as_str().into(), state: State::Lost, reason: "its node has failed".into() };
+    changed(&bench, scopes, Change::End(end)).await;
+    assert_eq!(column(&stopping.collect(crate::fixture::WAIT).await.unwrap(), "state"), ["unreachable"]);
+    let log = stopping.logs().await.unwrap().join("\n");
+    let warning = format!("warning: engine \"{engine}\" is unreachable, and ends when its node returns: node \"n-1\"");
+    assert!(log.contains(&warning), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,7 +160,7 @@ async fn a_wait_for_an_engine_that_can_never_fit_ends_at_once() {
     partitioned(&bench).await;
     let mut ann = bench.session("ann").await;
     let mut statement = ann.execute("START ENGINE t_1 rp_1 uc_1 WAIT '1h'").await.unwrap();
-    let slot = crate::fixture::eventually("the slot", async || bench.store.snapshot().await.unwrap().slots.pop()).await;
+    let slot = eventually("the slot", async || bench.store.snapshot().await.unwrap().slots.pop()).await;
     let mut never = waiting(slot.engine().as_str());
     never.reason = Some("cannot start: tenant \"t_1\" on resource pool \"rp_1\": asked 1, left 0 of 0".to_owned());
     bench.master.report(Publication { engines: vec![never], ..Publication::default() }).await;
@@ -342,4 +367,22 @@ async fn an_explained_start_compares_what_it_asks_with_what_is_left() {
         assert_eq!(try_run(&mut ann, sql).await.unwrap_err().sqlstate(), "42501", "{sql}");
     }
     assert_eq!(try_run(&mut admin, "EXPLAIN START ENGINE t_1 rp_9 uc_1").await.unwrap_err().sqlstate(), "42704");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_an_object_skips_an_engine_whose_charge_has_ended_before_it() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let (engine, _) = started(&mut admin).await;
+    let reservation = reserved(&bench, &engine).await;
+    bench.master.seen(ready(&engine, "127.0.0.1:1")).await;
+    let _settling = bench.master.keep_settling();
+    let error = try_run(&mut admin, "DROP TENANT t_1 WAIT '300ms'").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "HYT00");
+    assert!(error.text().contains("still terminating"), "{}", error.text());
+    // Its machine has failed.
+    let end = End { id: reservation.id().clone(), state: State::Lost, reason: "its node is not ready".into() };
+    changed(&bench, reservation.request.scopes.clone(), Change::End(end)).await;
+    try_run(&mut admin, "DROP TENANT IF EXISTS t_1 WAIT '300ms'").await.unwrap();
 }

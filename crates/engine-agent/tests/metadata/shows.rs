@@ -22,7 +22,8 @@ async fn engines_are_listed_from_what_is_wished_and_what_is_seen() {
     let shown = run(&mut admin, "SHOW ENGINES UNIT t_1 rp_1 uc_1").await;
     assert_eq!(column(&shown, "state"), ["ready"]);
     assert_eq!(column(&shown, "address"), ["127.0.0.1:7"]);
-    assert_eq!((column(&shown, "sessions"), column(&shown, "running")), (vec!["2".to_owned()], vec!["1".to_owned()]));
+    let counts = ["sessions", "seats", "running"].map(|name| column(&shown, name).remove(0));
+    assert_eq!(counts, ["2", "2000", "1"]);
     assert_eq!(column(&shown, "started_at"), ["1970-01-01T00:00:01.000Z"]);
     // Restarted: the old one stands in until the new one is ready.
     let second = column(&run(&mut admin, &format!("RESTART ENGINE rp_1 '{first}'")).await, "engine").remove(0);
@@ -35,6 +36,8 @@ async fn engines_are_listed_from_what_is_wished_and_what_is_seen() {
     let shown = run(&mut admin, "SHOW ENGINES POOL t_1 rp_1").await;
     assert_eq!(column(&shown, "engine"), [second.clone(), first.clone()]);
     assert_eq!(column(&shown, "current"), ["true", "false"]);
+    assert_eq!(column(&shown, "origin"), ["start", "start"], "the stand-in is of the same slot");
+    assert_eq!(column(&shown, "owner"), ["NULL", "NULL"], "the tenant shares them");
     assert_eq!(column(&shown, "state"), ["pending", "ready"]);
     assert_eq!(column(&shown, "reason")[0], "quota exceeded");
     assert_eq!(try_run(&mut admin, "SHOW ENGINES t_9").await.unwrap_err().sqlstate(), "42704");
@@ -44,6 +47,8 @@ async fn engines_are_listed_from_what_is_wished_and_what_is_seen() {
         ("state", "ready"),
         ("tenant", "t_1"),
         ("current", "false"),
+        ("origin", "start"),
+        ("owner", "tenant \"t_1\""),
         ("address", "127.0.0.1:7"),
         ("node", "node-1"),
         ("phase", "running"),

@@ -33,10 +33,11 @@ pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A URL may hold a password, and so may a property of Spark.
+/// A URL may hold a password, and so may a property of an engine.
 fn hidden(mut configuration: Configuration) -> Configuration {
     configuration.database.url = crate::configuration::without_password(&configuration.database.url);
     configuration.spark = configuration.spark.masked(&configuration.metadata_agent.secret_keys);
+    configuration.hiveserver2 = configuration.hiveserver2.masked(&configuration.metadata_agent.secret_keys);
     configuration.engines = configuration.engines.masked(&configuration.metadata_agent.secret_keys);
     configuration
 }

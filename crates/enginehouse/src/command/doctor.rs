@@ -14,6 +14,7 @@ mod database;
 mod durability;
 mod facts;
 mod ledger;
+mod limits;
 mod observations;
 mod orchestrator;
 mod orphans;
@@ -23,6 +24,7 @@ mod registry;
 mod report;
 mod slots;
 mod target;
+mod unreachable;
 mod users_file;
 mod zookeeper;
 
@@ -124,6 +126,7 @@ async fn transient(target: &Target, session: Result<&Session, &String>, agents: 
     orchestrator::check(target, &facts.running, facts.desired.as_ref().ok(), &mut report);
     slots::check(target, &facts, &mut report);
     orphans::check(target, &facts, &mut report);
+    unreachable::check(&facts, &mut report);
     registry::check(target, &facts, &mut report);
     alterations::check(target, &facts, &mut report);
     observations::check(target, &facts, &mut report);

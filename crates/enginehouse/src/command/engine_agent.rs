@@ -1,13 +1,12 @@
 //! `enginehouse engine-agent`: the agent of one engine, started by the master with a file for this engine.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use coordination::{Identity, Layout};
-use engine_agent::engine::{self, Ended, EngineRuntime};
+use engine_agent::engine::{self, Ended, EngineAgentError};
 use model::cause::chain;
-use model::engine_type::EngineType;
+use model::end::EXIT_CONFIGURATION;
 use model::table_catalog::TableCatalog;
 use orchestrator::UID_VARIABLE;
 use orchestrator::kubernetes::render::{ADDRESS_VARIABLE, PORT_VARIABLE};
@@ -17,18 +16,13 @@ use tracing::{error, info};
 
 use crate::cli::ConfigurationArgument;
 use crate::configuration::refuse_other_variables;
-use crate::launch::EngineFile;
+use crate::engine_file::EngineFile;
+use crate::engine_types::host::EngineHost;
+use crate::engine_types::{Connector, connector};
 use crate::telemetry::LastLines;
 use crate::{roles, telemetry};
 
-mod child_process;
-mod datafusion;
-mod host;
 mod limits;
-mod spark;
-mod supervised;
-
-use host::EngineHost;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -43,12 +37,10 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     let file: EngineFile = toml::from_str(&std::fs::read_to_string(path).with_context(shown)?).with_context(shown)?;
     refuse_other_variables(&[UID_VARIABLE, DIRECTORY_VARIABLE, ADDRESS_VARIABLE, PORT_VARIABLE])?;
     let host = EngineHost::from_environment()?;
-    let settings = settings(&file, &host)?;
-    limits::apply(&file, &host);
-    let runtime: Arc<dyn EngineRuntime> = match file.engine_type {
-        EngineType::Datafusion => datafusion::runtime(&file)?,
-        EngineType::Spark => spark::runtime(&file, &host)?,
-    };
+    let connector = connector(file.engine_type);
+    let settings = settings(&file, connector.catalog(&file, &host), &host)?;
+    limits::apply(&file, connector.limits_address_space(), &host);
+    let runtime = connector.runtime(&file, &host)?;
     let ended = engine::run(settings, runtime, roles::clock(), stop, host.until_unwanted()).await;
     match ended {
         Ok(Ended::Drained) => {
@@ -61,14 +53,16 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
             leave(&host, &log, &reason);
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => Ok(failed(&host, &log, &chain(&error).to_string())),
+        Err(error) => Ok(failed(connector, &host, &log, &error)),
     }
 }
 
-fn failed(host: &EngineHost, log: &LastLines, reason: &str) -> ExitCode {
+/// The exit code tells the master whether the same start may succeed later.
+fn failed(connector: &dyn Connector, host: &EngineHost, log: &LastLines, error: &EngineAgentError) -> ExitCode {
+    let reason = chain(error).to_string();
     error!(reason, "the engine failed");
-    leave(host, log, reason);
-    ExitCode::FAILURE
+    leave(host, log, &reason);
+    if connector.is_misconfigured(error) { ExitCode::from(EXIT_CONFIGURATION) } else { ExitCode::FAILURE }
 }
 
 /// Stores the reason for SHOW.
@@ -78,16 +72,7 @@ fn leave(host: &EngineHost, log: &LastLines, reason: &str) {
     }
 }
 
-/// Whether the catalog is the engine's own. Local `DataFusion` engines share their tenant's folder; a pod has its own volume.
-fn catalog(file: &EngineFile, host: &EngineHost) -> TableCatalog {
-    let is_shared = match file.engine_type {
-        EngineType::Datafusion => file.catalog.is_some() || matches!(host, EngineHost::Process(_)),
-        EngineType::Spark => file.has_metastore,
-    };
-    if is_shared { TableCatalog::Shared } else { TableCatalog::Own }
-}
-
-fn settings(file: &EngineFile, host: &EngineHost) -> anyhow::Result<engine::Settings> {
+fn settings(file: &EngineFile, catalog: TableCatalog, host: &EngineHost) -> anyhow::Result<engine::Settings> {
     let layout = Layout::new(&file.zookeeper.root, None).context("zookeeper.root")?;
     let identity = Identity::Engine(file.credential.clone());
     let mut zookeeper = coordination::SessionSettings::new(file.zookeeper.connect.clone(), layout, identity);
@@ -98,9 +83,10 @@ fn settings(file: &EngineFile, host: &EngineHost) -> anyhow::Result<engine::Sett
         uid: host.uid().to_owned(),
         listen: host.listen(),
         advertise_host: None,
+        run_as: file.run_as.clone(),
         key: engine::Key(file.key.clone()),
         config: file.config.clone(),
-        catalog: catalog(file, host),
+        catalog,
         zookeeper,
         start_deadline: file.start_deadline.0,
         limits: hs2::Limits::default(),

@@ -7,7 +7,7 @@
 //! agent that ended before the request was made would never be noticed.
 //!
 //! The kernel delivers the signal when the *thread* that started this process ends, so the agent keeps that thread for as
-//! long as the child runs: `engine_agent::child_process`.
+//! long as the child runs: `engine_types::child_process`.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};

@@ -20,7 +20,9 @@ pub struct ChangedDefault {
 }
 
 /// All changed defaults: versions in order, the newest first, and the keys of a section one after the other.
-pub const CHANGED_DEFAULTS: [ChangedDefault; 8] = [
+pub const CHANGED_DEFAULTS: [ChangedDefault; 11] = [
+    since_0_1_0("proxy", "unbind_after", "never", "\"5m\"", "\"0s\""),
+    since_0_1_0("proxy", "session_idle", "never", "\"1d\"", "\"0s\""),
     since_0_1_0("proxy", "hosts", "any name", "[]", "[\"*\"]"),
     since_0_1_0("proxy", "max_connections_per_user", "no limit", "1000", "1000000"),
     since_0_1_0("proxy", "max_connections_per_address", "no limit", "4000", "1000000"),
@@ -29,6 +31,7 @@ pub const CHANGED_DEFAULTS: [ChangedDefault; 8] = [
     since_0_1_0("proxy", "max_held_bytes", "no limit", "1073741824", "1000000000000"),
     since_0_1_0("master", "replace_after", "never", "\"1m\"", "\"3650d\""),
     since_0_1_0("metadata_agent", "max_engines", "no limit", "10000", "1000000"),
+    since_0_1_0("engines", "start_on_demand", "false", "true", "false"),
 ];
 
 const fn since_0_1_0(
@@ -84,7 +87,7 @@ mod tests {
     const RECORDED: [(&str, &str); 1] = [("0.1.0", include_str!("../../../../tests/upgrade/0.1.0/defaults.toml"))];
 
     /// Keys that came after the recorded versions, and with whose default an installation behaves as before.
-    const WITHOUT_EFFECT: [&str; 24] = [
+    const WITHOUT_EFFECT: [&str; 39] = [
         "access.auditors",
         "access.impersonation",
         "access.lockout",
@@ -94,7 +97,22 @@ mod tests {
         "access.users_file",
         "engines.catalog_options",
         "engines.catalog_url",
+        "engines.idle_timeout",
+        "hiveserver2.command",
+        "hiveserver2.environment",
+        "hiveserver2.properties",
+        "hiveserver2.property_arguments",
+        "hiveserver2.shared_catalog",
+        "hiveserver2.unconfined",
+        "kubernetes.user_ids",
+        "master.burst",
+        "master.cancel_after",
+        "master.cooldown",
+        "master.node_grace",
         "metadata_agent.audit_keep",
+        "orchestrator.min_uid",
+        "proxy.demand_lease",
+        "proxy.http_session_idle",
         "proxy.product_name",
         "proxy.product_version",
         "proxy.serves_clients",

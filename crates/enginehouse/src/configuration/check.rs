@@ -22,6 +22,7 @@ impl Configuration {
         self.check_reservations()?;
         self.check_zookeeper()?;
         self.spark.check()?;
+        self.hiveserver2.check(&self.metadata_agent.secret_keys)?;
         match self.orchestrator.kind {
             OrchestratorKind::Kubernetes => self.check_kubernetes()?,
             OrchestratorKind::Process => self.check_locations()?,
@@ -49,13 +50,15 @@ impl Configuration {
     }
 
     fn check_spans(&self) -> anyhow::Result<()> {
-        let positive: [(&str, Span); 10] = [
+        let positive: [(&str, Span); 12] = [
             ("proxy.snapshot_poll", self.proxy.snapshot_poll),
             ("proxy.bind_deadline", self.proxy.bind_deadline),
+            ("proxy.demand_lease", self.proxy.demand_lease),
             ("master.tick_interval", self.master.tick_interval),
             ("master.alter_grace", self.master.alter_grace),
             ("master.status_poll", self.master.status_poll),
             ("master.replace_after", self.master.replace_after),
+            ("master.node_grace", self.master.node_grace),
             ("metadata_agent.alter_deadline", self.metadata_agent.alter_deadline),
             ("metadata_agent.drain_grace_max", self.metadata_agent.drain_grace_max),
             ("engines.start_deadline", self.engines.start_deadline),
@@ -83,7 +86,7 @@ impl Configuration {
     }
 
     fn check_numbers(&self) -> anyhow::Result<()> {
-        let positive: [(&str, usize); 12] = [
+        let positive: [(&str, usize); 14] = [
             ("metadata_agent.max_engines", self.metadata_agent.max_engines),
             ("proxy.max_connections", self.proxy.max_connections),
             ("proxy.max_connections_per_user", self.proxy.max_connections_per_user),
@@ -93,7 +96,9 @@ impl Configuration {
             ("proxy.max_session_statement_bytes", self.proxy.max_session_statement_bytes),
             ("proxy.max_held_bytes", self.proxy.max_held_bytes),
             ("orchestrator.max_engines", self.orchestrator.max_engines),
+            ("orchestrator.min_uid", self.orchestrator.min_uid as usize),
             ("master.surge", self.master.surge as usize),
+            ("master.burst", self.master.burst as usize),
             ("kubernetes.max_engines", self.kubernetes.max_engines),
             ("kubernetes.agent_port", usize::from(self.kubernetes.agent_port)),
         ];
@@ -176,6 +181,7 @@ mod tests {
         for (text, key) in [
             ("[master]\ntick_interval = \"0s\"", "master.tick_interval"),
             ("[master]\nsurge = 0", "master.surge"),
+            ("[master]\nburst = 0", "master.burst"),
             ("[zookeeper]\nsession_timeout = \"100ms\"", "zookeeper.session_timeout"),
             ("[zookeeper]\nconnect = \"zk1\"", "zookeeper.connect"),
             ("[zookeeper]\nconnect = \"zk1:2181/root\"", "zookeeper.connect"),
@@ -191,6 +197,16 @@ mod tests {
             ("[metadata_agent]\ndrain_grace = \"2d\"", "metadata_agent.drain_grace"),
             ("[access]\nadmins = [\"\"]", "access.admins"),
             ("[kubernetes]\nmax_engines = 0", "kubernetes.max_engines"),
+            ("[orchestrator]\nmin_uid = 0", "orchestrator.min_uid must be at least 1"),
+            ("[kubernetes]\nuser_ids = { ann = -1 }", "user_ids"),
+            (
+                "[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nuser_ids = { ann = 20001, bob = 0 }",
+                "user \"bob\" has uid 0 in kubernetes.user_ids",
+            ),
+            (
+                "[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nuser_ids = { ann = 10001 }",
+                "which is that of engine agents",
+            ),
             ("[kubernetes]\ncall_deadline = \"0s\"", "kubernetes.call_deadline"),
             ("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nprogram = \"bin/eh\"", "kubernetes.program"),
             ("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\napi_server = \"h:1\"", "kubernetes.api_server"),

@@ -1,12 +1,13 @@
-//! Section `[engines]`: the location of the engines' catalogs.
+//! Section `[engines]`: the location of the engines' catalogs, and the defaults of engines on demand.
 
 use std::path::PathBuf;
 
 use anyhow::bail;
+use model::on_demand::OnDemandDefaults;
 use model::secret::{MASK, SecretKeys};
 
 use super::EnginesSection;
-use crate::launch::CatalogBucket;
+use crate::engine_file::CatalogBucket;
 
 /// The schemes of object stores that engines read.
 const STORES: [&str; 7] = ["s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://", "azure://"];
@@ -37,6 +38,11 @@ impl EnginesSection {
             Some(path) if path.starts_with('/') => Ok(Catalogs::Folder(PathBuf::from(path))),
             _ => bail!("engines.catalog_url \"{url}\" is none of file://, file:///folder, {}…", STORES.join("…, ")),
         }
+    }
+
+    /// For units that leave the options of engines on demand open.
+    pub const fn on_demand(&self) -> OnDemandDefaults {
+        OnDemandDefaults { start_on_demand: self.start_on_demand, idle_timeout: self.idle_timeout }
     }
 
     /// A copy with masked secret options, for display.
@@ -71,6 +77,19 @@ mod tests {
             let error = section(wrong).catalog().unwrap_err().to_string();
             assert!(error.contains("engines.catalog_url"), "{wrong}: {error}");
         }
+    }
+
+    #[test]
+    fn an_idle_timeout_is_a_duration_or_never() {
+        let read = |text: &str| crate::configuration::Configuration::parse(&format!("[engines]\n{text}\n"), &[]);
+        for (text, timeout) in [("", "5m"), ("idle_timeout = \"90s\"", "90s"), ("idle_timeout = \"never\"", "never")] {
+            let on_demand = read(text).unwrap().engines.on_demand();
+            assert_eq!((on_demand.idle_timeout.to_string(), on_demand.start_on_demand), (timeout.to_owned(), true));
+        }
+        assert!(!read("start_on_demand = false").unwrap().engines.on_demand().start_on_demand);
+        let error = format!("{:#}", read("idle_timeout = \"0s\"").unwrap_err());
+        let expected = ["line 2", "idle_timeout: invalid idle timeout \"0s\"", "at least 1s", "or NEVER"];
+        assert!(expected.iter().all(|part| error.contains(part)), "{error}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Section `[kubernetes]`: the cluster for engines that are pods.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use orchestrator::kubernetes::config::{
@@ -30,6 +31,8 @@ pub struct KubernetesSection {
     pub engine_egress: Vec<Egress>,
     /// The service account of engines.
     pub service_account: String,
+    /// The uids of users, as whom engines can run.
+    pub user_ids: BTreeMap<String, u32>,
     /// The program in the images of engines.
     pub program: PathBuf,
     /// The image of the engine agent of Spark engines.
@@ -57,6 +60,7 @@ impl Default for KubernetesSection {
             network_policies: true,
             engine_egress: Vec::new(),
             service_account: DEFAULT_SERVICE_ACCOUNT.to_owned(),
+            user_ids: BTreeMap::new(),
             program: PathBuf::from("/usr/local/bin/enginehouse"),
             agent_image: String::new(),
             api_server: DEFAULT_API_SERVER.to_owned(),
@@ -93,6 +97,7 @@ impl Configuration {
             egress: section.engine_egress.clone(),
             image_pull_secrets: section.image_pull_secrets.clone(),
             service_account: section.service_account.clone(),
+            user_ids: section.user_ids.clone(),
             agent_port: section.agent_port,
             start_deadline: self.engines.start_deadline.0,
             max_engines: section.max_engines,

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use model::engine_type::EngineType;
 use model::instance::InstanceKind;
+use model::on_demand::{IdleTimeout, OnDemandDefaults};
+use orchestrator::process::DEFAULT_MIN_UID;
 use serde::{Deserialize, Serialize};
 
 use super::Span;
@@ -84,6 +86,14 @@ pub struct ProxySection {
     pub snapshot_poll: Span,
     /// The time that the first statement of a session waits for a starting engine.
     pub bind_deadline: Span,
+    /// How long reported demand is valid: with a proxy that has died, its sessions are forgotten.
+    pub demand_lease: Span,
+    /// The time without a statement after which a session leaves its engine; `0s`: never.
+    pub unbind_after: Span,
+    /// The time without a call after which a session is closed; `0s`: never.
+    pub session_idle: Span,
+    /// The same of a session over HTTP.
+    pub http_session_idle: Span,
     /// The time for which a reported load of an engine is valid.
     #[serde(rename = "load_cache_ms", with = "model::millis")]
     pub load_cache: Duration,
@@ -121,6 +131,10 @@ impl Default for ProxySection {
             serves_clients: true,
             snapshot_poll: Span::seconds(2),
             bind_deadline: Span::seconds(300),
+            demand_lease: Span::seconds(15),
+            unbind_after: Span::seconds(300),
+            session_idle: Span::seconds(24 * 3600),
+            http_session_idle: Span::seconds(3600),
             load_cache: Duration::from_secs(1),
             hosts: Vec::new(),
             max_connections: 5_000,
@@ -165,6 +179,14 @@ pub struct MasterSection {
     pub surge: u32,
     /// The time after which a running engine without a registration and without a response is replaced.
     pub replace_after: Span,
+    /// How long the node of an engine without a registration may be not ready before the engine is replaced.
+    pub node_grace: Span,
+    /// The most engines that demand starts for one tenant, pool and unit at a time.
+    pub burst: u32,
+    /// For how long demand must have been low before an engine that has not registered is cancelled.
+    pub cancel_after: Span,
+    /// For how long no further idle engine of the tenant, pool and unit is released, unless all of them are.
+    pub cooldown: Span,
 }
 
 impl Default for MasterSection {
@@ -176,6 +198,10 @@ impl Default for MasterSection {
             status_poll: Span::seconds(5),
             surge: 1,
             replace_after: Span::seconds(60),
+            node_grace: Span(planner::NODE_GRACE),
+            burst: planner::BURST,
+            cancel_after: Span(planner::CANCEL_AFTER),
+            cooldown: Span(planner::COOLDOWN),
         }
     }
 }
@@ -251,6 +277,8 @@ pub struct OrchestratorSection {
     pub nodes: Vec<String>,
     /// The maximum number of engines on this machine.
     pub max_engines: usize,
+    /// The lowest uid of an account that an engine runs as.
+    pub min_uid: u32,
 }
 
 impl Default for OrchestratorSection {
@@ -260,6 +288,7 @@ impl Default for OrchestratorSection {
             state_dir: PathBuf::from("engines"),
             nodes: Vec::new(),
             max_engines: 200,
+            min_uid: DEFAULT_MIN_UID,
         }
     }
 }
@@ -282,10 +311,15 @@ pub struct EnginesSection {
     pub allowed_locations: Vec<PathBuf>,
     /// The deadline of an engine's warm-up query.
     pub start_deadline: Span,
+    /// Whether sessions that wait start engines, for units that leave it open.
+    pub start_on_demand: bool,
+    /// When idle engines on demand are released, for units that leave it open.
+    pub idle_timeout: IdleTimeout,
 }
 
 impl Default for EnginesSection {
     fn default() -> Self {
+        let on_demand = OnDemandDefaults::default();
         Self {
             default_type: EngineType::Datafusion,
             images: BTreeMap::new(),
@@ -294,6 +328,8 @@ impl Default for EnginesSection {
             catalog_options: BTreeMap::new(),
             allowed_locations: Vec::new(),
             start_deadline: Span::seconds(300),
+            start_on_demand: on_demand.start_on_demand,
+            idle_timeout: on_demand.idle_timeout,
         }
     }
 }

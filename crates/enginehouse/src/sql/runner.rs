@@ -132,6 +132,16 @@ pub async fn run_captured(
     Ok(printed.and_then(|captured| closed.map(|()| captured)))
 }
 
+/// Whether the result of a query has rows; prints nothing.
+pub async fn has_rows(connection: &mut Connection, text: &str) -> Result<bool, UserError> {
+    let Connection { session, interrupts, .. } = connection;
+    let mut statement = session.execute(text).await.map_err(|error| error.user_error())?;
+    wait(&mut statement, interrupts).await.map_err(|error| error.user_error())?;
+    let rows = fetch(&mut statement, interrupts).await?;
+    statement.close().await.map_err(|error| error.user_error())?;
+    Ok(!rows.is_empty())
+}
+
 fn cancelled() -> UserError {
     UserError::new(ErrorKind::Canceled, "the statement was cancelled")
 }

@@ -60,14 +60,26 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Whether a process has a signal caught or blocked, as `/proc/PID/status` says in hexadecimal masks.
+/// Whether a process has a handler for a signal. That the signal is blocked does not tell: the C library blocks all of them for
+/// the moment in which it creates a thread.
+pub fn catches(pid: u32, which: Signal) -> bool {
+    mask(pid, "SigCgt:") & bit(which) != 0
+}
+
+/// Whether a process has a signal caught or blocked.
 pub fn withstands(pid: u32, which: Signal) -> bool {
+    (mask(pid, "SigCgt:") | mask(pid, "SigBlk:")) & bit(which) != 0
+}
+
+/// A mask of signals in `/proc/PID/status`, which has them in hexadecimal; empty if the process is gone.
+fn mask(pid: u32, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let mask = |name| {
-        let hexadecimal = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
-        u64::from_str_radix(hexadecimal.trim(), 16).unwrap()
-    };
-    (mask("SigCgt:") | mask("SigBlk:")) >> (which.as_raw() - 1) & 1 == 1
+    let hexadecimal = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
+    u64::from_str_radix(hexadecimal.trim(), 16).unwrap()
+}
+
+fn bit(signal: Signal) -> u64 {
+    1 << (signal.as_raw() - 1)
 }
 
 /// Sends a signal to exactly this process.

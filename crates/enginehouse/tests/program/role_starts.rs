@@ -10,7 +10,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::installation::{
-    END_DEADLINE, Installation, Signal, ended, eventually, program, signal, state, text, withstands,
+    END_DEADLINE, Installation, Signal, catches, ended, eventually, program, signal, state, text,
 };
 use sqlx::{Connection as _, Executor as _};
 use tokio::net::TcpSocket;
@@ -123,7 +123,7 @@ fn a_hang_up_ends_no_role() {
         let mut command = program();
         command.arg(subcommand).arg("--config").arg(role.file()).env("ENGINEHOUSE_PROXY_LISTEN", "127.0.0.1:0");
         let mut child = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        eventually("it has its handlers", || withstands(child.id(), Signal::HUP));
+        eventually("it has its handlers", || catches(child.id(), Signal::HUP));
         // The signal with the lower number is delivered first: it would be in the status.
         signal(child.id(), Signal::HUP);
         signal(child.id(), Signal::TERM);

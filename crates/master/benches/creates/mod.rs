@@ -4,6 +4,7 @@
 //! The order changes from round to round, and the machine rests before each turn, so that no side pays for the other's
 //! leftover work. The first round is a warm-up and is not counted.
 
+mod quotas;
 mod usage;
 
 use std::path::Path;
@@ -26,6 +27,8 @@ use parking_lot::Mutex;
 use crate::cluster::{Cluster, eventually};
 use crate::installation::{self, spread};
 use crate::{bare, make, open, pod, settings};
+use quotas::Limited;
+pub use quotas::measure_quotas;
 use usage::Usage;
 
 /// Engines that one ALTER asks for.
@@ -51,17 +54,17 @@ struct Turn {
 pub async fn measure(kubeconfig: &Path, at_once: usize, rounds: usize) {
     let client = bare(kubeconfig).await;
     println!("{CREATES} engines by one ALTER, {at_once} creates at once; pods in a second; the pods stay pending");
-    let (_, specs) = master_makes(kubeconfig, &client, at_once).await;
+    let (_, specs) = master_makes(kubeconfig, &client, at_once, Limited::No).await;
     let pods: Vec<Pod> = specs.iter().map(|spec| pod(spec, CLUSTER, Epoch(2))).collect();
     bare_makes(kubeconfig, &client, &pods, at_once).await;
     let mut turns = Vec::new();
     for round in 0..rounds {
         let (ours, theirs) = if round % 2 == 0 {
-            let ours = master_makes(kubeconfig, &client, at_once).await.0;
+            let ours = master_makes(kubeconfig, &client, at_once, Limited::No).await.0;
             (ours, bare_makes(kubeconfig, &client, &pods, at_once).await)
         } else {
             let theirs = bare_makes(kubeconfig, &client, &pods, at_once).await;
-            (master_makes(kubeconfig, &client, at_once).await.0, theirs)
+            (master_makes(kubeconfig, &client, at_once, Limited::No).await.0, theirs)
         };
         println!(
             "  round {round}: master {:.1} from the committed ALTER on ({:.1} from its first create on), bare client {:.1}, {:.1} %",
@@ -110,12 +113,15 @@ fn rate(time: Duration) -> f64 {
     CREATES as f64 / time.as_secs_f64()
 }
 
-async fn master_makes(kubeconfig: &Path, client: &kube::Client, at_once: usize) -> (Turn, Vec<Spec>) {
+async fn master_makes(kubeconfig: &Path, client: &kube::Client, at_once: usize, limited: Limited) -> (Turn, Vec<Spec>) {
     let cluster = Cluster::founded(0).await;
     let patch = PoolPatch { namespace: Setting::Set(CLUSTER.to_owned()), ..PoolPatch::default() };
-    let pool = ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), patch);
-    let record = cluster.commit(Change::Alter { if_exists: false, object: pool }).await;
-    cluster.store.finish(Epoch(1), &record.id, record.generation).await.unwrap();
+    let object = ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), patch);
+    let namespace = Change::Alter { if_exists: false, object };
+    for change in std::iter::once(namespace).chain(limited.changes()) {
+        let record = cluster.commit(change).await;
+        cluster.store.finish(Epoch(1), &record.id, record.generation).await.unwrap();
+    }
     let settings = Settings { parallelism: at_once, ..settings(CLUSTER) };
     let counted = Arc::new(Counted::over(open(kubeconfig, CLUSTER).await));
     let master = cluster.master_of(Arc::clone(&counted) as Arc<dyn Orchestrator>, Arc::new(Pods), settings);

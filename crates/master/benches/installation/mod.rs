@@ -4,7 +4,7 @@
 //! Real are the database (SQLite in a file), the agent with its wire, the orchestrator and the master's driver. ZooKeeper is
 //! left out: what a tick would read there is given to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,10 +16,11 @@ use master::{
     Applied, ControllerCtx, Effect, Failure, InstanceList, Lease, LeaseState, Observation, Reconciler, Settings, Ticked,
 };
 use model::alteration::{Abort, AlterationRecord, RequestId};
-use model::change::{Change, ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
+use model::change::{Change, ObjectPatch, PoolPatch, QuotaPatch, Setting, TenantPatch, UnitPatch};
 use model::charge::Charge;
 use model::clock::{Clock as _, SystemClock};
 use model::configuration::Configuration;
+use model::demand::Demand;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::instance::InstanceKind;
@@ -27,9 +28,10 @@ use model::labels::{LabelMap, selector};
 use model::ledger::{LedgerRecord, LedgerRecorded};
 use model::number::{Epoch, Generation};
 use model::observation::{CreatedEngine, EngineFacts, Publication};
+use model::quota::{Capacity, DeclaredAmount, TransferLimit};
 use model::slot::Slot;
 use model::snapshot::{MasterRecord, Snapshot};
-use model::{PoolName, TenantName, UnitName};
+use model::{PoolName, QuotaName, TenantName, UnitName};
 use orchestrator::{InstanceOptions, LogPolicy, Orchestrator, Spec, SpecFile};
 use parking_lot::Mutex;
 use planner::{Instance, Probe};
@@ -76,8 +78,34 @@ impl Installation {
         installation
     }
 
+    /// Gives the pool a capacity and each tenant a quota, into which all engines fit.
+    pub async fn limit(&self) {
+        let pool = PoolName::new("rp_1").unwrap();
+        let cpu =
+            |cores: u32| DeclaredAmount { cpu: Some(cores.to_string().parse().unwrap()), ..DeclaredAmount::default() };
+        // More than any engine of the default size needs.
+        let capacity = Setting::Set(Capacity::Amount(cpu(100 * TENANTS * ENGINES_OF_TENANT)));
+        let object = ObjectPatch::ResourcePool(pool.clone(), PoolPatch { capacity, ..PoolPatch::default() });
+        self.change("capacity", Change::Alter { if_exists: false, object }).await;
+        for tenant in 0..TENANTS {
+            let patch = QuotaPatch {
+                tenant: Some(TenantName::new(format!("t_{tenant}")).unwrap()),
+                pool: Some(pool.clone()),
+                guarantee: Setting::Set(cpu(ENGINES_OF_TENANT)),
+                borrow_limit: Setting::Set(TransferLimit::Unlimited),
+                ..QuotaPatch::default()
+            };
+            let name = QuotaName::new(format!("q_{tenant}")).unwrap();
+            self.create(&format!("quota-{tenant}"), ObjectPatch::ResourceQuota(name, patch)).await;
+        }
+    }
+
     async fn create(&self, id: &str, object: ObjectPatch) {
-        let record = agent::commit(&self.agent.store, id, Change::Create { if_not_exists: false, object }).await;
+        self.change(id, Change::Create { if_not_exists: false, object }).await;
+    }
+
+    async fn change(&self, id: &str, change: Change) {
+        let record = agent::commit(&self.agent.store, id, change).await;
         self.agent.store.finish(self.epoch, &record.id, record.generation).await.unwrap();
     }
 
@@ -142,6 +170,7 @@ pub fn spec(name: &EngineName, of: &Configuration, generation: Generation) -> Sp
         nodes: None,
         grace: Duration::from_mins(30),
         log: LogPolicy::default(),
+        run_as: None,
         options: InstanceOptions::default(),
     }
 }
@@ -163,6 +192,8 @@ pub struct Still {
     spent: Mutex<Spent>,
     reports: AtomicUsize,
     decisions: AtomicUsize,
+    /// Changes and records of the ledger.
+    ledger: AtomicUsize,
 }
 
 impl Still {
@@ -176,11 +207,12 @@ impl Still {
                 version: "0".to_owned(),
                 uid: uid.clone(),
                 catalog: None,
+                owner: None,
             };
             let (tenant, pool, unit) = (record.slot.tenant, record.slot.pool, record.slot.unit);
             PermitNode {
                 engine: record.name,
-                content: Ok(Permit { tenant, pool, unit, uid: Some(uid) }),
+                content: Ok(Permit { tenant, pool, unit, uid: Some(uid), sessions: None, owner: None }),
                 version: 1,
                 ctime_ms: 0,
                 registration: Some(RegistrationNode { content: Ok(live), session: 1, ctime_ms: 0 }),
@@ -199,7 +231,13 @@ impl Still {
             spent: Mutex::default(),
             reports: AtomicUsize::new(0),
             decisions: AtomicUsize::new(0),
+            ledger: AtomicUsize::new(0),
         }
+    }
+
+    /// The calls so far that changed the ledger or recorded something in it.
+    pub fn ledger_calls(&self) -> usize {
+        self.ledger.load(Ordering::SeqCst)
     }
 
     /// One tick that has nothing to do, and what it and its parts took.
@@ -256,7 +294,12 @@ impl ControllerCtx for Still {
         let nodes = self.orchestrator.nodes().await.ok();
         let instances = Ok(InstanceList::new(listing, nodes));
         self.spent.lock().list = begin.elapsed();
-        Ok(Observation { coordination: self.coordination.clone(), instances, loads: BTreeMap::new() })
+        Ok(Observation {
+            coordination: self.coordination.clone(),
+            instances,
+            loads: BTreeMap::new(),
+            idle: BTreeMap::new(),
+        })
     }
 
     async fn probe(&self, _: &Probe) -> Result<Option<Instance>, Failure> {
@@ -270,12 +313,17 @@ impl ControllerCtx for Still {
         snapshot
     }
 
+    async fn demand(&self, _: &mut Observation, _: &BTreeSet<TenantName>) -> Result<Vec<Demand>, Failure> {
+        self.client.demand().await.map_err(away)
+    }
+
     async fn settle(&self, _: &RequestId, _: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {
         Err(away("no alteration is in doubt"))
     }
 
     async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure> {
         if let Effect::Ledger { epoch, changes } = effect {
+            self.ledger.fetch_add(1, Ordering::SeqCst);
             return self.client.ledger(epoch, changes).await.map(Applied::Decided).map_err(away);
         }
         self.decisions.fetch_add(1, Ordering::SeqCst);
@@ -283,6 +331,7 @@ impl ControllerCtx for Still {
     }
 
     async fn record(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, Failure> {
+        self.ledger.fetch_add(1, Ordering::SeqCst);
         self.client.record_ledger(epoch, record).await.map_err(away)
     }
 

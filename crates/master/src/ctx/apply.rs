@@ -7,6 +7,7 @@
 //! | delete engine | orchestrator | the uid; the epoch, if the orchestrator keeps one |
 //! | uids, ends, incarnations, reservations, progress | database | the epoch's row, locked in the same transaction |
 //! | retire | engine agent, then database | the agent's session lock and the uid; then as an incarnation |
+//! | scale | engine agents, then database | as retire; then the slots as they were planned, and the epoch's row |
 
 use std::time::Duration;
 
@@ -14,9 +15,11 @@ use agent_api::AgentApi;
 use coordination::permit_batch::{self, UidUpdate};
 use coordination::{DrainOrder, Lock, Permit, PermitNode, drains, permits};
 use model::alteration::RequestId;
+use model::end::GivenUp;
 use model::engine_name::EngineName;
 use model::millis;
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts};
+use model::owner::Owner;
 use model::slot::{Renewal, SlotKey};
 use planner::{Action, Decision, Transition};
 
@@ -33,35 +36,51 @@ impl LiveCtx {
         if let Action::Finish { id, transition } = &decision.action {
             return self.finish(id, *transition, &decision.reason, expected).await;
         }
+        if let Action::Scale(scaling) = &decision.action {
+            return self.scale(scaling, expected).await;
+        }
         let engine = decision.engine.as_ref().ok_or_else(|| unfit("no engine"))?;
         match &decision.action {
-            Action::CreatePermit { uid } => {
-                self.create_permit(engine, decision.slot.as_ref(), uid.clone(), expected).await
+            Action::CreatePermit { uid, sessions, owner } => {
+                let content = (uid.clone(), *sessions, owner.clone());
+                self.create_permit(engine, decision.slot.as_ref(), content, expected).await
             }
             Action::CreateEngine(plan) => self.create_engine(engine, plan, expected).await,
             Action::RecordUid { uid, config } => {
                 self.record_uid(engine, known(uid.as_deref(), expected)?, config, expected).await
             }
-            Action::WritePermitUid { uid } => {
-                self.write_permit_uid(engine, decision.slot.as_ref(), known(uid.as_deref(), expected)?, expected).await
+            Action::WritePermitUid { uid, sessions, owner } => {
+                let content = (known(uid.as_deref(), expected)?.to_owned(), *sessions, owner.clone());
+                self.write_permit_uid(engine, decision.slot.as_ref(), content, expected).await
             }
-            Action::DrawIncarnation { observed, failures } => {
+            Action::WritePermitSessions { sessions } => {
+                let seen = permit(expected, engine).ok_or_else(|| unfit("no permit"))?;
+                done(permits::set_sessions(&*self.lock()?, seen, *sessions).await)
+            }
+            Action::DrawIncarnation { observed, failures, replacement, ends } => {
                 let slot = decision.slot.clone().ok_or_else(|| unfit("no slot"))?;
                 self.draw_incarnation(
-                    Renewal { slot, observed: *observed, failures: *failures, condemn: None },
+                    Renewal {
+                        slot,
+                        observed: *observed,
+                        failures: *failures,
+                        replacement: *replacement,
+                        condemn: None,
+                        ends: ends.map(|class| GivenUp { class, reason: decision.reason.clone() }),
+                    },
                     expected,
                 )
                 .await
             }
-            Action::RecordEnd { reason, log_tail } => {
-                let ended = EndedEngine { name: engine.clone(), reason: reason.clone(), log_tail: log_tail.clone() };
+            Action::RecordEnd { reason, class, log_tail } => {
+                let (name, reason, log_tail) = (engine.clone(), reason.clone(), log_tail.clone());
+                let ended = EndedEngine { name, reason, class: Some(*class), log_tail };
                 let epoch = expected.epoch;
                 let write = |ended: Vec<EndedEngine>| async move {
                     let count = ended.len();
-                    vec![
-                        self.record_facts(epoch, &EngineFacts { ended, ..EngineFacts::default() }).await.map(drop);
-                        count
-                    ]
+                    let served = ended.iter().filter_map(|ended| self.statuses().served(&ended.name));
+                    let facts = EngineFacts { served: served.collect(), ended, ..EngineFacts::default() };
+                    vec![self.record_facts(epoch, &facts).await.map(drop); count]
                 };
                 self.batchers.ends.write(ended, epoch, write).await?;
                 Ok(Applied::Done)
@@ -89,7 +108,7 @@ impl LiveCtx {
                 self.retire((engine, uid), (slot, *observed), reclaimed_for, expected).await
             }
             Action::Ledger(_) => Err(unfit("a change of the ledger that does not lead its chain")),
-            Action::Finish { .. } => Ok(Applied::Done),
+            Action::Scale(_) | Action::Finish { .. } => Ok(Applied::Done),
         }
     }
 
@@ -97,10 +116,10 @@ impl LiveCtx {
         &self,
         engine: &EngineName,
         slot: Option<&SlotKey>,
-        uid: Option<String>,
+        (uid, sessions, owner): (Option<String>, Option<u32>, Option<Owner>),
         expected: &Expected<'_>,
     ) -> Result<Applied, Failure> {
-        let permit = permit_of(slot.ok_or_else(|| unfit("no slot"))?, uid);
+        let permit = permit_of(slot.ok_or_else(|| unfit("no slot"))?, uid, (sessions, owner));
         let create = |wanted: Vec<(EngineName, Permit)>| async move {
             match self.lock() {
                 Ok(lock) => answers(permit_batch::create(&lock, &wanted).await),
@@ -116,15 +135,15 @@ impl LiveCtx {
         &self,
         engine: &EngineName,
         slot: Option<&SlotKey>,
-        uid: &str,
+        (uid, sessions, owner): (String, Option<u32>, Option<Owner>),
         expected: &Expected<'_>,
     ) -> Result<Applied, Failure> {
         let (permit, version) = match (permit(expected, engine), slot) {
-            (None, Some(slot)) => (permit_of(slot, Some(uid.to_owned())), 0),
-            (Some(PermitNode { content: Ok(permit), version, .. }), _) if permit.uid.as_deref() != Some(uid) => {
-                (Permit { uid: Some(uid.to_owned()), ..permit.clone() }, *version)
+            (None, Some(slot)) => (permit_of(slot, Some(uid), (sessions, owner)), 0),
+            (Some(PermitNode { content: Ok(permit), version, .. }), _) if permit.uid.as_ref() != Some(&uid) => {
+                (Permit { uid: Some(uid), ..permit.clone() }, *version)
             }
-            _ => return done(permits::record_uid(&*self.lock()?, engine, uid).await),
+            _ => return done(permits::record_uid(&*self.lock()?, engine, &uid).await),
         };
         let write = |known: Vec<UidUpdate>| async move {
             match self.lock() {
@@ -154,6 +173,7 @@ impl LiveCtx {
             node_selector: &plan.node_selector,
             generation: expected.generation,
             epoch: expected.epoch,
+            user: plan.user.as_deref(),
         };
         let spec = launch::complete(&*self.deps.launcher, &launch).map_err(|error| Failure::Refused(error.text()))?;
         let ensured =
@@ -259,8 +279,9 @@ async fn delete_unread(lock: &Lock, engine: &EngineName, expected: &Expected<'_>
     done(permits::delete(lock, &seen).await)
 }
 
-fn permit_of(slot: &SlotKey, uid: Option<String>) -> Permit {
-    Permit { tenant: slot.tenant.clone(), pool: slot.pool.clone(), unit: slot.unit.clone(), uid }
+fn permit_of(slot: &SlotKey, uid: Option<String>, (sessions, owner): (Option<u32>, Option<Owner>)) -> Permit {
+    let SlotKey { tenant, pool, unit, .. } = slot.clone();
+    Permit { tenant, pool, unit, uid, sessions, owner }
 }
 
 fn answers(results: Vec<Result<(), coordination::Error>>) -> Vec<Result<(), Failure>> {

@@ -3,11 +3,14 @@
 //! The reconciler calls every context through [`BoundedCtx`]. A read ends at its deadline. An effect is sent only under a valid
 //! lease; it may be several calls, and when the lease is no longer valid, the rest is not sent.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::alteration::{Abort, AlterationRecord, RequestId};
+use model::demand::Demand;
 use model::ledger::{LedgerRecord, LedgerRecorded};
+use model::name::TenantName;
 use model::number::Epoch;
 use model::observation::Publication;
 use model::snapshot::Snapshot;
@@ -87,6 +90,14 @@ impl ControllerCtx for BoundedCtx<'_> {
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
         bounded(self.deadline, self.ctx.snapshot()).await
+    }
+
+    async fn demand(
+        &self,
+        observation: &mut Observation,
+        tenants: &BTreeSet<TenantName>,
+    ) -> Result<Vec<Demand>, Failure> {
+        bounded(self.deadline, self.ctx.demand(observation, tenants)).await
     }
 
     async fn settle(&self, id: &RequestId, abort: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {

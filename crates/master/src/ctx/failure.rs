@@ -13,6 +13,9 @@ pub enum Failure {
     /// Rejected until something is changed by hand.
     #[error("{0}")]
     Refused(String),
+    /// Rejected by a limit, or by what exists: accepted once something else is gone.
+    #[error("{0}")]
+    Blocked(String),
     /// The server cannot be reached; nothing happened.
     #[error("{0}")]
     Unavailable(String),
@@ -49,7 +52,7 @@ impl Failure {
     pub const fn kind(&self) -> FailureKind {
         match self {
             Self::Moved(_) => FailureKind::Stale,
-            Self::Refused(_) => FailureKind::Refused,
+            Self::Refused(_) | Self::Blocked(_) => FailureKind::Refused,
             Self::Unavailable(_) | Self::Unknown(_) => FailureKind::Away,
             Self::Deposed(_) | Self::Lost(_) => FailureKind::NotMaster,
         }

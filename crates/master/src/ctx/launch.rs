@@ -6,8 +6,9 @@ use model::charge::Charge;
 use model::configuration::Configuration;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
-use model::error::UserError;
+use model::error::{ErrorKind, UserError};
 use model::number::{Epoch, Generation, Incarnation};
+use model::run_as::RunAs;
 use model::slot::SlotKey;
 use orchestrator::Spec;
 
@@ -28,12 +29,14 @@ pub struct Launch<'a> {
     pub generation: Generation,
     /// The master's epoch.
     pub epoch: Epoch,
+    /// The user that it runs as; `None`: the account of the service, or, with `RUN_AS 'owner'`, no known one.
+    pub user: Option<&'a str>,
 }
 
 /// Creates specs: command line, files, environment, grace and log of an engine agent with its engine.
 pub trait Launcher: Send + Sync + 'static {
     /// The spec of one engine. The master overwrites what the plan determines: name, labels, generation, nodes with their
-    /// labels, charge, namespace and image.
+    /// labels, charge, namespace and image. It refuses a spec that does not run as the launch's user.
     fn spec(&self, launch: &Launch<'_>) -> Result<Spec, UserError>;
 }
 
@@ -41,6 +44,7 @@ pub trait Launcher: Send + Sync + 'static {
 pub(super) fn complete(launcher: &dyn Launcher, launch: &Launch<'_>) -> Result<Spec, UserError> {
     let configuration = launch.configuration;
     let mut spec = launcher.spec(launch)?;
+    refuse_other_user(launch, &spec)?;
     spec.name = launch.engine.clone();
     spec.labels.extend(launch.labels.encode());
     spec.generation = launch.generation;
@@ -50,4 +54,93 @@ pub(super) fn complete(launcher: &dyn Launcher, launch: &Launch<'_>) -> Result<S
     spec.nodes = launch.nodes.map(<[String]>::to_vec);
     spec.options.node_labels.clone_from(launch.node_selector);
     Ok(spec)
+}
+
+/// The last check before an engine starts: it runs as its owner exactly if its configuration says so, and never as the account of
+/// the service because no user is known.
+fn refuse_other_user(launch: &Launch<'_>, spec: &Spec) -> Result<(), UserError> {
+    let user = spec.run_as.as_ref().map(|run_as| run_as.user.as_str());
+    let is_as_configured = match launch.configuration.run_as {
+        RunAs::Service => user.is_none(),
+        RunAs::Owner => user.is_some() && user == launch.user,
+    };
+    if is_as_configured {
+        return Ok(());
+    }
+    let of = user.map_or_else(|| "the account of the service".to_owned(), |user| format!("user \"{user}\""));
+    Err(UserError::new(ErrorKind::NotSupported, format!("engine \"{}\" would run as {of}", launch.engine)).detail(
+        match launch.user {
+            Some(user) => format!("RUN_AS '{}' of its unit requires user \"{user}\".", launch.configuration.run_as),
+            None => format!("RUN_AS is '{}', and its slot names no user.", launch.configuration.run_as),
+        },
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use model::catalog::PoolSpec;
+    use model::change::UnitPatch;
+    use model::configuration::Defaults;
+    use model::instance::InstanceKind;
+    use model::name::{PoolName, TenantName, UnitName};
+
+    use super::*;
+
+    /// A launcher whose engines run as this user, whatever is asked of it.
+    struct As(Option<&'static str>);
+
+    impl Launcher for As {
+        fn spec(&self, launch: &Launch<'_>) -> Result<Spec, UserError> {
+            let run_as = self.0.map(|user| orchestrator::RunAs { user: user.to_owned(), folders: Vec::new() });
+            Ok(Spec { run_as, ..Spec::new(launch.engine.clone(), vec!["/bin/true".to_owned()]) })
+        }
+    }
+
+    #[test]
+    fn no_engine_starts_as_another_user_than_that_of_its_slot() {
+        let slot = SlotKey {
+            tenant: TenantName::new("t_1").unwrap(),
+            pool: PoolName::new("rp_1").unwrap(),
+            unit: UnitName::new("uc_1").unwrap(),
+            ordinal: 0,
+        };
+        let unit = UnitPatch::default().create(&Defaults::default()).unwrap();
+        let of = |run_as, user, starts_as| {
+            let configuration =
+                Configuration::new(&slot.tenant, &slot.pool, &PoolSpec::default(), &unit, &Defaults::default());
+            let configuration = Configuration { run_as, ..configuration };
+            let labels = EngineLabels::new("eh", &slot, Incarnation(1), &configuration);
+            let launch = Launch {
+                engine: &labels.name,
+                slot: &slot,
+                incarnation: Incarnation(1),
+                labels: &labels,
+                configuration: &configuration,
+                charge: &Charge::new(&configuration, InstanceKind::Process),
+                nodes: None,
+                node_selector: &BTreeMap::new(),
+                generation: Generation(1),
+                epoch: Epoch(1),
+                user,
+            };
+            complete(&As(starts_as), &launch)
+        };
+        for (run_as, user, starts_as, is_started) in [
+            (RunAs::Service, None, None, true),
+            (RunAs::Service, None, Some("ann"), false),
+            (RunAs::Service, Some("ann"), Some("ann"), false),
+            (RunAs::Owner, Some("ann"), Some("ann"), true),
+            (RunAs::Owner, Some("ann"), Some("bob"), false),
+            (RunAs::Owner, Some("ann"), None, false),
+            (RunAs::Owner, None, None, false),
+            (RunAs::Owner, None, Some("ann"), false),
+        ] {
+            let spec = of(run_as, user, starts_as);
+            assert_eq!(spec.is_ok(), is_started, "{run_as} {user:?} {starts_as:?}");
+            if let Err(error) = spec {
+                assert!(error.sqlstate() == "0A000" && error.detail.is_some(), "{error:?}");
+            }
+        }
+    }
 }

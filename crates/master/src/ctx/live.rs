@@ -1,6 +1,6 @@
 //! The live context: ZooKeeper under one lease, metadata agents, the orchestrator and engine agents.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +12,15 @@ use model::alteration::{Abort, AlterationRecord, RequestId};
 use model::cause::chain;
 use model::clock::SharedClock;
 use model::credential::Purpose;
+use model::demand::Demand;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
 use model::ledger::{LedgerRecord, LedgerRecorded, ScopedChange};
 use model::log_throttle::LogThrottle;
+use model::name::TenantName;
 use model::number::Epoch;
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts, Publication, Recorded};
+use model::scaling::{LinkScale, LinkScaled};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator;
@@ -79,6 +82,7 @@ pub(super) struct Batchers {
     pub(super) uids: Batcher<CreatedEngine, Recorded>,
     pub(super) ends: Batcher<EndedEngine, ()>,
     pub(super) incarnations: Batcher<Renewal, ()>,
+    pub(super) scaling: Batcher<LinkScale, LinkScaled>,
 }
 
 impl Batchers {
@@ -89,6 +93,7 @@ impl Batchers {
             uids: Batcher::new(BATCH_INTERVAL),
             ends: Batcher::new(BATCH_INTERVAL),
             incarnations: Batcher::new(BATCH_INTERVAL),
+            scaling: Batcher::new(Duration::ZERO),
         }
     }
 }
@@ -124,6 +129,10 @@ impl LiveCtx {
             batchers: Batchers::new(),
             poller,
         }
+    }
+
+    pub(super) fn limits(&self) -> &planner::Limits {
+        &self.deps.settings.limits
     }
 
     pub(super) fn statuses(&self) -> &StatusClient {
@@ -250,7 +259,8 @@ impl ControllerCtx for LiveCtx {
         if let Ok(list) = &instances {
             self.poller.retarget(&coordination, &list.instances);
         }
-        Ok(Observation { coordination, instances, loads: self.poller.loads() })
+        let idle = self.deps.statuses.all_idle();
+        Ok(Observation { coordination, instances, loads: self.poller.loads(), idle })
     }
 
     async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
@@ -260,6 +270,17 @@ impl ControllerCtx for LiveCtx {
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
         self.deps.agents.read(|agent| async move { agent.snapshot().await }).await
+    }
+
+    async fn demand(
+        &self,
+        observation: &mut Observation,
+        tenants: &BTreeSet<TenantName>,
+    ) -> Result<Vec<Demand>, Failure> {
+        let targets = load_targets(&observation.coordination, tenants);
+        self.poller.poll_now(targets, |engine, address| self.deps.statuses.ask_within(engine, address)).await;
+        (observation.loads, observation.idle) = (self.poller.loads(), self.deps.statuses.all_idle());
+        self.deps.agents.read(|agent| async move { agent.demand().await }).await
     }
 
     async fn settle(&self, id: &RequestId, abort: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {
@@ -291,6 +312,18 @@ impl ControllerCtx for LiveCtx {
     }
 }
 
+/// The registered engines of the tenants that don't drain, with their addresses.
+fn load_targets(seen: &coordination::Observation, tenants: &BTreeSet<TenantName>) -> Vec<(EngineName, String)> {
+    let draining: HashSet<&EngineName> = seen.drains.iter().map(|drain| &drain.engine).collect();
+    let permits = seen.permits.iter().filter(|permit| !draining.contains(&permit.engine));
+    let of_tenants = permits.filter(|permit| permit.content.as_ref().is_ok_and(|it| tenants.contains(&it.tenant)));
+    let registered = of_tenants.filter_map(|permit| {
+        let registration = permit.registration.as_ref()?.content.as_ref().ok()?;
+        Some((permit.engine.clone(), registration.address.clone()))
+    });
+    registered.collect()
+}
+
 /// Classifies an error of ZooKeeper.
 pub(super) fn coordination(error: &coordination::Error) -> Failure {
     let text = error.to_string();
@@ -309,7 +342,8 @@ pub(super) fn orchestration(error: &orchestrator::Error) -> Failure {
     let text = chain(error).to_string();
     match error {
         Error::Conflict { .. } | Error::Gone { .. } => Failure::Moved(text),
-        Error::Refused { .. } | Error::Unreadable { .. } => Failure::Refused(text),
+        Error::Refused { .. } => Failure::Refused(text),
+        Error::Limit { .. } | Error::Unreadable { .. } => Failure::Blocked(text),
         Error::Deposed { .. } => Failure::Deposed(text),
         Error::Transient { .. } => Failure::Unknown(text),
     }

@@ -11,7 +11,7 @@ use hs2::{Auth, Client, ClientOptions};
 use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
 use parking_lot::Mutex;
-use planner::{EngineLoad, Instance};
+use planner::{EngineLoad, IdleEngine, Instance};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
@@ -23,6 +23,10 @@ use crate::settings::Settings;
 const MAX_POLLED: usize = 2_000;
 /// Engines polled at the same time: one that does not answer occupies a slot for a status deadline.
 const POLLED_AT_ONCE: usize = 64;
+/// The most engines that a tick polls because sessions wait for one.
+const MAX_POLLED_FOR_DEMAND: usize = 1_000;
+/// How long a tick waits for the load of an engine while sessions wait for one.
+const DEMAND_DEADLINE: Duration = Duration::from_millis(200);
 /// How long answers are collected before they are published, so that many cause one wake-up of the master.
 const COLLECTED: Duration = Duration::from_millis(250);
 /// The pause between two rounds: many engines may register one after the other.
@@ -82,6 +86,23 @@ impl LoadPoller {
 
     pub async fn changed(&self) {
         self.loads.changed().await;
+    }
+
+    /// Polls these engines now, and waits for their answers. Beyond [`MAX_POLLED_FOR_DEMAND`] the others keep their last load.
+    pub async fn poll_now<F>(&self, targets: Vec<(EngineName, String)>, ask: impl Fn(EngineName, String) -> F)
+    where
+        F: Future<Output = (EngineName, Option<EngineLoad>)>,
+    {
+        let asked: Vec<F> = targets.into_iter().take(MAX_POLLED_FOR_DEMAND).map(|(name, at)| ask(name, at)).collect();
+        let answers: Vec<_> = stream::iter(asked).buffer_unordered(POLLED_AT_ONCE).collect().await;
+        let mut known = self.loads.get();
+        for (engine, answer) in answers {
+            match answer {
+                Some(load) => drop(known.insert(engine, load)),
+                None => drop(known.remove(&engine)),
+            }
+        }
+        self.loads.set(known);
     }
 
     /// Polls the running engines whose address is known.
@@ -183,14 +204,24 @@ pub(super) struct StatusClient {
     secret: ClusterSecret,
     deadline: Duration,
     kept: Mutex<BTreeMap<EngineName, (String, Client)>>,
-    /// For how long each engine had been idle when it was last polled. It changes with every poll, so it is no part of the
-    /// loads, a change of which wakes the master.
-    idle: Mutex<BTreeMap<EngineName, Duration>>,
+    /// The idle times of the last polls. They change with every poll, so they are no part of the loads, a change of which wakes
+    /// the master.
+    idle: Mutex<BTreeMap<EngineName, Reported>>,
+    /// How many sessions each agent has opened, when it last answered: kept until the end of its engine is recorded.
+    served: Mutex<BTreeMap<EngineName, u64>>,
+}
+
+/// What an agent reported of an engine without sessions.
+#[derive(Debug, Clone, Copy)]
+struct Reported {
+    idle: IdleEngine,
+    /// When its answer arrived: it has been idle for longer since, unless a session was opened.
+    at: Instant,
 }
 
 impl StatusClient {
     pub(super) fn new(secret: ClusterSecret, deadline: Duration) -> Self {
-        Self { secret, deadline, kept: Mutex::default(), idle: Mutex::default() }
+        Self { secret, deadline, kept: Mutex::default(), idle: Mutex::default(), served: Mutex::default() }
     }
 
     /// Polls one engine agent.
@@ -199,15 +230,42 @@ impl StatusClient {
         let mut client = self.client(engine, address).await?;
         let answer = engine_status(&mut client, self.deadline).await.map_err(|error| away(engine, &error))?;
         self.keep(engine, address, client);
-        if let Some(idle) = answer.idle {
-            self.idle.lock().insert(engine.clone(), idle);
+        if let Some(served) = answer.served {
+            self.served.lock().insert(engine.clone(), served);
+        }
+        if let Some(lasted) = answer.idle {
+            let was_used = answer.served.is_some_and(|served| served > 0);
+            let idle = IdleEngine { lasted, is_retiring: answer.retiring, was_used, stateful: answer.stateful };
+            self.idle.lock().insert(engine.clone(), Reported { idle, at: Instant::now() });
         }
         Ok(EngineLoad { sessions: answer.sessions, running: answer.running })
     }
 
+    /// Polls one engine agent for a tick in which sessions wait: it has less time than in a round.
+    pub(super) async fn ask_within(&self, engine: EngineName, address: String) -> (EngineName, Option<EngineLoad>) {
+        let answer = timeout(DEMAND_DEADLINE, self.ask(&engine, &address)).await;
+        (engine, answer.ok().and_then(Result::ok))
+    }
+
+    /// For how long each engine has been idle, if no session was opened since it was last polled.
+    pub(super) fn all_idle(&self) -> BTreeMap<EngineName, IdleEngine> {
+        let now = Instant::now();
+        let longer = |reported: &Reported| {
+            let IdleEngine { lasted, .. } = reported.idle;
+            let since = if lasted.is_zero() { Duration::ZERO } else { now.saturating_duration_since(reported.at) };
+            IdleEngine { lasted: lasted + since, ..reported.idle }
+        };
+        self.idle.lock().iter().map(|(engine, reported)| (engine.clone(), longer(reported))).collect()
+    }
+
     /// For how long the engine had been idle when it was last polled; `None` if it did not answer or does not report it.
     pub(super) fn idle(&self, engine: &EngineName) -> Option<Duration> {
-        self.idle.lock().get(engine).copied()
+        self.idle.lock().get(engine).map(|reported| reported.idle.lasted)
+    }
+
+    /// How many sessions the engine had opened when its agent last answered.
+    pub(super) fn served(&self, engine: &EngineName) -> Option<(EngineName, u64)> {
+        self.served.lock().get(engine).map(|served| (engine.clone(), *served))
     }
 
     /// Whether the agent agrees to retire.
@@ -255,6 +313,7 @@ impl StatusClient {
     pub(super) fn retain(&self, engines: impl Fn(&EngineName) -> bool) {
         self.kept.lock().retain(|engine, _| engines(engine));
         self.idle.lock().retain(|engine, _| engines(engine));
+        self.served.lock().retain(|engine, _| engines(engine));
     }
 }
 

@@ -6,7 +6,7 @@ use coordination::Observation as Coordination;
 use model::engine_name::EngineName;
 use model::observation::{ClusterWarnings, ForeignEngine, ObservedNode};
 use orchestrator::{Listing, ObservedInstance};
-use planner::{EngineLoad, Instance};
+use planner::{EngineLoad, IdleEngine, Instance};
 
 use super::Failure;
 
@@ -19,6 +19,8 @@ pub struct Observation {
     pub instances: Result<InstanceList, Failure>,
     /// The last known loads; engines that did not answer are missing.
     pub loads: BTreeMap<EngineName, EngineLoad>,
+    /// For how long engines had been idle when they last answered, as far as their agents report it.
+    pub idle: BTreeMap<EngineName, IdleEngine>,
 }
 
 /// The orchestrator's list.
@@ -62,6 +64,8 @@ pub(super) fn instance(observed: ObservedInstance) -> Instance {
         reason: observed.reason,
         started_at_ms: observed.started_at_ms,
         log_tail: observed.log_tail,
+        fault: observed.fault,
+        pods: observed.pods,
         details: observed.details,
     }
 }

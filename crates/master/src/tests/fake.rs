@@ -20,6 +20,7 @@ use model::configuration::Defaults;
 use model::engine_name::EngineName;
 use model::instance::InstanceKind;
 use model::number::{Epoch, Generation};
+use model::slot::Replacement;
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
 use parking_lot::{Mutex, MutexGuard};
@@ -113,6 +114,10 @@ impl Fake {
 
     /// What a metadata agent's transaction does.
     pub fn commit(&self, alteration: &str, change: &Change) {
+        self.commit_with(alteration, change, Replacement::StandIn);
+    }
+
+    pub fn commit_with(&self, alteration: &str, change: &Change, replacement: Replacement) {
         let mut state = self.state();
         let catalog = state.simulation.desired.snapshot.catalog.clone();
         // Pods run on nodes, so a pool may have the capacity of its nodes.
@@ -123,7 +128,7 @@ impl Fake {
         };
         let generation = Generation(state.simulation.next_number().get());
         let after = state.simulation.desired.snapshot.catalog.with(&change.object(), after.as_ref(), generation);
-        state.simulation.commit_catalog(after);
+        state.simulation.commit_catalog(after, replacement);
         let record = AlterationRecord {
             generation: state.simulation.desired.snapshot.catalog.generation,
             base_generation: base,
@@ -276,6 +281,8 @@ impl State {
                     pool: PoolName::new("rp_1").unwrap(),
                     unit: UnitName::new("uc_1").unwrap(),
                     uid: permit.uid.clone(),
+                    sessions: permit.sessions.flatten(),
+                    owner: permit.owner.clone().flatten(),
                 }),
                 version: 0,
                 ctime_ms: 0,
@@ -287,6 +294,7 @@ impl State {
                         version: "1".to_owned(),
                         uid: live.uid.clone().unwrap(),
                         catalog: live.catalog,
+                        owner: None,
                     }),
                     session: 1,
                     ctime_ms: 0,

@@ -3,7 +3,9 @@
 
 mod deposed;
 mod draining;
+mod failed_nodes;
 mod fake;
+mod in_place;
 mod ledger;
 mod ledger_records;
 mod logging;
@@ -16,3 +18,4 @@ mod silence;
 mod stale_pods;
 mod tick;
 mod turns;
+mod waiting;

@@ -1,5 +1,6 @@
 //! Changes between the observation of a tick and its effects.
 
+use model::slot::Replacement;
 use std::time::Duration;
 
 use super::fake::{Fake, Fault};
@@ -12,7 +13,7 @@ async fn superseded_before_it_registered() -> (std::sync::Arc<Fake>, crate::tick
     assert!(matches!(reconciler.tick(&*fake).await, Ticked::Done { progress: true, .. }));
     let first = fake.present(0);
     let key = fake.state().simulation.desired.snapshot.slots[0].key.clone();
-    fake.state().simulation.renew(&key, 0, false).unwrap();
+    fake.state().simulation.renew(&key, 0, Replacement::StandIn).unwrap();
     fake.state().journal.clear();
     (fake, reconciler, first)
 }

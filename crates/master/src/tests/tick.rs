@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use model::observation::ClusterWarnings;
+use model::slot::Replacement;
 
 use super::fake::{Fake, Fault, memory};
 use crate::ctx::{Failure, LeaseState};
@@ -178,7 +179,8 @@ async fn explain_over_the_last_report_lists_the_decisions_then_executed() {
         &desired.snapshot,
     );
     let change = memory(2);
-    let explained = planner::explain_change(&desired, &change, &model::change::Rules::default(), &observed).unwrap();
+    let rules = model::change::Rules::default();
+    let explained = planner::explain_change(&desired, &change, Replacement::StandIn, &rules, &observed).unwrap();
     let mut explained: Vec<String> = explained.iter().map(|row| format!("{} {}", row.decision, row.engine)).collect();
     assert!(explained.len() > 20, "{explained:?}");
     fake.commit("a-1", &change);

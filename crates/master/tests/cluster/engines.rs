@@ -71,6 +71,7 @@ impl Engines {
             version: "0".to_owned(),
             uid: engine.uid.clone(),
             catalog: None,
+            owner: None,
         };
         registry::register(&session, &permit, &live).await
     }

@@ -24,6 +24,7 @@ use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
 use model::secret::SecretKeys;
+use model::slot::Replacement;
 use model::{Generation, PoolName, TenantName, UnitName, UserError, rights};
 use orchestrator::memory::Memory;
 use orchestrator::{InstanceOptions, LogPolicy, ObservedInstance, Orchestrator, Spec};
@@ -98,6 +99,7 @@ impl Launcher for Nothing {
             nodes: None,
             grace: Duration::ZERO,
             log: LogPolicy::default(),
+            run_as: None,
             options: InstanceOptions::default(),
         })
     }
@@ -251,6 +253,7 @@ impl Cluster {
             source: Source::default(),
             requested_at_ms: 5,
             agent: "agent-1".to_owned(),
+            replacement: Replacement::StandIn,
             grace: Duration::from_secs(5),
             deadline: self.deadline(),
         }
@@ -315,7 +318,8 @@ impl Cluster {
     pub async fn restart(&self, engine: &EngineName, force: bool) -> EngineName {
         let pool = PoolName::new("rp_1").unwrap();
         let grace = Duration::from_secs(5);
-        let restart = RestartRequest { request: self.request(), pool, engine: engine.clone(), grace, force };
+        let replacement = if force { Replacement::Force } else { Replacement::StandIn };
+        let restart = RestartRequest { request: self.request(), pool, engine: engine.clone(), grace, replacement };
         self.store.restart(&restart).await.unwrap().engine
     }
 

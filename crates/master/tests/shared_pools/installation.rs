@@ -19,8 +19,8 @@ use model::error::UserError;
 use model::instance::InstanceKind;
 use model::observation::ObservedNode;
 use model::rights::RoleLists;
-use orchestrator::Spec;
 use orchestrator::memory::Memory;
+use orchestrator::{Orchestrator, Spec};
 use proxy::{Limits, Product, Proxy};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 use tokio::task::JoinHandle;
@@ -70,7 +70,7 @@ async fn execute(url: &str, statement: String) {
 pub struct Installation {
     pub memory: Memory,
     pub proxy: Proxy,
-    master: Master,
+    pub master: Master,
     engines: JoinHandle<()>,
     /// Everything that the parts above need for as long as they live.
     _parts: (Fixture, MetadataAgent),
@@ -104,37 +104,51 @@ impl Installation {
     }
 
     async fn new(database: Database, instances: InstanceKind, cores: &[u64]) -> Self {
-        let fixture = Fixture::new().await;
         let mut rules = Rules::default();
         rules.defaults.instances = instances;
+        let settings = master::Settings { tick: Duration::from_millis(100), ..master::Settings::default() };
+        Self::with(database, rules, settings, cores, |fixture, memory| {
+            let engines = Engines {
+                memory: memory.clone(),
+                servers: fixture.zookeeper.addr().to_string(),
+                secret: fixture.secret.clone(),
+                clock: Arc::clone(&fixture.clock),
+                broken: Arc::default(),
+                sessions: BTreeMap::new(),
+            };
+            (Arc::new(memory.clone()) as Arc<dyn Orchestrator>, engines.live())
+        })
+        .await
+    }
+
+    /// With rules, settings of the master, an orchestrator around the fake, and engine agents of the caller.
+    pub async fn with<Agents: Future<Output = ()> + Send + 'static>(
+        database: Database,
+        rules: Rules,
+        settings: master::Settings,
+        cores: &[u64],
+        engines: impl FnOnce(&Fixture, &Memory) -> (Arc<dyn Orchestrator>, Agents),
+    ) -> Self {
+        let fixture = Fixture::new().await;
         let database = database.settings(fixture.folder.path()).await;
         Store::migrate(&database).await.unwrap();
         let store = Store::open(&database, rules.clone(), Arc::clone(&fixture.clock)).await.unwrap();
-        let settings = engine_agent::metadata::Settings { rules: rules.clone(), ..agents::settings(&fixture) };
-        let agent = MetadataAgent::start(settings, store, Arc::clone(&fixture.clock)).await.unwrap();
+        let agent = engine_agent::metadata::Settings { rules: rules.clone(), ..agents::settings(&fixture) };
+        let agent = MetadataAgent::start(agent, store, Arc::clone(&fixture.clock)).await.unwrap();
         within("the agent's registration", agent.ready()).await;
         let proxy = Proxy::start(proxy_settings(&fixture), Arc::clone(&fixture.clock)).await.unwrap();
-        let memory = orchestrator(&fixture, cores);
-        let engines = Engines {
-            memory: memory.clone(),
-            servers: fixture.zookeeper.addr().to_string(),
-            secret: fixture.secret.clone(),
-            clock: Arc::clone(&fixture.clock),
-            broken: Arc::default(),
-            sessions: BTreeMap::new(),
-        };
-        let mut settings = master::Settings { tick: Duration::from_millis(100), ..master::Settings::default() };
-        settings.defaults = rules.defaults;
+        let memory = fake(&fixture, cores);
+        let (orchestrator, agents) = engines(&fixture, &memory);
         let parts = Parts {
             coordination: fixture.coordination(Identity::Master(fixture.secret.clone())),
             secret: fixture.secret.clone(),
-            orchestrator: Arc::new(memory.clone()),
+            orchestrator,
             launcher: Arc::new(Entries),
             clock: Arc::clone(&fixture.clock),
             holder: "a test".to_owned(),
         };
-        let master = Master::start(settings, parts);
-        Self { memory, proxy, master, engines: tokio::spawn(engines.live()), _parts: (fixture, agent) }
+        let master = Master::start(master::Settings { defaults: rules.defaults, ..settings }, parts);
+        Self { memory, proxy, master, engines: tokio::spawn(agents), _parts: (fixture, agent) }
     }
 
     pub async fn session(&self, user: &str) -> Session {
@@ -160,8 +174,8 @@ impl Installation {
     }
 }
 
-/// One that reports nodes with so many cores each.
-fn orchestrator(fixture: &Fixture, cores: &[u64]) -> Memory {
+/// An orchestrator's fake that reports nodes with so many cores each.
+fn fake(fixture: &Fixture, cores: &[u64]) -> Memory {
     let node = |(at, cores): (usize, &u64)| ObservedNode {
         name: format!("node-{}", at + 1),
         cpu_millis: cores * 1_000,
@@ -192,6 +206,9 @@ fn proxy_settings(fixture: &Fixture) -> proxy::Settings {
         impersonation: ImpersonationRules::default(),
         snapshot_poll: Duration::from_millis(200),
         bind_deadline: WAIT,
+        idle: proxy::IdleLimits::default(),
+        demand_lease: Duration::from_secs(15),
+        defaults: model::configuration::Defaults::default(),
         load_cache: Duration::from_millis(200),
         product: Product::default(),
         limits: Limits::default(),

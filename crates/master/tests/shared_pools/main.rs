@@ -40,5 +40,7 @@ macro_rules! on_each_database {
 
 mod alternation;
 mod guarantees;
+mod hints;
+mod nodes;
 mod overcommit;
 mod protected;

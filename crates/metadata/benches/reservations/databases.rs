@@ -10,6 +10,8 @@ use tempfile::TempDir;
 const IN_MEMORY: &str = "/dev/shm";
 
 pub struct Database {
+    /// Its place in the lists of targets.
+    at: usize,
     name: &'static str,
     /// For the store, and for the peer.
     settings: [StoreSettings; 2],
@@ -23,9 +25,9 @@ impl Database {
     pub async fn all() -> Vec<Self> {
         sqlx::any::install_default_drivers();
         let disk = tempfile::tempdir().unwrap();
-        let mut all = vec![Self::sqlite("SQLite, synchronous=FULL on a disk", disk)];
+        let mut all = vec![Self::sqlite(0, "SQLite, synchronous=FULL on a disk", disk)];
         match tempfile::tempdir_in(IN_MEMORY) {
-            Ok(folder) => all.push(Self::sqlite("SQLite in memory, which no COMMIT waits for", folder)),
+            Ok(folder) => all.push(Self::sqlite(1, "SQLite in memory, which no COMMIT waits for", folder)),
             Err(error) => println!("{IN_MEMORY}: {error}; not measured"),
         }
         let run = uuid::Uuid::new_v4().simple().to_string();
@@ -39,6 +41,10 @@ impl Database {
             Err(_) => println!("EH_TEST_MARIADB is not set; MariaDB is not measured"),
         }
         all
+    }
+
+    pub const fn at(&self) -> usize {
+        self.at
     }
 
     pub fn ours(&self) -> &StoreSettings {
@@ -57,9 +63,9 @@ impl Database {
         }
     }
 
-    fn sqlite(name: &'static str, folder: TempDir) -> Self {
+    fn sqlite(at: usize, name: &'static str, folder: TempDir) -> Self {
         let settings = ["ours.db", "peer.db"].map(|file| StoreSettings::sqlite(&folder.path().join(file)));
-        Self { name, settings, end: None, _folder: Some(folder) }
+        Self { at, name, settings, end: None, _folder: Some(folder) }
     }
 
     async fn postgres(url: String, names: &[String; 2]) -> Self {
@@ -70,7 +76,7 @@ impl Database {
         let settings =
             names.each_ref().map(|schema| StoreSettings::new(format!("{url}{sign}options[search_path]={schema}")));
         let end = names.each_ref().map(|schema| format!("DROP SCHEMA {schema} CASCADE"));
-        Self { name: "PostgreSQL", settings, end: Some((url, end)), _folder: None }
+        Self { at: 2, name: "PostgreSQL", settings, end: Some((url, end)), _folder: None }
     }
 
     async fn mariadb(url: String, names: &[String; 2]) -> Self {
@@ -79,7 +85,7 @@ impl Database {
         }
         let settings = names.each_ref().map(|name| StoreSettings::new(format!("{}/{name}", url.trim_end_matches('/'))));
         let end = names.each_ref().map(|database| format!("DROP DATABASE {database}"));
-        Self { name: "MariaDB", settings, end: Some((url, end)), _folder: None }
+        Self { at: 3, name: "MariaDB", settings, end: Some((url, end)), _folder: None }
     }
 }
 

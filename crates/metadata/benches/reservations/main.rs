@@ -1,15 +1,18 @@
-//! Reservations per second: requests of single holders over 50 pools and on one pool, and batches of a master on one
-//! pool. The peer, in alternating rounds of the same run, is a bare loop of the UPDATEs, the INSERT and the COMMIT that a
-//! reservation needs at least, with the same driver and number of connections.
+//! Reservations per second: calls of single holders, of which those for one pool share transactions, over 50 pools and on
+//! one, and batches of a master on one pool. Then the expiry of 10,000 overdue reservations, and an audit of as many.
 //!
-//! Run with `cargo bench -p metadata --bench reservations`, which is a release build. `PostgreSQL` and `MariaDB` are
-//! measured if `EH_TEST_POSTGRES` and `EH_TEST_MARIADB` are their URLs. `SQLite` is measured on a disk (`TMPDIR`), where
-//! each COMMIT waits for it, and in `/dev/shm`, where none does: an upper bound for `synchronous=NORMAL`, which the store
-//! does not allow.
+//! The peer, in alternating rounds of the same run, is a bare loop of the statements that are needed at least, with the
+//! same driver and number of connections and, for reservations, with as many callers, each in a transaction of its own.
+//!
+//! Run with `cargo bench --workspace --bench reservations`, which is a release build; the word `small` after `--` runs a
+//! twentieth, which measures nothing. `PostgreSQL` and `MariaDB` are measured if `EH_TEST_POSTGRES` and `EH_TEST_MARIADB`
+//! are their URLs. `SQLite` is measured on a disk (`TMPDIR`), where each COMMIT waits for it, and in `/dev/shm`, where none
+//! does: an upper bound for `synchronous=NORMAL`, which the store does not allow.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod databases;
 mod peer;
+mod upkeep;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,14 +31,43 @@ use databases::Database;
 use peer::Peer;
 
 const POOLS: usize = 50;
-const ROUNDS: usize = 7;
-/// Requests of single holders in a round.
-const SINGLES: usize = 400;
+/// Measured rounds; one before them warms up.
+const ROUNDS: usize = 5;
+const SINGLES: [Singles; 4] = [
+    Singles { title: "one caller, one pool", callers: 1, pools: 1, count: 80, targets: [None; 4] },
+    Singles { title: "8 callers, 50 pools", callers: 8, pools: POOLS, count: 240, targets: [None; 4] },
+    Singles {
+        title: "50 callers, 50 pools",
+        callers: 50,
+        pools: POOLS,
+        count: 400,
+        targets: [None, None, Some(1_000.0), None],
+    },
+    Singles {
+        title: "50 callers, one pool",
+        callers: 50,
+        pools: 1,
+        count: 500,
+        targets: [None, Some(5_000.0), Some(3_000.0), None],
+    },
+];
 const BATCHES: [Batches; 2] = [Batches { size: 50, count: 20 }, Batches { size: 256, count: 8 }];
 const EPOCH: Epoch = Epoch(0);
 /// Longer than a run.
 const TTL_MS: i64 = 1_000_000;
 const UNLIMITED: Triple<Limit> = Triple::all(Limit::Unlimited);
+
+/// A round of holders.
+#[derive(Clone, Copy)]
+struct Singles {
+    title: &'static str,
+    callers: usize,
+    pools: usize,
+    /// The number of requests.
+    count: usize,
+    /// Reservations per second, in the order of [`Database::all`].
+    targets: [Option<f64>; 4],
+}
 
 /// A round of a master.
 #[derive(Clone, Copy)]
@@ -68,12 +100,20 @@ impl Item {
         format!("rp_{:02}", self.pool)
     }
 
+    fn tenant_on_pool(self) -> String {
+        format!("{}/{}", self.tenant(), self.pool())
+    }
+
     fn scopes(self) -> Scopes {
         let (tenant, pool) = (TenantName::new(self.tenant()).unwrap(), PoolName::new(self.pool()).unwrap());
         Scopes::new(&tenant, &pool, None, None)
     }
 
     fn request(self) -> Arc<Request> {
+        self.request_for(TTL_MS)
+    }
+
+    fn request_for(self, ttl_ms: i64) -> Arc<Request> {
         let amount = Amount { cpu_m: 1_000, memory: 1 << 30, engines: 1 };
         Arc::new(Request {
             id: self.id().into(),
@@ -82,7 +122,7 @@ impl Item {
             scopes: self.scopes(),
             amounts: Amounts::same(amount).unwrap(),
             asked: Some(Resource::Cpu { cpu_m: 1_000 }),
-            ttl_ms: Some(TTL_MS),
+            ttl_ms: Some(ttl_ms),
         })
     }
 }
@@ -104,34 +144,39 @@ async fn founded(settings: &StoreSettings) -> Store {
     store
 }
 
-/// Requests of single holders: as many callers as there are connections.
-async fn ours_single(store: &Store, items: &[Item]) -> Duration {
+/// The items of a round by caller.
+fn of_callers(items: &[Item], callers: usize) -> impl Iterator<Item = Vec<Item>> {
+    let part = move |caller: usize| items.iter().skip(caller).step_by(callers).copied().collect();
+    (0..callers).map(part)
+}
+
+async fn ours_single(store: &Store, items: &[Item], callers: usize) -> Duration {
     let begun = Instant::now();
-    let mut callers = JoinSet::new();
-    for part in items.chunks(items.len().div_ceil(CONNECTIONS as usize)) {
-        let (store, part) = (store.clone(), part.to_vec());
-        callers.spawn(async move {
+    let mut tasks = JoinSet::new();
+    for part in of_callers(items, callers) {
+        let store = store.clone();
+        tasks.spawn(async move {
             for item in part {
                 store.reserve(&item.request()).await.unwrap().unwrap();
             }
         });
     }
-    callers.join_all().await;
+    tasks.join_all().await;
     begun.elapsed()
 }
 
-async fn peer_single(peer: &Arc<Peer>, items: &[Item]) -> Duration {
+async fn peer_single(peer: &Arc<Peer>, items: &[Item], callers: usize) -> Duration {
     let begun = Instant::now();
-    let mut callers = JoinSet::new();
-    for part in items.chunks(items.len().div_ceil(CONNECTIONS as usize)) {
-        let (peer, part) = (Arc::clone(peer), part.to_vec());
-        callers.spawn(async move {
+    let mut tasks = JoinSet::new();
+    for part in of_callers(items, callers) {
+        let peer = Arc::clone(peer);
+        tasks.spawn(async move {
             for item in part {
                 peer.reserve(&[item]).await;
             }
         });
     }
-    callers.join_all().await;
+    tasks.join_all().await;
     begun.elapsed()
 }
 
@@ -139,12 +184,18 @@ async fn peer_single(peer: &Arc<Peer>, items: &[Item]) -> Duration {
 async fn ours_batched(store: &Store, items: &[Item], size: usize) -> Duration {
     let begun = Instant::now();
     for batch in items.chunks(size) {
-        let change = |item: &Item| ScopedChange { scopes: item.scopes(), change: Change::Reserve(item.request()) };
-        let changes: Vec<_> = batch.iter().map(change).collect();
-        let decided = store.ledger(EPOCH, &changes).await.unwrap();
-        assert!(decided.iter().all(Result::is_ok));
+        reserve_all(store, batch, TTL_MS).await;
     }
     begun.elapsed()
+}
+
+/// Reserves for all items in one transaction of the master.
+async fn reserve_all(store: &Store, items: &[Item], ttl_ms: i64) {
+    let change =
+        |item: &Item| ScopedChange { scopes: item.scopes(), change: Change::Reserve(item.request_for(ttl_ms)) };
+    let changes: Vec<_> = items.iter().map(change).collect();
+    let decided = store.ledger(EPOCH, &changes).await.unwrap();
+    assert!(decided.iter().all(Result::is_ok));
 }
 
 async fn peer_batched(peer: &Peer, items: &[Item], size: usize) -> Duration {
@@ -162,7 +213,7 @@ fn spread(mut values: Vec<f64>) -> [f64; 3] {
 }
 
 /// Prints the rates of all rounds but the first, which warms up.
-fn print(title: &str, count: usize, rounds: &[(Duration, Duration)]) {
+fn print(title: &str, count: usize, rounds: &[(Duration, Duration)], target: Option<f64>) {
     let rate = |took: Duration| count as f64 / took.as_secs_f64();
     let measured = &rounds[1..];
     let ours = spread(measured.iter().map(|(ours, _)| rate(*ours)).collect());
@@ -170,7 +221,12 @@ fn print(title: &str, count: usize, rounds: &[(Duration, Duration)]) {
     let ratio = spread(measured.iter().map(|(ours, peer)| rate(*ours) / rate(*peer)).collect());
     let whole = |[least, middle, most]: [f64; 3]| format!("{least:7.0} {middle:7.0} {most:7.0}");
     let [least, middle, most] = ratio;
-    println!("{title:26} {}   {}   {least:5.2} {middle:5.2} {most:5.2}", whole(ours), whole(bare));
+    let target = target.map(|target| {
+        let met = if ours[1] >= target { "met" } else { "missed" };
+        format!("   target {target:.0}/s: {met}")
+    });
+    let target = target.unwrap_or_default();
+    println!("{title:26} {}   {}   {least:5.2} {middle:5.2} {most:5.2}{target}", whole(ours), whole(bare));
 }
 
 /// The items of a round; each number is used once.
@@ -180,30 +236,48 @@ fn items(numbers: &mut usize, count: usize, pools: usize) -> Vec<Item> {
     (first..*numbers).map(|number| Item { number, pool: number % pools }).collect()
 }
 
-async fn measure(database: &Database) {
+/// The part of each size that is run: all, or one of `parts`.
+#[derive(Clone, Copy)]
+struct Size {
+    parts: usize,
+}
+
+impl Size {
+    fn of(self, whole: usize) -> usize {
+        whole.div_ceil(self.parts)
+    }
+}
+
+async fn measure(database: &Database, size: Size) {
     let store = founded(database.ours()).await;
     // Its scopes are made by a store, too.
     founded(database.peers()).await.close().await;
     let peer = Arc::new(Peer::open(database.peers()).await);
-    println!("{database}, {CONNECTIONS} connections; least, middle, most of {ROUNDS} rounds");
+    println!(
+        "{database}, {CONNECTIONS} connections; least, middle, most of {ROUNDS} rounds; targets are for the middle"
+    );
     println!("{:26} {:^23}   {:^23}   {:^17}", "", "reservations/s", "bare loop/s", "ratio");
     let mut numbers = 1;
-    for (title, pools) in [("single, 50 pools", POOLS), ("single, one pool", 1)] {
+    for Singles { title, callers, pools, count, targets } in SINGLES {
+        let count = size.of(count);
         let mut rounds = Vec::new();
         for _ in 0..=ROUNDS {
-            let items = items(&mut numbers, SINGLES, pools);
-            rounds.push((ours_single(&store, &items).await, peer_single(&peer, &items).await));
+            let items = items(&mut numbers, count, pools);
+            let ours = ours_single(&store, &items, callers).await;
+            rounds.push((ours, peer_single(&peer, &items, callers).await));
         }
-        print(title, SINGLES, &rounds);
+        print(title, count, &rounds, targets[database.at()]);
     }
-    for Batches { size, count } in BATCHES {
+    for Batches { size: of_batch, count } in BATCHES {
+        let count = size.of(count);
         let mut rounds = Vec::new();
         for _ in 0..=ROUNDS {
-            let items = items(&mut numbers, size * count, 1);
-            rounds.push((ours_batched(&store, &items, size).await, peer_batched(&peer, &items, size).await));
+            let items = items(&mut numbers, of_batch * count, 1);
+            rounds.push((ours_batched(&store, &items, of_batch).await, peer_batched(&peer, &items, of_batch).await));
         }
-        print(&format!("batches of {size}, one pool"), size * count, &rounds);
+        print(&format!("batches of {of_batch}, one pool"), of_batch * count, &rounds, None);
     }
+    upkeep::measure(&store, &peer, &mut numbers, size).await;
     assert_eq!(store.audit_ledger(EPOCH).await.unwrap(), Vec::new());
     peer.close().await;
     store.close().await;
@@ -212,8 +286,12 @@ async fn measure(database: &Database) {
 
 #[tokio::main]
 async fn main() {
+    let is_small = std::env::args().skip(1).any(|word| word == "small");
+    let size = Size { parts: if is_small { 20 } else { 1 } };
+    let begun = Instant::now();
     for database in Database::all().await {
-        measure(&database).await;
+        measure(&database, size).await;
         database.delete().await;
     }
+    println!("{:.0} s", begun.elapsed().as_secs_f64());
 }

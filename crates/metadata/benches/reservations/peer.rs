@@ -1,4 +1,5 @@
-//! The bare loop: a conditional UPDATE of the tenant and of the pool, one INSERT, COMMIT. It reads nothing.
+//! The bare loops. To reserve: a conditional UPDATE of the tenant and of the pool, one INSERT, COMMIT; it reads nothing. To
+//! expire: the same UPDATEs, one of the reservations, COMMIT. Instead of an audit: reading the charged rows.
 
 use metadata::{Backend, CONNECTIONS, StoreSettings};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
@@ -17,6 +18,8 @@ const INSERT: &str = "INSERT INTO reservation (id, request_key, lineage, tenant,
 /// The values of one row: those of its request, and the same for all.
 const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'external', 'batch-7.example.com', '', '', \
      'locked', '{\"type\":\"Cpu\",\"cpu_m\":1000}', 0)";
+const EXPIRE: &str = "UPDATE reservation SET state = 'expired', ended_at_ms = ?, deadline_ms = NULL WHERE id IN";
+const CHARGED: &str = "SELECT * FROM reservation WHERE state IN ('locked', 'used')";
 const CPU: i64 = 1_000;
 const MEMORY: i64 = 1 << 30;
 /// A time; its value does not matter.
@@ -58,19 +61,45 @@ impl Peer {
     pub async fn reserve(&self, items: &[Item]) {
         let _writer = if self.backend == Backend::Sqlite { Some(self.writer.lock().await) } else { None };
         let mut connection = self.pool.acquire().await.unwrap();
-        let begin = match self.backend {
-            Backend::Sqlite => "BEGIN IMMEDIATE",
-            Backend::Postgres => "BEGIN",
-            Backend::Mariadb => "START TRANSACTION",
-        };
-        connection.execute(sqlx::raw_sql(begin)).await.unwrap();
+        connection.execute(sqlx::raw_sql(self.begin())).await.unwrap();
         let first = items[0];
-        let tenant = format!("{}/{}", first.tenant(), first.pool());
-        for (kind, name) in [(TENANT, tenant), (POOL, first.pool())] {
+        for (kind, name) in [(TENANT, first.tenant_on_pool()), (POOL, first.pool())] {
             self.update(&mut connection, kind, name, items.len() as i64).await;
         }
         self.insert(&mut connection, items).await;
         connection.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
+    }
+
+    /// Ends reservations of one pool in one transaction.
+    pub async fn expire(&self, items: &[Item]) {
+        let _writer = if self.backend == Backend::Sqlite { Some(self.writer.lock().await) } else { None };
+        let mut connection = self.pool.acquire().await.unwrap();
+        connection.execute(sqlx::raw_sql(self.begin())).await.unwrap();
+        let first = items[0];
+        for (kind, name) in [(TENANT, first.tenant_on_pool()), (POOL, first.pool())] {
+            self.update(&mut connection, kind, name, -(items.len() as i64)).await;
+        }
+        let list = vec!["?"; items.len()].join(", ");
+        let mut query = sqlx::query(AssertSqlSafe(self.rewritten(&format!("{EXPIRE} ({list})")))).bind(NOW_MS);
+        for item in items {
+            query = query.bind(item.id());
+        }
+        assert_eq!(query.execute(&mut *connection).await.unwrap().rows_affected(), items.len() as u64);
+        connection.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
+    }
+
+    /// Reads all charged reservations; returns their number.
+    pub async fn read_charged(&self) -> usize {
+        let mut connection = self.pool.acquire().await.unwrap();
+        connection.fetch_all(CHARGED).await.unwrap().len()
+    }
+
+    const fn begin(&self) -> &'static str {
+        match self.backend {
+            Backend::Sqlite => "BEGIN IMMEDIATE",
+            Backend::Postgres => "BEGIN",
+            Backend::Mariadb => "START TRANSACTION",
+        }
     }
 
     async fn update(&self, connection: &mut AnyConnection, kind: i64, name: String, count: i64) {

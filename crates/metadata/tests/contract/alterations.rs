@@ -9,7 +9,7 @@ use model::catalog::Catalog;
 use model::change::{Change, ObjectPatch, UnitPatch};
 use model::number::{Generation, Incarnation};
 use model::secret::MASK;
-use model::slot::Origin;
+use model::slot::{Origin, Replacement};
 
 use super::bench::{
     Bench, GRACE, abort_of, change_tenant, change_unit, commit, create_pool, create_tenant, create_unit, drop_object,
@@ -25,7 +25,11 @@ pub async fn a_tenant_is_given_the_minimum_of_slots(bench: Bench) {
     let snapshot = bench.store.snapshot().await.unwrap();
     let ordinals: Vec<u32> = snapshot.slots.iter().map(|slot| slot.key.ordinal).collect();
     assert_eq!(ordinals, [0, 1]);
-    assert!(snapshot.slots.iter().all(|slot| slot.origin == Origin::Minimum && slot.failures == 0 && !slot.forced));
+    assert!(
+        snapshot.slots.iter().all(|slot| slot.origin == Origin::Minimum
+            && slot.failures == 0
+            && slot.replacement == Replacement::StandIn)
+    );
     let tenant = bench.store.outcome(&id("found-3")).await.unwrap().unwrap();
     // The number of the object comes first, then those of the slots in order; EXPLAIN relies on it.
     let (object, last) = (snapshot.catalog.tenants.values().next().unwrap().generation, tenant.generation);
@@ -200,6 +204,44 @@ pub async fn a_new_configuration_renews_the_slots_and_keeps_stand_ins(bench: Ben
     assert!(old.contains(&started.engine));
 }
 
+/// The older engines are not condemned: the master does that in each slot's turn.
+pub async fn an_alteration_in_place_marks_the_slots_that_it_renews(bench: Bench) {
+    let bench = bench.founded(2).await;
+    let old = bench.present().await;
+    for engine in &old {
+        bench.made(engine).await;
+    }
+    let how = async || {
+        let slots = bench.store.snapshot().await.unwrap().slots;
+        slots.iter().map(|slot| slot.replacement).collect::<Vec<_>>()
+    };
+    let three = UnitPatch { min_engines: Some(3), driver_memory: Some("2G".parse().unwrap()), ..UnitPatch::default() };
+    bench.alter_in_place("a-1", change_unit("uc_1", three)).await;
+    assert_eq!(how().await, [Replacement::InPlace, Replacement::InPlace, Replacement::StandIn], "the third one is new");
+    let snapshot = bench.store.snapshot().await.unwrap();
+    assert!(snapshot.slots.iter().all(|slot| slot.failures == 0 && !old.contains(&slot.engine())));
+    for engine in &snapshot.engines {
+        let grace = old.contains(&engine.name).then_some(GRACE.as_millis() as i64);
+        assert_eq!((engine.end_grace_ms, engine.end_reason.as_deref()), (grace, None), "{}", engine.name);
+    }
+
+    // An alteration that changes no configuration keeps what the slots wait for; the next one that does decides again.
+    let comment = UnitPatch { comment: model::change::Setting::Set("new".to_owned()), ..UnitPatch::default() };
+    bench.alter("a-2", change_unit("uc_1", comment)).await;
+    assert_eq!(how().await[..2], [Replacement::InPlace; 2]);
+    bench.alter("a-3", memory("uc_1", "3G")).await;
+    assert_eq!(how().await, [Replacement::StandIn; 3]);
+    bench.alter_in_place("a-4", memory("uc_1", "4G")).await;
+    assert_eq!(how().await, [Replacement::InPlace; 3]);
+
+    // Deleted rows are condemned as always.
+    let none = UnitPatch { min_engines: Some(0), ..UnitPatch::default() };
+    bench.alter_in_place("a-5", change_unit("uc_1", none)).await;
+    assert!(how().await.is_empty());
+    let record = bench.store.engine(&old[0]).await.unwrap().unwrap().record;
+    assert_eq!(record.end_reason.as_deref(), Some("MIN_ENGINES is now 0"));
+}
+
 pub async fn an_unchanged_configuration_renews_no_slot(bench: Bench) {
     let bench = bench.founded(1).await;
     let before = bench.present().await;
@@ -210,6 +252,26 @@ pub async fn an_unchanged_configuration_renews_no_slot(bench: Bench) {
     assert!(bench.present().await.is_empty(), "a lowered MIN takes its slot");
     let engine = bench.store.engine(&before[0]).await.unwrap().unwrap().record;
     assert_eq!(engine.end_reason.as_deref(), Some("MIN_ENGINES is now 0"));
+}
+
+/// While their link exists: the master knows which engines are idle.
+pub async fn an_alteration_leaves_slots_on_demand_to_the_master(bench: Bench) {
+    let bench = bench.founded(1).await;
+    bench.start("s-1").await.unwrap();
+    bench.start("s-2").await.unwrap();
+    bench.raw("UPDATE slot SET origin = 'demand' WHERE ordinal > 0").await;
+    let slots = async || bench.store.snapshot().await.unwrap().slots;
+    let before = slots().await;
+    let origins: Vec<Origin> = before.iter().map(|slot| slot.origin).collect();
+    assert_eq!(origins, [Origin::Minimum, Origin::Demand, Origin::Demand]);
+    let limits = |min, max| UnitPatch { min_engines: Some(min), max_engines: Some(max), ..UnitPatch::default() };
+    bench.alter("a-1", change_unit("uc_1", limits(1, 1))).await;
+    assert_eq!(slots().await, before, "they do not count for a lowered maximum");
+    assert_eq!(bench.start("s-3").await.unwrap_err().user_error().sqlstate(), "53400", "they count for START");
+    bench.alter("a-2", change_unit("uc_1", limits(3, 3))).await;
+    assert_eq!(slots().await, before, "they count for the minimum");
+    bench.alter("a-3", change_tenant("t_1", &[])).await;
+    assert!(slots().await.is_empty());
 }
 
 /// `{rp_1: uc_1, uc_2; rp_2: uc_3}` becomes `{rp_1; rp_3: uc_4}`.

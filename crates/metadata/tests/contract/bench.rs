@@ -16,7 +16,7 @@ use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Generation};
 use model::observation::{CreatedEngine, EngineFacts};
 use model::rights::{RoleLists, Subject};
-use model::slot::Link;
+use model::slot::{Link, Replacement};
 use sqlx::AssertSqlSafe;
 
 /// The drain grace of the cases.
@@ -110,6 +110,7 @@ pub fn commit(text: &str, change: Change, base: Option<Generation>, deadline: Du
         source: Source::default(),
         requested_at_ms: 1,
         agent: "agent-1".to_owned(),
+        replacement: Replacement::StandIn,
         grace: GRACE,
         deadline,
     }
@@ -170,13 +171,45 @@ impl Bench {
         Self { settings, store, clock }
     }
 
-    /// Takes back what schema 10 has added to existing tables.
+    /// Takes back what schema 10 and later ones have added.
     pub async fn without_schema_10(&self) {
+        self.without_demand().await;
         for column in ["usr", "creator", "asked_at_ms"] {
             self.raw(&format!("ALTER TABLE slot DROP COLUMN {column}")).await;
         }
         for column in ["capacity", "measured_at_ms"] {
             self.raw(&format!("ALTER TABLE quota_scope DROP COLUMN {column}")).await;
+        }
+        self.raw("ALTER TABLE master DROP COLUMN drifts").await;
+    }
+
+    /// Takes back what schema 12 has added.
+    pub async fn without_demand(&self) {
+        for table in ["demand", "observed_demand"] {
+            self.raw(&format!("DROP TABLE {table}")).await;
+        }
+        for column in ["owner_kind", "owner"] {
+            self.raw(&format!("ALTER TABLE slot DROP COLUMN {column}")).await;
+        }
+        let on_table =
+            if matches!(self.settings.backend(), Ok(metadata::Backend::Mariadb)) { " ON engine" } else { "" };
+        self.raw(&format!("DROP INDEX engine_of_tenant_by_end{on_table}")).await;
+        for column in [
+            "origin",
+            "owner_kind",
+            "owner",
+            "ended_word",
+            "retryable",
+            "reserved_at_ms",
+            "registered_at_ms",
+            "charge_cpu",
+            "charge_memory",
+            "sessions_served",
+        ] {
+            self.raw(&format!("ALTER TABLE engine DROP COLUMN {column}")).await;
+        }
+        for column in ["idle_since_ms", "stateful"] {
+            self.raw(&format!("ALTER TABLE observed_engine DROP COLUMN {column}")).await;
         }
     }
 
@@ -201,6 +234,14 @@ impl Bench {
     pub async fn try_alter(&self, text: &str, change: Change) -> Result<Committed, Error> {
         let base = self.base(&change).await;
         self.store.commit(&commit(text, change, Some(base), self.soon())).await
+    }
+
+    /// Commits a change that replaces engines in place.
+    pub async fn alter_in_place(&self, text: &str, change: Change) {
+        let base = self.base(&change).await;
+        let replacement = Replacement::InPlace;
+        let request = CommitRequest { replacement, ..commit(text, change, Some(base), self.soon()) };
+        self.store.commit(&request).await.unwrap();
     }
 
     /// Commits a change and finishes it as a master would.
@@ -246,10 +287,20 @@ impl Bench {
     }
 
     pub async fn restart(&self, text: &str, engine: &EngineName, force: bool) -> Result<EngineAnswer, Error> {
+        let replacement = if force { Replacement::Force } else { Replacement::StandIn };
+        self.restart_as(text, engine, replacement).await
+    }
+
+    pub async fn restart_as(
+        &self,
+        text: &str,
+        engine: &EngineName,
+        replacement: Replacement,
+    ) -> Result<EngineAnswer, Error> {
         let request = self.request(text, &format!("RESTART ENGINE rp_1 '{engine}'"), admin());
         let pool = PoolName::new("rp_1").unwrap();
         let grace = Duration::from_mins(10);
-        self.store.restart(&RestartRequest { request, pool, engine: engine.clone(), grace, force }).await
+        self.store.restart(&RestartRequest { request, pool, engine: engine.clone(), grace, replacement }).await
     }
 
     /// The names of all current engines, in the order of the slots.

@@ -7,7 +7,7 @@ use model::observation::{
     ClusterWarnings, CreatedEngine, EndedEngine, EngineFacts, ForeignEngine, MAX_LOG_TAIL_BYTES, ObservedEngine,
     Publication,
 };
-use model::slot::Renewal;
+use model::slot::{Renewal, Replacement};
 
 use super::bench::Bench;
 
@@ -28,6 +28,8 @@ pub fn seen(name: &EngineName, phase: Phase) -> ObservedEngine {
         draining: false,
         sessions: Some(3),
         running: None,
+        idle_since_ms: Some(4_000),
+        stateful: Some(2),
         started_at_ms: Some(5),
         log_tail: None,
         labels: std::sync::Arc::new([("k".to_owned(), "v".to_owned())].into()),
@@ -113,7 +115,8 @@ pub async fn an_ended_engine_stays_only_while_it_is_current(bench: Bench) {
     bench.made(&name).await;
     let log = "line\n".repeat(MAX_LOG_TAIL_BYTES);
     let ended = |reason: &str| {
-        let ended = EndedEngine { name: name.clone(), reason: reason.to_owned(), log_tail: Some(log.clone()) };
+        let ended =
+            EndedEngine { name: name.clone(), reason: reason.to_owned(), class: None, log_tail: Some(log.clone()) };
         EngineFacts { ended: vec![ended], ..EngineFacts::default() }
     };
     store.record(epoch, &ended("exit status 1")).await.unwrap();
@@ -127,7 +130,14 @@ pub async fn an_ended_engine_stays_only_while_it_is_current(bench: Bench) {
     let described = store.engine(&name).await.unwrap().unwrap().record;
     assert_eq!(described.log_tail.as_ref().map(String::len), Some(MAX_LOG_TAIL_BYTES));
     let slot = &snapshot.slots[0];
-    let renewal = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1, condemn: None };
+    let renewal = Renewal {
+        slot: slot.key.clone(),
+        observed: slot.incarnation,
+        failures: 1,
+        replacement: Replacement::StandIn,
+        condemn: None,
+        ends: None,
+    };
     store.new_incarnation(epoch, &renewal).await.unwrap();
     let snapshot = store.snapshot().await.unwrap();
     assert_eq!(snapshot.engines.iter().map(|engine| &engine.name).collect::<Vec<_>>(), [&snapshot.slots[0].engine()]);
@@ -161,7 +171,7 @@ pub async fn a_namespace_is_kept_for_a_day_after_its_last_pod(bench: Bench) {
     store.publish(epoch, &in_use(&[])).await.unwrap();
     assert_eq!(names().await, ["rp-1--t-1"]);
     bench.stop("s-2", &engine).await.unwrap();
-    let ended = EndedEngine { name: engine, reason: "stopped".to_owned(), log_tail: None };
+    let ended = EndedEngine { name: engine, reason: "stopped".to_owned(), class: None, log_tail: None };
     store.record(epoch, &EngineFacts { ended: vec![ended], ..EngineFacts::default() }).await.unwrap();
     store.publish(epoch, &in_use(&["rp-1--t-1"])).await.unwrap();
     store.publish(epoch, &in_use(&[])).await.unwrap();
@@ -186,8 +196,12 @@ pub async fn a_null_character_of_an_engine_blocks_no_report(bench: Bench) {
         details: std::sync::Arc::new([("d\0".to_owned(), "v\0".to_owned())].into()),
         ..seen(&names[0], Phase::Running)
     };
-    let ended =
-        EndedEngine { name: names[1].clone(), reason: "drained \0".to_owned(), log_tail: Some("log\0".to_owned()) };
+    let ended = EndedEngine {
+        name: names[1].clone(),
+        reason: "drained \0".to_owned(),
+        class: None,
+        log_tail: Some("log\0".to_owned()),
+    };
     let report = Publication {
         engines: vec![odd],
         waits_for: Some("engine \0".to_owned()),
@@ -228,6 +242,7 @@ pub async fn a_batch_records_each_engine_like_a_single_report(bench: Bench) {
     let end = |name: &EngineName, reason: &str| EndedEngine {
         name: name.clone(),
         reason: reason.to_owned(),
+        class: None,
         log_tail: (reason == "first").then(|| format!("log of {name}")),
     };
     let mut ended: Vec<_> = names.iter().skip(1).map(|name| end(name, "first")).collect();
@@ -255,7 +270,8 @@ pub async fn a_batch_records_each_engine_like_a_single_report(bench: Bench) {
 pub async fn current_engines_are_found_by_index_among_ended_ones(bench: Bench) {
     let bench = bench.founded(2).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
-    let ended = EndedEngine { name: bench.present().await[0].clone(), reason: "over".to_owned(), log_tail: None };
+    let ended =
+        EndedEngine { name: bench.present().await[0].clone(), reason: "over".to_owned(), class: None, log_tail: None };
     store.record(epoch, &EngineFacts { ended: vec![ended], ..EngineFacts::default() }).await.unwrap();
     // 6,400 that ended long ago, with lower numbers than all others.
     let digits = |name: &str| format!("{name}(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM {name} WHERE i < 80)");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use metadata::{Error, MAX_CHANGES};
+use metadata::{Error, MAX_BATCH_SCOPES, MAX_CHANGES};
 use model::ledger::{
     Amounts, Change, Claim, Confirmation, End, Holder, PoolCapacity, Refusal, Request, Scope, ScopeKey, ScopeKind,
     ScopedChange, Scopes, State,
@@ -15,18 +15,18 @@ use model::resource::{Amount, Resource, Triple};
 
 use super::bench::Bench;
 
-pub(super) const EPOCH: Epoch = Epoch(0);
+pub const EPOCH: Epoch = Epoch(0);
 /// Longer than any case.
 pub(super) const LONG_MS: i64 = 1_000_000;
 pub(super) const UNLIMITED: Triple<Limit> = Triple::all(Limit::Unlimited);
 
-pub(super) const TENANTS: [&str; 3] = ["t_a", "t_b", "t_c"];
+pub const TENANTS: [&str; 3] = ["t_a", "t_b", "t_c"];
 
 pub(super) fn pool_name() -> PoolName {
     PoolName::new("rp_1").unwrap()
 }
 
-pub(super) fn pool() -> ScopeKey {
+pub fn pool() -> ScopeKey {
     ScopeKey::pool(&pool_name())
 }
 
@@ -34,7 +34,7 @@ pub(super) fn tenant(name: &str) -> ScopeKey {
     ScopeKey::tenant(&TenantName::new(name).unwrap(), &pool_name())
 }
 
-pub(super) fn scopes(tenant: &str, user: Option<&str>) -> Scopes {
+pub fn scopes(tenant: &str, user: Option<&str>) -> Scopes {
     Scopes::new(&TenantName::new(tenant).unwrap(), &pool_name(), user, user.map(|_| "IDE"))
 }
 
@@ -50,7 +50,7 @@ pub(super) fn engine(lineage: &str, incarnation: i64, scopes: Scopes, amounts: A
     })
 }
 
-pub(super) fn external(id: &str, key: &str, scopes: Scopes, amounts: Amounts) -> Arc<Request> {
+pub fn external(id: &str, key: &str, scopes: Scopes, amounts: Amounts) -> Arc<Request> {
     Arc::new(Request {
         id: id.into(),
         holder: Holder::External { key: key.into(), instance: "program".into() },
@@ -62,7 +62,7 @@ pub(super) fn external(id: &str, key: &str, scopes: Scopes, amounts: Amounts) ->
     })
 }
 
-pub(super) fn one_engine() -> Amounts {
+pub fn one_engine() -> Amounts {
     Amounts::same(Amount { cpu_m: 0, memory: 0, engines: 1 }).unwrap()
 }
 
@@ -81,11 +81,24 @@ fn engines(limit: i64) -> PoolCapacity {
 }
 
 /// Pool `rp_1` of that many engines with the tenants, none of which has a quota.
-async fn founded(bench: &Bench, limit: i64) {
+pub async fn founded(bench: &Bench, limit: i64) {
     let none = [Triple::all(None); 3];
     let mut limits = vec![(pool(), engines(limit).scope(&none).unwrap())];
     limits.extend(TENANTS.map(|name| (tenant(name), Scope::tenant(&none[0]))));
     bench.store.write_limits(EPOCH, &limits).await.unwrap();
+}
+
+/// Pool `rp_2` of ten engines with tenant `t_a`.
+pub(super) async fn second_pool(bench: &Bench) {
+    let none = Triple::all(None);
+    let scopes = second_pool_scopes();
+    let (pool, tenant) = (scopes.pool().clone(), scopes.tenant().clone());
+    let limits = vec![(pool, engines(10).scope(&[none]).unwrap()), (tenant, Scope::tenant(&none))];
+    bench.store.write_limits(EPOCH, &limits).await.unwrap();
+}
+
+pub(super) fn second_pool_scopes() -> Scopes {
+    Scopes::new(&TenantName::new("t_a").unwrap(), &PoolName::new("rp_2").unwrap(), None, None)
 }
 
 /// Reserves for a new user, and ends the reservation as a master: passes every failpoint of the ledger. A repeat
@@ -111,7 +124,7 @@ pub async fn is_charged_for_its_reservations(bench: &Bench, point: &str) {
     assert_eq!(ledger.scope(&pool()).map_or(0, |scope| scope.counter.held.engines), charged, "{point}");
 }
 
-async fn held(bench: &Bench) -> BTreeMap<ScopeKey, i64> {
+pub async fn held(bench: &Bench) -> BTreeMap<ScopeKey, i64> {
     let ledger = bench.store.whole_ledger().await.unwrap();
     ledger.scopes().map(|(key, scope)| (key.clone(), scope.counter.held.engines)).collect()
 }
@@ -175,12 +188,8 @@ pub async fn concurrent_repeats_of_a_request_reserve_once(bench: Bench) {
 /// The same key for two pools: neither waits for the other's scopes, so the database finds the duplicate.
 pub async fn one_key_for_two_requests_is_refused(bench: Bench) {
     founded(&bench, 10).await;
-    let other = ScopeKey { kind: ScopeKind::Pool, name: "rp_2".into() };
-    let of_tenant = ScopeKey { kind: ScopeKind::Tenant, name: "t_a/rp_2".into() };
-    let limits =
-        vec![(other, engines(10).scope(&[Triple::all(None)]).unwrap()), (of_tenant, Scope::tenant(&Triple::all(None)))];
-    bench.store.write_limits(EPOCH, &limits).await.unwrap();
-    let second = Scopes::new(&TenantName::new("t_a").unwrap(), &PoolName::new("rp_2").unwrap(), None, None);
+    second_pool(&bench).await;
+    let second = second_pool_scopes();
     for round in 0..6 {
         let tasks: Vec<_> = [scopes("t_a", None), second.clone()]
             .into_iter()
@@ -277,6 +286,42 @@ pub async fn overdue_external_reservations_end_and_return_their_charge(bench: Be
     assert_eq!(bench.store.confirm(&confirmation).await.unwrap(), Err(Refusal::Unknown("due".into())));
 }
 
+/// A transaction ends those of the pool whose deadline was first, whenever the others of it were, and then those of other pools;
+/// it locks no more scopes than it may.
+pub async fn overdue_reservations_end_pool_by_pool(bench: Bench) {
+    // Each locks a user and a creator of its own; all of them lock the tenants and the pools.
+    const IN_ONE_TRANSACTION: usize = (MAX_BATCH_SCOPES - 4) / 2;
+    const USERS: usize = IN_ONE_TRANSACTION + 5;
+    founded(&bench, 1_000).await;
+    second_pool(&bench).await;
+    let of_user = |user: &str| {
+        Scopes::new(&TenantName::new("t_a").unwrap(), &pool_name(), Some(user), Some(&format!("program of {user}")))
+    };
+    let of_users = (0..USERS).map(|at| (format!("x{at}"), of_user(&format!("user {at}"))));
+    let of_second = (0..4).map(|at| (format!("y{at}"), second_pool_scopes()));
+    let calls = of_users.chain(of_second).map(|(id, scopes)| {
+        let store = bench.store.clone();
+        tokio::spawn(async move { store.enqueue(&external(&id, &id, scopes, one_engine()), LONG_MS).await })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap().unwrap().unwrap();
+    }
+    bench.raw("UPDATE reservation SET deadline_ms = 2").await;
+    bench.raw("UPDATE reservation SET deadline_ms = 3 WHERE pool = 'rp_2'").await;
+    bench.raw("UPDATE reservation SET deadline_ms = 1 WHERE id = 'y2'").await;
+    let mut transactions = Vec::new();
+    loop {
+        let ended = bench.store.expire(EPOCH).await.unwrap();
+        if ended.is_empty() {
+            break;
+        }
+        assert!(ended.iter().all(|one| one.state == State::Expired), "{ended:?}");
+        let pools: Vec<_> = ended.iter().map(|one| one.request.scopes.pool_name().to_owned()).collect();
+        transactions.push((pools.iter().take_while(|pool| *pool == "rp_2").count(), pools.len()));
+    }
+    assert_eq!(transactions, [(4, 4 + IN_ONE_TRANSACTION), (0, 5)]);
+}
+
 pub async fn an_audit_corrects_every_counter(bench: Bench) {
     founded(&bench, 10).await;
     for (at, name) in TENANTS.iter().enumerate() {
@@ -284,6 +329,7 @@ pub async fn an_audit_corrects_every_counter(bench: Bench) {
         bench.store.reserve(&external(&id, &id, scopes(name, Some("alice")), one_engine())).await.unwrap().unwrap();
     }
     let before = held(&bench).await;
+    assert_eq!(bench.store.ledger_counts().await.unwrap().drifts, 0);
     bench.raw("UPDATE quota_scope SET held_engines = held_engines + 5, shared_held_cpu = shared_held_cpu + 7").await;
     let drifts = bench.store.audit_ledger(EPOCH).await.unwrap();
     // One user, one creator, three tenants and the pool; and the pool's part.
@@ -291,6 +337,7 @@ pub async fn an_audit_corrects_every_counter(bench: Bench) {
     assert!(drifts.iter().any(|drift| drift.to_string() == "user \"alice\": 8 engines instead of 3"), "{drifts:?}");
     assert_eq!(held(&bench).await, before);
     assert_eq!(bench.store.audit_ledger(EPOCH).await.unwrap(), Vec::new());
+    assert_eq!(bench.store.ledger_counts().await.unwrap().drifts, 7);
 }
 
 pub async fn a_counter_below_zero_is_refused_by_the_database(bench: Bench) {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use metadata::{Error, StoreErrorKind};
+use metadata::{Error, QuotaScope, StoreErrorKind};
 use model::alteration::{AlterationProgress, Outcome};
 use model::number::{Epoch, Generation};
 use model::observation::Publication;
-use model::slot::Renewal;
+use model::slot::{Renewal, Replacement};
 
 use super::bench::{Bench, create_unit, id, memory};
 
@@ -25,6 +25,23 @@ pub async fn raising_again_by_the_same_holder_is_a_success(bench: Bench) {
     assert_eq!(store.raise_epoch(Epoch(1), "lock-2/def").await.unwrap().epoch, Epoch(2));
 }
 
+/// An agent of version 0.1.0 that is still there after the migration writes pools and tenants without their scopes.
+pub async fn a_new_master_has_the_scopes_that_an_earlier_agent_left_out(bench: Bench) {
+    let bench = bench.founded(1).await;
+    let store = &bench.store;
+    store.raise_epoch(Epoch(0), "one").await.unwrap();
+    let before = store.quota_scopes().await.unwrap();
+    assert_eq!(before.len(), 2, "a pool and a tenant on it: {before:?}");
+    for kind in ["3", "4", "3 OR kind = 4"] {
+        bench.raw(&format!("DELETE FROM quota_scope WHERE kind = {kind}")).await;
+        let epoch = store.master().await.unwrap().epoch;
+        store.raise_epoch(epoch, &format!("holder of {}", epoch.next())).await.unwrap();
+        let after = store.quota_scopes().await.unwrap();
+        let limits = |scopes: &[QuotaScope]| scopes.iter().map(|it| (it.key.clone(), it.scope)).collect::<Vec<_>>();
+        assert_eq!(limits(&after), limits(&before), "{kind}");
+    }
+}
+
 pub async fn every_write_of_a_deposed_master_is_refused(bench: Bench) {
     let bench = bench.founded(1).await;
     let store = &bench.store;
@@ -33,7 +50,14 @@ pub async fn every_write_of_a_deposed_master_is_refused(bench: Bench) {
     store.raise_epoch(Epoch(1), "two").await.unwrap();
     let before = store.overview(None).await.unwrap();
     let slot = before.snapshot.slots[0].clone();
-    let renewal = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1, condemn: None };
+    let renewal = Renewal {
+        slot: slot.key.clone(),
+        observed: slot.incarnation,
+        failures: 1,
+        replacement: Replacement::StandIn,
+        condemn: None,
+        ends: None,
+    };
     let report = Publication { waits_for: Some("nothing".to_owned()), complete: true, ..Publication::default() };
     for epoch in [Epoch(1), Epoch(3), Epoch(0)] {
         let refusals = [
@@ -184,19 +208,43 @@ pub async fn a_new_incarnation_needs_the_one_observed(bench: Bench) {
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let slot = store.snapshot().await.unwrap().slots[0].clone();
     bench.restart("r-1", &slot.engine(), true).await.unwrap();
-    let stale = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1, condemn: None };
+    let stale = Renewal {
+        slot: slot.key.clone(),
+        observed: slot.incarnation,
+        failures: 1,
+        replacement: Replacement::StandIn,
+        condemn: None,
+        ends: None,
+    };
     assert_eq!(store.new_incarnation(epoch, &stale).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     let forced = store.snapshot().await.unwrap().slots[0].clone();
-    let renewal = Renewal { slot: slot.key.clone(), observed: forced.incarnation, failures: 4, condemn: None };
+    let renewal = Renewal {
+        slot: slot.key.clone(),
+        observed: forced.incarnation,
+        failures: 4,
+        replacement: Replacement::StandIn,
+        condemn: None,
+        ends: None,
+    };
     let incarnation = store.new_incarnation(epoch, &renewal).await.unwrap();
     let now = store.snapshot().await.unwrap();
-    assert_eq!((now.slots[0].incarnation, now.slots[0].failures, now.slots[0].forced), (incarnation, 4, false));
+    assert_eq!(
+        (now.slots[0].incarnation, now.slots[0].failures, now.slots[0].replacement),
+        (incarnation, 4, Replacement::StandIn)
+    );
     assert_eq!(now.catalog.generation.get(), incarnation.get());
     assert!(now.engines.iter().any(|engine| engine.name == now.slots[0].engine() && engine.incarnation == incarnation));
     // A deleted slot gets no incarnation; a renewal never inserts.
     let patch = model::change::UnitPatch { min_engines: Some(0), ..Default::default() };
     bench.alter("a-1", super::bench::change_unit("uc_1", patch)).await;
-    let gone = Renewal { slot: slot.key, observed: incarnation, failures: 0, condemn: None };
+    let gone = Renewal {
+        slot: slot.key,
+        observed: incarnation,
+        failures: 0,
+        replacement: Replacement::StandIn,
+        condemn: None,
+        ends: None,
+    };
     assert_eq!(store.new_incarnation(epoch, &gone).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     assert!(store.snapshot().await.unwrap().slots.is_empty());
 }
@@ -207,7 +255,14 @@ pub async fn stale_renewals_fail_without_affecting_the_batch(bench: Bench) {
     let before = store.snapshot().await.unwrap();
     let renewal = |at: usize, failures: u32| {
         let slot = &before.slots[at];
-        Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures, condemn: None }
+        Renewal {
+            slot: slot.key.clone(),
+            observed: slot.incarnation,
+            failures,
+            replacement: if failures > 5 { Replacement::InPlace } else { Replacement::StandIn },
+            condemn: None,
+            ends: None,
+        }
     };
     // One of them changed before the call, one is listed twice, and one never existed.
     bench.restart("r-1", &before.slots[1].engine(), true).await.unwrap();
@@ -218,10 +273,14 @@ pub async fn stale_renewals_fail_without_affecting_the_batch(bench: Bench) {
     assert_eq!(is_drawn, [true, false, true, false, false], "{drawn:?}");
     assert!(drawn[3].as_ref().unwrap_err().contains("is gone"), "{drawn:?}");
     let after = store.snapshot().await.unwrap();
-    let states: Vec<_> = after.slots.iter().map(|slot| (slot.incarnation, slot.failures, slot.forced)).collect();
+    let states: Vec<_> = after.slots.iter().map(|slot| (slot.incarnation, slot.failures, slot.replacement)).collect();
     let (first, last) = (drawn[2].clone().unwrap(), drawn[0].clone().unwrap());
-    assert_eq!([states[0], states[2]], [(first, 2, false), (last, 7, false)]);
-    assert_eq!((states[1].0 > before.slots[1].incarnation, states[1].2), (true, true), "the restart stands");
+    assert_eq!([states[0], states[2]], [(first, 2, Replacement::StandIn), (last, 7, Replacement::InPlace)]);
+    assert_eq!(
+        (states[1].0 > before.slots[1].incarnation, states[1].2),
+        (true, Replacement::Force),
+        "the restart stands"
+    );
     assert_ne!(first, last);
     assert!(after.catalog.generation.get() >= first.get().max(last.get()));
     for slot in &after.slots {

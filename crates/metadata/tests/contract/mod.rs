@@ -7,17 +7,23 @@
 
 mod alterations;
 mod auditing;
+mod batches;
 pub mod bench;
 mod concurrency;
+mod demand;
 mod diagnosing;
 pub mod engines;
+mod history;
 pub mod ledgers;
 mod limits;
 mod masters;
+mod owners;
 mod pools;
 mod quotas;
 mod random_ledgers;
+mod registrations;
 mod requests;
+mod scaling;
 mod schema;
 mod snapshots;
 mod starting;
@@ -28,9 +34,12 @@ use std::time::{Duration, Instant};
 
 pub use bench::Bench;
 use metadata::StoreSettings;
+use tokio::task::{JoinError, JoinSet};
 
 /// The number of cases.
-pub const COUNT: usize = 114;
+pub const COUNT: usize = 164;
+/// The number of cases that run concurrently.
+const AT_ONCE: usize = 4;
 /// The deadline of a case.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -83,7 +92,9 @@ cases! {
         an_alteration_after_its_deadline_changes_nothing,
         a_statement_that_changes_nothing_is_recorded,
         a_new_configuration_renews_the_slots_and_keeps_stand_ins,
+        an_alteration_in_place_marks_the_slots_that_it_renews,
         an_unchanged_configuration_renews_no_slot,
+        an_alteration_leaves_slots_on_demand_to_the_master,
         a_removed_link_condemns_all_engines_of_its_slots,
         an_incarnation_is_never_used_twice,
         secrets_are_masked_for_proxies,
@@ -101,6 +112,7 @@ cases! {
         an_engine_without_a_slot_is_no_longer_desired,
         an_unknown_engine_is_refused,
         restart_keeps_a_stand_in_and_force_condemns_it,
+        restart_in_place_condemns_nothing,
         users_of_other_tenants_learn_nothing,
         a_request_after_its_deadline_changes_nothing,
         a_repeat_after_the_slot_is_gone_returns_the_first_answer,
@@ -121,6 +133,7 @@ cases! {
     }
     masters::{
         raising_again_by_the_same_holder_is_a_success,
+        a_new_master_has_the_scopes_that_an_earlier_agent_left_out,
         every_write_of_a_deposed_master_is_refused,
         a_late_report_within_its_epoch_is_refused,
         a_complete_report_keeps_its_parts_and_refuses_late_ones,
@@ -140,6 +153,13 @@ cases! {
         a_batch_records_each_engine_like_a_single_report,
         current_engines_are_found_by_index_among_ended_ones,
     }
+    history::{
+        an_engine_that_ended_is_history_with_its_times_and_word,
+        the_word_of_an_end_is_that_of_its_order,
+        a_busy_engine_ends_as_replaced_although_its_successor_was_idle,
+        a_start_that_was_given_up_keeps_its_reason,
+        the_history_is_read_newest_first_by_its_scope,
+    }
     pools::{
         an_emptied_pool_keeps_its_engines_and_starts_none,
         a_pool_without_required_nodes_starts_no_engine,
@@ -157,7 +177,14 @@ cases! {
         the_subject_of_a_quota_is_not_dropped,
         a_database_of_schema_7_receives_the_table_of_quotas,
     }
+    batches::{
+        concurrent_calls_for_a_pool_share_transactions,
+        each_call_of_a_batch_has_its_own_result_and_row_in_the_audit,
+        a_batch_that_loses_its_connection_is_run_call_by_call,
+        a_pool_whose_row_is_locked_delays_no_other_pool,
+    }
     random_ledgers::{
+        the_store_and_the_model_agree_on_batches_of_holders,
         the_store_and_the_model_agree_on_random_operations,
     }
     ledgers::{
@@ -167,6 +194,7 @@ cases! {
         a_deposed_master_changes_no_reservation,
         a_batch_has_one_result_for_each_change,
         overdue_external_reservations_end_and_return_their_charge,
+        overdue_reservations_end_pool_by_pool,
         an_audit_corrects_every_counter,
         a_counter_below_zero_is_refused_by_the_database,
         a_holder_reserves_only_while_the_pool_is_counted_and_has_no_queue,
@@ -179,11 +207,54 @@ cases! {
         a_capacity_that_is_no_longer_measured_is_forgotten,
         a_database_of_schema_9_receives_its_scopes,
     }
+    registrations::{
+        a_registered_capacity_opens_its_pool_and_is_replaced_by_its_instance,
+        only_one_instance_is_registered_until_its_lease_ends,
+        a_late_repeat_replaces_no_newer_numbers_and_opens_no_pool,
+        a_lease_is_renewed_by_its_instance_until_it_ends,
+        an_end_of_a_registration_keeps_reservations_unless_forced,
+        a_registration_belongs_to_one_pool_and_one_kind_of_capacity,
+        concurrent_registrations_leave_one_instance_and_no_over_grant,
+        a_call_waits_for_no_lock_beyond_its_deadline,
+    }
     starting::{
         start_charges_its_slot_to_a_user_and_a_creator,
         start_of_an_engine_that_can_never_fit_is_refused,
+        start_without_waiting_needs_nodes_for_all_pods,
+        the_newest_reduction_of_each_scope_is_known,
         start_without_waiting_reserves_or_is_refused,
         a_refused_start_adds_no_user,
+    }
+    demand::{
+        a_report_replaces_the_demand_of_its_proxy_only,
+        a_late_report_brings_no_demand_back,
+        demand_ends_with_its_lease_and_is_renewed_by_any_report,
+        a_key_has_all_its_columns_and_any_length,
+        a_report_has_a_limited_number_of_keys,
+        concurrent_reports_of_a_proxy_leave_the_newest,
+        demand_of_a_proxy_that_stopped_is_deleted,
+        unmet_demand_is_that_of_the_last_report_with_some,
+        a_database_of_schema_11_receives_the_tables_of_demand,
+    }
+    owners::{
+        engines_of_users_are_charged_to_them,
+        engines_of_groups_are_charged_to_the_tenant_only,
+        a_quota_of_one_user_leaves_others_their_engines,
+        only_owners_by_which_the_unit_is_shared_now_are_added,
+        an_alter_of_shared_by_deletes_what_follows_demand,
+        a_started_engine_is_owned_by_the_user_who_starts_it,
+        a_plan_knows_what_waiting_users_hold,
+    }
+    scaling::{
+        an_added_slot_is_charged_in_the_same_transaction,
+        a_slot_that_is_short_of_capacity_is_not_added,
+        a_repeated_call_adds_nothing_twice,
+        a_late_call_adds_nothing_to_a_link_that_is_empty_again,
+        only_an_idle_slot_on_demand_above_the_minimum_is_removed,
+        a_slot_with_another_incarnation_is_not_removed,
+        slots_on_demand_keep_every_limit,
+        the_links_of_a_call_have_results_of_their_own,
+        a_deposed_master_scales_nothing,
     }
     snapshots::{
         a_snapshot_has_the_ledger_that_a_plan_needs,
@@ -207,29 +278,49 @@ pub fn record_passed(case: &str) {
     std::io::Write::write_all(&mut file, format!("{case}\n").as_bytes()).unwrap();
 }
 
-/// Runs every case, each in the database that `settings` makes for it.
-pub async fn run_all<F>(backend: &str, settings: impl Fn(usize) -> F)
+/// Runs every case, each in the database that `settings` makes for it, [`AT_ONCE`] at a time: a case mostly waits for its
+/// server.
+pub async fn run_all<F>(backend: &'static str, settings: impl Fn(usize) -> F)
 where
     F: Future<Output = StoreSettings>,
 {
     let only = std::env::var("EH_TEST_CASE").ok();
     let mut ran = 0;
+    let mut running = JoinSet::new();
     for (at, case) in CASES.iter().enumerate() {
         if only.as_ref().is_some_and(|only| only != case.name) {
             continue;
         }
-        let begun = Instant::now();
-        println!("contract: backend={backend} case={}", case.name);
-        let bench = Bench::open(settings(at).await).await;
-        tokio::time::timeout(CASE_DEADLINE, (case.run)(bench))
-            .await
-            .unwrap_or_else(|_| panic!("{} took longer than {CASE_DEADLINE:?}", case.name));
-        println!("contract: backend={backend} case={} ms={}", case.name, begun.elapsed().as_millis());
-        record_passed(case.name);
+        if running.len() == AT_ONCE {
+            ended(running.join_next().await);
+        }
+        let settings = settings(at).await;
+        running.spawn(run(backend, case, settings));
         ran += 1;
+    }
+    while !running.is_empty() {
+        ended(running.join_next().await);
     }
     if only.is_none() {
         assert_eq!(ran, COUNT, "the number of cases is a constant, so that no backend runs fewer");
     }
     println!("contract: backend={backend} cases={ran}");
+}
+
+async fn run(backend: &str, case: &Case, settings: StoreSettings) {
+    let begun = Instant::now();
+    println!("contract: backend={backend} case={}", case.name);
+    let bench = Bench::open(settings).await;
+    tokio::time::timeout(CASE_DEADLINE, (case.run)(bench))
+        .await
+        .unwrap_or_else(|_| panic!("{} took longer than {CASE_DEADLINE:?}", case.name));
+    println!("contract: backend={backend} case={} ms={}", case.name, begun.elapsed().as_millis());
+    record_passed(case.name);
+}
+
+/// A case that fails ends the test, with its own message.
+fn ended(case: Option<Result<(), JoinError>>) {
+    if let Some(Err(error)) = case {
+        std::panic::resume_unwind(error.into_panic());
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! A failure prints the seed; `EH_TEST_SEED` repeats it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::ledger::{
@@ -11,11 +12,13 @@ use model::ledger::{
 use model::quota::{Guarantee, Limit};
 use model::resource::{Amount, Resource, Triple};
 
+use super::batches::{block, queued_calls};
 use super::bench::Bench;
 use super::ledgers::{EPOCH, LONG_MS, TENANTS, UNLIMITED, claim, engine, external, pool, scopes, tenant};
 
-/// The steps of a differential run.
-const STEPS: usize = 120;
+/// The steps of a differential run, and those of the long tier.
+const STEPS: usize = 60;
+const LONG_STEPS: usize = 240;
 
 /// A xorshift generator: a run is repeated by its seed.
 pub(super) struct Random(pub(super) u64);
@@ -161,23 +164,78 @@ async fn is_equal(bench: &Bench, model: &Ledger, step: &str) {
     assert_eq!(reservations(&stored), reservations(model), "{step}");
 }
 
-pub async fn the_store_and_the_model_agree_on_random_operations(bench: Bench) {
+/// Sets the same random limits in the store and in the model.
+async fn limit(bench: &Bench, model: &mut Ledger, random: &mut Random) {
+    let guarantees = [random.guarantees(), random.guarantees(), random.guarantees()];
+    let capacity = PoolCapacity { capacity: random.limits(), protected: Amount::ZERO, overcommit_percent: 100 };
+    let mut limits = vec![(pool(), capacity.scope(&guarantees).unwrap())];
+    limits.extend(TENANTS.iter().zip(&guarantees).map(|(name, of)| (tenant(name), Scope::tenant(of))));
+    limits.extend(["alice", "bob"].map(|name| (ScopeKey::user(name), Scope::principal(random.limits()))));
+    for (key, scope) in &limits {
+        model.set_limits(key, scope).unwrap();
+    }
+    bench.store.write_limits(EPOCH, &limits).await.unwrap();
+}
+
+fn seeded() -> (u64, Random) {
     let seed = std::env::var("EH_TEST_SEED").ok().map_or_else(rand_seed, |seed| seed.parse().unwrap());
     println!("contract: EH_TEST_SEED={seed}");
-    let mut random = Random(seed | 1);
+    (seed, Random(seed | 1))
+}
+
+/// Calls that are queued while a transaction is under way take effect in the order of their arrival, as one after the
+/// other would.
+pub async fn the_store_and_the_model_agree_on_batches_of_holders(bench: Bench) {
+    let (seed, mut random) = seeded();
     let mut model = Ledger::default();
     let (mut granted, mut refused) = (0, 0);
-    for step in 0..STEPS {
-        if step % 10 == 0 {
-            let guarantees = [random.guarantees(), random.guarantees(), random.guarantees()];
-            let capacity = PoolCapacity { capacity: random.limits(), protected: Amount::ZERO, overcommit_percent: 100 };
-            let mut limits = vec![(pool(), capacity.scope(&guarantees).unwrap())];
-            limits.extend(TENANTS.iter().zip(&guarantees).map(|(name, of)| (tenant(name), Scope::tenant(of))));
-            limits.extend(["alice", "bob"].map(|name| (ScopeKey::user(name), Scope::principal(random.limits()))));
-            for (key, scope) in &limits {
-                model.set_limits(key, scope).unwrap();
+    for step in 0..STEPS / 4 {
+        if step % 5 == 0 {
+            limit(&bench, &mut model, &mut random).await;
+        }
+        let mut changes: Vec<ScopedChange> = (0..40).map(|_| change(&mut random)).collect();
+        changes.retain(|change| is_of_holder(&change.change));
+        let context = format!("seed {seed}, step {step}: {changes:?}");
+        // Beforehand, because calls whose user has no row take effect after the others.
+        let principals: BTreeSet<ScopeKey> =
+            changes.iter().flat_map(|change| change.scopes.policy()).cloned().collect();
+        bench.store.insert_principals(&principals).await.unwrap();
+        for key in principals.into_iter().filter(|key| key.kind != ScopeKind::Tenant) {
+            if model.scope(&key).is_none() {
+                model.put_scope(key, Scope::principal(UNLIMITED));
             }
-            bench.store.write_limits(EPOCH, &limits).await.unwrap();
+        }
+        let blocked = block(&bench).await;
+        let calls = queued_calls(&bench.store, changes.clone()).await;
+        blocked.release().await;
+        for (change, call) in changes.iter().zip(calls) {
+            let decided = call.await.unwrap().unwrap();
+            assert_eq!(same(&decided), same(&apply(&mut model, change, false)), "{context}");
+            if decided.is_ok() { granted += 1 } else { refused += 1 }
+        }
+        is_equal(&bench, &model, &context).await;
+    }
+    println!("contract: operations that succeeded={granted} refused={refused}");
+    assert!(granted > 10 && refused > 10, "both outcomes occur");
+    assert_eq!(bench.store.audit_ledger(EPOCH).await.unwrap(), Vec::new());
+}
+
+/// Whether a holder may request the change.
+fn is_of_holder(change: &Change) -> bool {
+    match change {
+        Change::Reserve(request) | Change::Enqueue { request, .. } => request.holder.is_external(),
+        Change::Confirm(_) | Change::Renew { .. } | Change::Release(_) | Change::Cancel { .. } => true,
+        _ => false,
+    }
+}
+
+pub async fn the_store_and_the_model_agree_on_random_operations(bench: Bench) {
+    let (seed, mut random) = seeded();
+    let mut model = Ledger::default();
+    let (mut granted, mut refused) = (0, 0);
+    for step in 0..steps(STEPS, LONG_STEPS) {
+        if step % 10 == 0 {
+            limit(&bench, &mut model, &mut random).await;
         }
         let changes: Vec<ScopedChange> = (0..=random.below(4)).map(|_| change(&mut random)).collect();
         let context = format!("seed {seed}, step {step}: {changes:?}");
@@ -197,6 +255,11 @@ pub async fn the_store_and_the_model_agree_on_random_operations(bench: Bench) {
     println!("contract: operations that succeeded={granted} refused={refused}");
     assert!(granted > 10 && refused > 10, "both outcomes occur");
     assert_eq!(bench.store.audit_ledger(EPOCH).await.unwrap(), Vec::new());
+}
+
+/// How many random steps the tier takes.
+pub(super) fn steps(default: usize, long: usize) -> usize {
+    if std::env::var("EH_TEST_TIER").is_ok_and(|tier| tier == "long") { long } else { default }
 }
 
 pub(super) fn rand_seed() -> u64 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use metadata::{Error, RequestEffect, StoreErrorKind};
 use model::alteration::ObjectKind;
 use model::engine_name::EngineName;
-use model::slot::Origin;
+use model::slot::{Origin, Replacement};
 
 use super::bench::{
     Bench, GRACE, admin, by, change_unit, create_pool, create_tenant, create_unit, drop_object, id, link,
@@ -167,12 +167,12 @@ pub async fn restart_keeps_a_stand_in_and_force_condemns_it(bench: Bench) {
     let first = bench.start("s-1").await.unwrap().engine;
     let second = bench.restart("s-2", &first, false).await.unwrap().engine;
     let slot = bench.store.snapshot().await.unwrap().slots[0].clone();
-    assert!(!slot.forced);
+    assert_eq!(slot.replacement, Replacement::StandIn);
     let record = bench.store.engine(&first).await.unwrap().unwrap().record;
     assert_eq!((record.end_grace_ms, record.end_reason), (Some(600_000), None));
     let third = bench.restart("s-3", &second, true).await.unwrap().engine;
     let slot = bench.store.snapshot().await.unwrap().slots[0].clone();
-    assert!(slot.forced);
+    assert_eq!(slot.replacement, Replacement::Force);
     for name in [&first, &second] {
         let record = bench.store.engine(name).await.unwrap().unwrap().record;
         let reason = record.end_reason.as_deref();
@@ -180,6 +180,32 @@ pub async fn restart_keeps_a_stand_in_and_force_condemns_it(bench: Bench) {
     }
     let record = bench.store.engine(&third).await.unwrap().unwrap().record;
     assert_eq!((record.end_grace_ms, record.end_reason), (None, None));
+}
+
+pub async fn restart_in_place_condemns_nothing(bench: Bench) {
+    let bench = bench.founded(1).await;
+    let how = async || bench.store.snapshot().await.unwrap().slots[0].replacement;
+    let first = bench.present().await[0].clone();
+    bench.made(&first).await;
+    let answer = bench.restart_as("s-1", &first, Replacement::InPlace).await.unwrap();
+    assert_eq!((answer.effect, how().await), (RequestEffect::Restarted, Replacement::InPlace));
+    let ending = async |name: &EngineName| {
+        let record = bench.store.engine(name).await.unwrap().unwrap().record;
+        (record.end_grace_ms, record.end_reason)
+    };
+    assert_eq!(ending(&first).await, (Some(600_000), None), "the grace of WITHIN, for the slot's turn");
+    assert_eq!(bench.restart_as("s-1", &first, Replacement::InPlace).await.unwrap(), answer, "a repeat");
+
+    // The engine that replaces it is restarted with a stand-in, in place again, and with FORCE.
+    let again = bench.restart_as("s-2", &first, Replacement::StandIn).await.unwrap();
+    assert_eq!((again.effect, how().await), (RequestEffect::InProgress, Replacement::InPlace));
+    let second = bench.restart_as("s-3", &answer.engine, Replacement::StandIn).await.unwrap().engine;
+    assert_eq!(how().await, Replacement::StandIn);
+    let third = bench.restart_as("s-4", &second, Replacement::InPlace).await.unwrap().engine;
+    assert_eq!((how().await, ending(&first).await.1), (Replacement::InPlace, None));
+    bench.restart_as("s-5", &third, Replacement::Force).await.unwrap();
+    assert_eq!(how().await, Replacement::Force);
+    assert_eq!(ending(&first).await, (Some(0), Some("restarted with FORCE by \"admin\"".to_owned())));
 }
 
 pub async fn users_of_other_tenants_learn_nothing(bench: Bench) {

@@ -183,6 +183,7 @@ pub async fn a_new_column_is_added_to_existing_rows(bench: Bench) {
     let store = Store::open(&settings, Rules::default(), SystemClock::shared()).await.unwrap();
     let seen = store.engine(&name).await.unwrap().unwrap().seen.unwrap();
     assert!(seen.engine.registered && seen.engine.details.is_empty() && seen.engine.answered, "{seen:?}");
+    assert_eq!((seen.engine.idle_since_ms, seen.engine.stateful), (None, None));
     assert_eq!(store.master().await.unwrap().cluster_warnings, ClusterWarnings::default());
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use metadata::{MAX_WAITING_OF_TENANT, QuotaScope, ReservationFilter, Viewer};
 use model::ledger::{Change, Confirmation, End, Refusal, ScopeKey, ScopedChange, State};
 use model::name::{PoolName, TenantName};
-use model::slot::Renewal;
+use model::slot::{Renewal, Replacement};
 
 use super::bench::Bench;
 use super::ledgers::{EPOCH, LONG_MS, claim, engine, external, one_engine, pool, scopes, tenant};
@@ -71,7 +71,14 @@ pub async fn a_snapshot_has_the_ledger_that_a_plan_needs(bench: Bench) {
 
     // A renewal with a reason condemns what ran before.
     bench.made(&slot.engine()).await;
-    let renewal = |observed, condemn| Renewal { slot: slot.key.clone(), observed, failures: 0, condemn };
+    let renewal = |observed, condemn| Renewal {
+        slot: slot.key.clone(),
+        observed,
+        failures: 0,
+        replacement: Replacement::StandIn,
+        condemn,
+        ends: None,
+    };
     let next = bench.store.new_incarnation(EPOCH, &renewal(slot.incarnation, None)).await.unwrap();
     let old = async || bench.store.engine(&slot.engine()).await.unwrap().unwrap().record;
     assert_eq!(old().await.end_reason, None, "it stands in");

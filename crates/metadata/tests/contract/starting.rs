@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use metadata::{EngineAnswer, Error, StartRequest};
 use model::alteration::ObjectKind;
 use model::change::{PoolPatch, QuotaPatch, Setting};
+use model::engine_state::Phase;
 use model::error::UserError;
 use model::ledger::{Change, Request, ScopeKey, State};
 use model::name::{PoolName, TenantName};
-use model::observation::{ObservedNode, Publication};
+use model::observation::{ObservedEngine, ObservedNode, Publication};
 use model::quota::{Capacity, Principal};
 use model::slot::StartedFor;
 
 use super::bench::{Bench, admin, by, change_unit, drop_object, link, memory, start_request};
+use super::engines::seen;
 use super::ledgers::EPOCH;
 use super::limits::{change_pool, create_quota, engines};
 
@@ -68,7 +70,7 @@ pub async fn start_of_an_engine_that_can_never_fit_is_refused(bench: Bench) {
     let bench = bench.founded(0).await;
     limited(&bench, "a-1", 0).await;
     let error = refused(start(&bench, "s-1", false).await);
-    assert_eq!((error.sqlstate(), error.error_code()), ("53400", 46_013), "{}", error.text());
+    assert_eq!((error.sqlstate(), error.error_code()), ("55000", 46_072), "{}", error.text());
     limited(&bench, "a-2", 5).await;
     let quota = QuotaPatch { user: Some(Principal::Default), limit: Setting::Set(engines(0)), ..QuotaPatch::default() };
     bench.alter("a-3", create_quota("q_all", quota)).await;
@@ -102,6 +104,49 @@ pub async fn start_of_an_engine_that_can_never_fit_is_refused(bench: Bench) {
     assert!(error.text().contains("the largest node has 3 CPU and 65536 MiB"), "{}", error.text());
     bench.alter("b-4", cpu("2.5")).await;
     start(&bench, "s-4", false).await.unwrap();
+}
+
+pub async fn start_without_waiting_needs_nodes_for_all_pods(bench: Bench) {
+    let bench = bench.founded(0).await.with_pods().await;
+    let node = |name: &str, used: u64| ObservedNode {
+        name: name.to_owned(),
+        labels: [("zone".to_owned(), "a".to_owned())].into(),
+        cpu_millis: 3_000,
+        memory_bytes: 64 << 30,
+        cpu_used_millis: used,
+        ready: true,
+        open: true,
+        ..ObservedNode::default()
+    };
+    let publish = async |nodes: Vec<ObservedNode>, engines: Vec<ObservedEngine>| {
+        let publication = Publication { nodes: Some(nodes), engines, ..Publication::default() };
+        bench.store.publish(EPOCH, &publication).await.unwrap();
+    };
+    let selector = Setting::Set([("zone".to_owned(), "a".to_owned())].into());
+    bench.alter("a-1", change_pool("rp_1", PoolPatch { node_selector: selector, ..PoolPatch::default() })).await;
+    let unit = model::change::UnitPatch {
+        driver_cpu: Some("2".parse().unwrap()),
+        max_engines: Some(10),
+        ..model::change::UnitPatch::default()
+    };
+    bench.alter("a-2", change_unit("uc_1", unit)).await;
+    start(&bench, "s-0", true).await.expect("no node is known");
+    // It is on no node yet, so it takes one of the two.
+    publish(vec![node("node-1", 0), node("node-2", 0)], Vec::new()).await;
+    let second = start(&bench, "s-1", true).await.unwrap();
+    let error = refused(start(&bench, "s-2", true).await);
+    assert_eq!((error.sqlstate(), error.error_code()), ("53000", 46_015), "{}", error.text());
+    let detail = "Resource pool \"rp_1\": asked nodes for 1 pod, left for 0 (POOL_NODES, retryable).";
+    assert_eq!(error.detail.as_deref(), Some(detail));
+    assert_eq!(bench.present().await.len(), 2, "a refused request adds no slot");
+    assert_eq!(bench.store.whole_ledger().await.unwrap().reservations().count(), 2, "and charges nothing");
+    assert_eq!(start(&bench, "s-1", true).await.unwrap(), second, "a repeat");
+    start(&bench, "s-3", false).await.expect("without NOWAIT it waits for a node");
+    // One that is on a node counts as what the node reports.
+    let placed = ObservedEngine { node: Some("node-2".to_owned()), ..seen(&second.engine, Phase::Running) };
+    publish(vec![node("node-1", 0), node("node-2", 2_000), node("node-3", 0)], vec![placed]).await;
+    start(&bench, "s-4", true).await.unwrap();
+    assert_eq!(refused(start(&bench, "s-5", true).await).error_code(), 46_015);
 }
 
 pub async fn start_without_waiting_reserves_or_is_refused(bench: Bench) {
@@ -147,6 +192,54 @@ pub async fn start_without_waiting_reserves_or_is_refused(bench: Bench) {
     assert!(error.text().contains("has not counted the engines"), "{}", error.text());
     start(&bench, "s-7", false).await.unwrap();
     assert_eq!(bench.store.whole_ledger().await.unwrap().drifts().unwrap(), Vec::new());
+}
+
+/// What is left of a scope falls by a charge and by an alteration of its limit.
+pub async fn the_newest_reduction_of_each_scope_is_known(bench: Bench) {
+    let bench = bench.founded(0).await;
+    let principals = [ScopeKey::user("alice"), ScopeKey::creator("IDE")];
+    let [tenant, of_pool] = [scopes_of_alice().tenant().clone(), ScopeKey::pool(&pool())];
+    let at = async |key: &ScopeKey| bench.store.reductions().await.unwrap().get(key).copied();
+    assert_eq!(at(&tenant).await, None, "nothing is charged, and a quota never limited it");
+    let started = start(&bench, "s-1", true).await.unwrap();
+    let locked_at_ms = bench.store.reservation(started.engine.as_str()).await.unwrap().unwrap().locked_at_ms;
+    for key in principals.iter().chain([&tenant, &of_pool]) {
+        assert_eq!(at(key).await, locked_at_ms, "{key}");
+    }
+    let age = async || {
+        bench.raw("UPDATE reservation SET locked_at_ms = 1000, used_at_ms = 2000").await;
+        bench.raw("UPDATE alteration SET decided_at_ms = 500").await;
+    };
+    let newer = async |keys: &[&ScopeKey], case: &str| {
+        for key in principals.iter().chain([&tenant, &of_pool]) {
+            let is_newer = at(key).await.unwrap() > 2_000;
+            assert_eq!(is_newer, keys.contains(&key), "{case}: {key}");
+        }
+    };
+    age().await;
+    newer(&[], "old rows").await;
+    assert_eq!(at(&tenant).await, Some(2_000));
+    limited(&bench, "a-1", 3).await;
+    newer(&[&of_pool], "an alteration of the pool").await;
+    age().await;
+    let principal =
+        |user, creator| QuotaPatch { user, creator, limit: Setting::Set(engines(0)), ..QuotaPatch::default() };
+    let named = |name: &str| Some(Principal::Named(name.to_owned()));
+    bench.alter("a-2", create_quota("q_bob", principal(named("bob"), None))).await;
+    newer(&[], "a quota of another user").await;
+    bench.alter("a-3", create_quota("q_all", principal(Some(Principal::Default), None))).await;
+    newer(&[&principals[0]], "a quota of every user").await;
+    age().await;
+    bench.alter("a-4", create_quota("q_ide", principal(None, named("IDE")))).await;
+    newer(&[&principals[1]], "a quota of the creator").await;
+    age().await;
+    let of_tenant =
+        QuotaPatch { tenant: Some(TenantName::new("t_1").unwrap()), pool: Some(pool()), ..QuotaPatch::default() };
+    bench.alter("a-5", create_quota("q_t", of_tenant)).await;
+    newer(&[&tenant, &of_pool], "a quota of the tenant").await;
+    age().await;
+    bench.alter("a-6", drop_object(ObjectKind::ResourceQuota, "q_bob")).await;
+    newer(&[&principals[0], &principals[1], &tenant, &of_pool], "a dropped quota may have limited any").await;
 }
 
 fn scopes_of_alice() -> model::ledger::Scopes {

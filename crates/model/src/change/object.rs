@@ -108,7 +108,9 @@ impl ObjectPatch {
             }
             Self::ResourceUnit(name, patch) => {
                 patch.properties.refuse_masked_on_create(&rules.secret_keys)?;
+                patch.refuse_unproven_owner(name, rules.names_are_proven)?;
                 let spec = patch.create(&rules.defaults)?;
+                patch.check_type(name, None, &spec, &rules.defaults)?;
                 Object::ResourceUnit { name: name.clone(), spec: rules.with_fingerprint(name, None, spec) }
             }
             Self::ResourceQuota(name, patch) => Object::ResourceQuota { name: name.clone(), spec: patch.create(name)? },
@@ -124,7 +126,9 @@ impl ObjectPatch {
                 Ok(Object::ResourcePool { name: name.clone(), spec: patch.onto(spec) })
             }
             (Self::ResourceUnit(name, patch), Object::ResourceUnit { spec, .. }) => {
+                patch.refuse_unproven_owner(name, rules.names_are_proven)?;
                 let after = patch.alter(spec, &rules.secret_keys)?;
+                patch.check_type(name, Some(spec), &after, &rules.defaults)?;
                 Ok(Object::ResourceUnit { name: name.clone(), spec: rules.with_fingerprint(name, Some(spec), after) })
             }
             (Self::ResourceQuota(name, patch), Object::ResourceQuota { spec, .. }) => {

@@ -1,6 +1,9 @@
 //! The rules of CREATE, ALTER and DROP, and of the slots that follow.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod engine_types;
+mod on_demand;
+mod owners;
 mod quotas;
 
 use super::pool::MAX_IMAGE_BYTES;
@@ -8,7 +11,7 @@ use super::*;
 use crate::desired::derive;
 use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::Incarnation;
-use crate::slot::{Origin, Slot, SlotKey};
+use crate::slot::{Origin, Replacement, Slot, SlotKey};
 
 fn unit_name(text: &str) -> UnitName {
     UnitName::new(text).unwrap()
@@ -71,9 +74,10 @@ fn rows(of: &[(u32, Origin)]) -> Vec<Slot> {
             incarnation: Incarnation(i64::from(*ordinal) + 1),
             origin: *origin,
             failures: 0,
-            forced: false,
+            replacement: Replacement::StandIn,
             born: Incarnation(i64::from(*ordinal) + 1),
             started_for: None,
+            owner: None,
             asked_at_ms: 0,
         })
         .collect()
@@ -131,7 +135,7 @@ fn a_removed_link_deletes_its_rows_and_gives_the_reason() {
     let before = founding();
     let after = applied(&before, &alter(tenant("t_1", &[])));
     let changes = derive(&before, &after, &rows(&[(0, Origin::Minimum)]), &Defaults::default());
-    assert_eq!(changes.delete[0].1, "tenant \"t_1\" no longer uses resource pool \"rp_1\"");
+    assert_eq!(changes.delete[0].1.reason, "tenant \"t_1\" no longer uses resource pool \"rp_1\"");
 }
 
 #[test]

@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::{Setting, check_comment};
 use crate::catalog::{ChargedExecutors, MAX_ENGINES_LIMIT, MAX_EXECUTORS_LIMIT, MAX_PROPERTIES, PRIORITIES, UnitSpec};
 use crate::configuration::Defaults;
-use crate::engine_type::EngineType;
+use crate::engine_type::{EngineType, Executors};
 use crate::error::{ErrorKind, UserError};
 use crate::name::UnitName;
+use crate::on_demand::{IdleTimeout, MAX_SESSIONS_PER_ENGINE};
+use crate::owner::SharedBy;
 use crate::quantity::{Cpu, Memory};
+use crate::run_as::{self, RunAs};
 use crate::secret::{MASK, SecretKeys};
 use crate::statement_timeout;
 
@@ -43,6 +46,24 @@ pub struct UnitPatch {
     /// `CHARGE`
     #[serde(default)]
     pub charge: Option<ChargedExecutors>,
+    /// `START_ON_DEMAND`
+    #[serde(default)]
+    pub start_on_demand: Setting<bool>,
+    /// `SESSIONS_PER_ENGINE`; `Reset` is UNLIMITED.
+    #[serde(default)]
+    pub sessions_per_engine: Setting<u32>,
+    /// `SPARE_ENGINES`
+    #[serde(default)]
+    pub spare_engines: Option<u32>,
+    /// `IDLE_TIMEOUT`
+    #[serde(default)]
+    pub idle_timeout: Setting<IdleTimeout>,
+    /// `SHARED_BY`
+    #[serde(default)]
+    pub shared_by: Option<SharedBy>,
+    /// `RUN_AS`
+    #[serde(default)]
+    pub run_as: Option<RunAs>,
     /// `COMMENT`
     pub comment: Setting<String>,
 }
@@ -111,14 +132,28 @@ impl UnitPatch {
             min_executors: 0,
             max_executors: 2.max(self.min_executors.unwrap_or(0)),
             min_engines: 0,
-            max_engines: 10.max(self.min_engines.unwrap_or(0)),
+            max_engines: 10.max(self.min_engines.unwrap_or(0)).max(self.spare_engines.unwrap_or(0)),
             properties: BTreeMap::new(),
             secrets: None,
             priority: 0,
             charge: ChargedExecutors::default(),
+            start_on_demand: None,
+            sessions_per_engine: None,
+            spare_engines: 0,
+            idle_timeout: None,
+            shared_by: SharedBy::default(),
+            run_as: RunAs::default(),
             comment: None,
         };
         self.alter(&fresh, &SecretKeys::new(Vec::new()))
+    }
+
+    /// Refuses `RUN_AS 'owner'` where clients prove no names. A unit that has the option may still be altered.
+    pub(super) fn refuse_unproven_owner(&self, name: &UnitName, names_are_proven: bool) -> Result<(), UserError> {
+        if names_are_proven || self.run_as != Some(RunAs::Owner) {
+            return Ok(());
+        }
+        Err(run_as::unproven(&format!("the engines of resource unit \"{name}\" cannot run as their owner")))
     }
 
     /// The spec after an ALTER: options that are not named stay.
@@ -141,14 +176,58 @@ impl UnitPatch {
         self.properties.onto(&mut spec.properties, keys)?;
         spec.priority = self.priority.unwrap_or(spec.priority);
         spec.charge = self.charge.unwrap_or(spec.charge);
+        self.start_on_demand.onto(&mut spec.start_on_demand);
+        self.sessions_per_engine.onto(&mut spec.sessions_per_engine);
+        set(&mut spec.spare_engines, self.spare_engines);
+        self.idle_timeout.onto(&mut spec.idle_timeout);
+        spec.shared_by = self.shared_by.unwrap_or(spec.shared_by);
+        spec.run_as = self.run_as.unwrap_or(spec.run_as);
         self.comment.onto(&mut spec.comment);
         Ok(spec)
+    }
+
+    /// Checks the options of the statement against the engine type of the resulting unit. A type that the installation cannot
+    /// launch is refused when a unit is created, and when a statement names it, so that other options of an existing
+    /// unit can still be altered.
+    pub(super) fn check_type(
+        &self,
+        name: &UnitName,
+        before: Option<&UnitSpec>,
+        after: &UnitSpec,
+        defaults: &Defaults,
+    ) -> Result<(), UserError> {
+        let engine_type = after.engine_type;
+        if engine_type.resources().executors == Executors::Refused
+            && let Some(option) = self.option_of_executors()
+        {
+            let message = format!("{option} of resource unit \"{name}\" is not supported");
+            return Err(UserError::new(ErrorKind::InvalidValue, message)
+                .detail(format!("Engines of type '{engine_type}' have no executors."))
+                .hint("Omit the options for executors. DRIVER_CPU and DRIVER_MEMORY are the size of an engine."));
+        }
+        match defaults.refused_types.get(&engine_type) {
+            Some(error) if before.is_none() || self.engine_type.is_some() => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The first option for executors that the statement names.
+    fn option_of_executors(&self) -> Option<&'static str> {
+        let named = [
+            ("EXECUTOR_CPU", self.executor_cpu.is_some()),
+            ("EXECUTOR_MEMORY", self.executor_memory.is_some()),
+            ("MIN_EXECUTORS", self.min_executors.is_some()),
+            ("MAX_EXECUTORS", self.max_executors.is_some()),
+            ("CHARGE", self.charge.is_some()),
+        ];
+        named.into_iter().find_map(|(option, is_named)| is_named.then_some(option))
     }
 }
 
 pub(super) fn validate(name: &UnitName, spec: &UnitSpec) -> Result<(), UserError> {
     check_range(name, "ENGINES", spec.min_engines, spec.max_engines, MAX_ENGINES_LIMIT)?;
     check_range(name, "EXECUTORS", spec.min_executors, spec.max_executors, MAX_EXECUTORS_LIMIT)?;
+    check_on_demand(name, spec)?;
     check_comment(&format!("resource unit \"{name}\""), spec.comment.as_ref())?;
     if !PRIORITIES.contains(&spec.priority) {
         let message = format!("invalid PRIORITY {} of resource unit \"{name}\"", spec.priority);
@@ -174,6 +253,74 @@ pub(super) fn validate(name: &UnitName, spec: &UnitSpec) -> Result<(), UserError
         .hint("Write PROPERTIES ('key'='value')."));
     }
     statement_timeout::check(&spec.properties)
+}
+
+fn check_on_demand(name: &UnitName, spec: &UnitSpec) -> Result<(), UserError> {
+    let UnitSpec { start_on_demand, sessions_per_engine, spare_engines, max_engines, .. } = spec;
+    match sessions_per_engine {
+        Some(0) => {
+            return Err(UserError::new(
+                ErrorKind::InvalidValue,
+                format!("SESSIONS_PER_ENGINE of resource unit \"{name}\" is 0"),
+            )
+            .detail(format!("It is a whole number from 1 to {MAX_SESSIONS_PER_ENGINE}, or UNLIMITED.")));
+        }
+        Some(sessions) if *sessions > MAX_SESSIONS_PER_ENGINE => {
+            return Err(UserError::new(
+                ErrorKind::ProgramLimit,
+                format!("SESSIONS_PER_ENGINE of resource unit \"{name}\" is too high"),
+            )
+            .detail(format!("It is {sessions}; the limit is {MAX_SESSIONS_PER_ENGINE}."))
+            .hint("Set SESSIONS_PER_ENGINE UNLIMITED."));
+        }
+        Some(_) | None => {}
+    }
+    if spare_engines > max_engines {
+        return Err(UserError::new(
+            ErrorKind::InvalidValue,
+            format!("SPARE_ENGINES of resource unit \"{name}\" is above its MAX_ENGINES"),
+        )
+        .detail(format!("SPARE_ENGINES is {spare_engines}, MAX_ENGINES is {max_engines}."))
+        .hint(format!("Set both: SPARE_ENGINES {spare_engines}, MAX_ENGINES {spare_engines}.")));
+    }
+    check_sharing(name, spec)?;
+    check_run_as(name, spec)?;
+    if *spare_engines > 0 && *start_on_demand == Some(false) {
+        return Err(UserError::new(
+            ErrorKind::InvalidValue,
+            format!("resource unit \"{name}\" has SPARE_ENGINES and does not start engines on demand"),
+        )
+        .detail(format!("SPARE_ENGINES is {spare_engines}; spare engines are started on demand."))
+        .hint("Set both: START_ON_DEMAND FALSE, SPARE_ENGINES 0. MIN_ENGINES keeps engines without demand."));
+    }
+    Ok(())
+}
+
+/// An engine without an owner cannot be dedicated to one after its start, so only demand and START make engines with an owner.
+fn check_sharing(name: &UnitName, spec: &UnitSpec) -> Result<(), UserError> {
+    let UnitSpec { shared_by, min_engines, spare_engines, .. } = spec;
+    if *shared_by == SharedBy::Tenant || (*min_engines == 0 && *spare_engines == 0) {
+        return Ok(());
+    }
+    let message = format!("resource unit \"{name}\" is shared by {shared_by} and keeps engines without sessions");
+    Err(UserError::new(ErrorKind::InvalidValue, message)
+        .detail(format!(
+            "MIN_ENGINES is {min_engines}, SPARE_ENGINES is {spare_engines}; the owner of such an engine is not known before \
+             its first session."
+        ))
+        .hint(format!("Set all three: SHARED_BY '{shared_by}', MIN_ENGINES 0, SPARE_ENGINES 0.")))
+}
+
+/// Only an engine that serves a single user can run as that user.
+fn check_run_as(name: &UnitName, spec: &UnitSpec) -> Result<(), UserError> {
+    let UnitSpec { shared_by, run_as, .. } = spec;
+    if *run_as == RunAs::Service || shared_by.charges_users() {
+        return Ok(());
+    }
+    let message = format!("resource unit \"{name}\" runs its engines as their owner and is shared by {shared_by}");
+    Err(UserError::new(ErrorKind::InvalidValue, message)
+        .detail("An engine runs as its owner only if one user has it: with SHARED_BY 'user' or 'session'.")
+        .hint("Set both: SHARED_BY 'user', RUN_AS 'owner'; or RUN_AS 'service'."))
 }
 
 fn check_range(name: &UnitName, what: &str, min: u32, max: u32, limit: u32) -> Result<(), UserError> {

@@ -12,8 +12,10 @@
 //! planner grants in a copy; each reservation is shared with the original, so a copy is cheap. What a stale copy grants
 //! is decided again by the database.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
 
 use super::refusal::{Of, Refusal, Shortage};
 use super::reservation::{Amounts, Request, Reservation};
@@ -52,11 +54,12 @@ pub(super) struct Effect {
 /// All scopes, and all reservations or those of a part of the scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
-    scopes: BTreeMap<ScopeKey, Scope>,
+    /// Hashed, and with a fast hasher of a random seed, because a round of admission looks up each one many times.
+    scopes: HashMap<ScopeKey, Scope, RandomState>,
     reservations: BTreeMap<Arc<str>, Arc<Reservation>>,
     /// The reservation of each request key of an external holder.
-    keys: BTreeMap<Arc<str>, Arc<str>>,
-    lineages: BTreeMap<Arc<str>, Lineage>,
+    keys: HashMap<Arc<str>, Arc<str>, RandomState>,
+    lineages: HashMap<Arc<str>, Lineage, RandomState>,
 }
 
 impl Ledger {
@@ -72,13 +75,23 @@ impl Ledger {
         ledger
     }
 
+    /// A ledger with these scopes only and without reservations: a grant to them is decided the same way, unless its lineage is
+    /// charged already.
+    #[must_use]
+    pub fn of_scopes(&self, scopes: &Scopes) -> Self {
+        let rows = reported(scopes).filter_map(|key| Some((key.clone(), *self.scope(key)?)));
+        Self::new(rows, [])
+    }
+
     pub fn scope(&self, key: &ScopeKey) -> Option<&Scope> {
         self.scopes.get(key)
     }
 
     /// In lock order.
     pub fn scopes(&self) -> impl Iterator<Item = (&ScopeKey, &Scope)> {
-        self.scopes.iter()
+        let mut scopes: Vec<(&ScopeKey, &Scope)> = self.scopes.iter().collect();
+        scopes.sort_unstable_by_key(|(key, _)| *key);
+        scopes.into_iter()
     }
 
     pub fn reservation(&self, id: &str) -> Option<&Arc<Reservation>> {
@@ -92,7 +105,8 @@ impl Ledger {
 
     /// The reservation of the same request key.
     pub fn of_key(&self, request: &Request) -> Option<&Arc<Reservation>> {
-        self.reservations.get(self.keys.get(request.key()).unwrap_or(&request.id))
+        let of_key = if request.holder.is_external() { self.keys.get(request.key()) } else { None };
+        self.reservations.get(of_key.unwrap_or(&request.id))
     }
 
     /// Replaces the row of a scope, and nothing that follows from it.
@@ -157,15 +171,15 @@ impl Ledger {
     }
 
     /// What the request will be short of however much others release; `None` if it can fit one day. The limits of a scope that
-    /// is closed are not known.
-    pub fn impossible(&self, request: &Request) -> Option<Shortage> {
+    /// is closed now are not known.
+    pub fn impossible(&self, request: &Request, now_ms: i64) -> Option<Shortage> {
         let scopes = &request.scopes;
         let (nominal, requests) = (request.amounts.nominal(), request.amounts.requests());
         let exclusive = self.scope(scopes.tenant()).map_or(Amount::ZERO, |tenant| tenant.guarantees().exclusive);
         let guaranteed = self.scope(scopes.tenant()).map(|tenant| tenant.guarantees().amount);
         reported(scopes).find_map(|key| {
             // A closed scope may be opened with other limits.
-            let scope = self.scope(key).filter(|scope| scope.is_open)?;
+            let scope = self.scope(key).filter(|scope| scope.admits_at(now_ms))?;
             Component::ALL.into_iter().find_map(|component| {
                 let asked = nominal.get(component);
                 let short = |of, counter: &Counter, asked: i64, in_addition: i64| {
@@ -173,7 +187,8 @@ impl Ledger {
                     (asked > 0 && asked > most).then(|| Shortage {
                         asked,
                         is_retryable: false,
-                        ..shortage(key, scope, of, counter, component)
+                        is_of_empty_pool: of == Of::Limit && key.kind == ScopeKind::Pool && has_nothing(counter),
+                        ..shortage(key, of, counter, component)
                     })
                 };
                 let Role::Pool(pool) = &scope.role else { return short(Of::Limit, &scope.counter, asked, 0) };
@@ -252,7 +267,7 @@ impl Ledger {
             for (of, counter, delta) in counters.into_iter().flatten() {
                 let asked = delta.get(component);
                 let is_short = !counter.admits(component, asked);
-                if is_short && !each(Shortage { asked, ..shortage(key, scope, of, counter, component) }) {
+                if is_short && !each(Shortage { asked, ..shortage(key, of, counter, component) }) {
                     return;
                 }
             }
@@ -372,16 +387,17 @@ fn sum(held: &Amount, delta: &Amount) -> Result<Amount, Refusal> {
     held.checked_add(delta).filter(|held| !Amount::ZERO.any_more(held)).ok_or(Refusal::OutOfRange)
 }
 
+/// Whether every limit is 0 or less.
+fn has_nothing(counter: &Counter) -> bool {
+    Component::ALL.into_iter().all(|component| match counter.limit.get(component) {
+        Limit::Of(limit) => limit <= 0,
+        Limit::Unlimited => true,
+    })
+}
+
 /// A retryable shortage that asks for nothing.
-fn shortage(key: &ScopeKey, scope: &Scope, of: Of, counter: &Counter, component: Component) -> Shortage {
+fn shortage(key: &ScopeKey, of: Of, counter: &Counter, component: Component) -> Shortage {
     let limit = counter.limit.get(component);
-    let declared = match scope.role {
-        Role::Tenant(guarantees) => guarantees.amount,
-        Role::Principal | Role::Pool(_) => scope.counter.limit.map(|limit| match limit {
-            Limit::Of(limit) => Some(limit),
-            Limit::Unlimited => None,
-        }),
-    };
     Shortage {
         scope: key.clone(),
         of,
@@ -390,6 +406,6 @@ fn shortage(key: &ScopeKey, scope: &Scope, of: Of, counter: &Counter, component:
         left: bound(limit).saturating_sub(counter.held.get(component)),
         limit: bound(limit),
         is_retryable: true,
-        declared,
+        is_of_empty_pool: false,
     }
 }

@@ -61,9 +61,18 @@ pub fn derive(
     Ok(scopes)
 }
 
+/// The scopes of these users and creators on first use.
+pub fn principals(catalog: &Catalog, keys: impl IntoIterator<Item = ScopeKey>) -> Vec<(ScopeKey, Scope)> {
+    let quotas = Quotas::new(catalog);
+    keys.into_iter().filter_map(|key| Some((key.clone(), of_principal(&quotas, &key)?))).collect()
+}
+
 /// The scope of a user or creator on first use.
 pub fn principal(catalog: &Catalog, key: &ScopeKey) -> Option<Scope> {
-    let quotas = Quotas::new(catalog);
+    of_principal(&Quotas::new(catalog), key)
+}
+
+fn of_principal(quotas: &Quotas<'_>, key: &ScopeKey) -> Option<Scope> {
     let of_kind = match key.kind {
         ScopeKind::User => &quotas.users,
         ScopeKind::Creator => &quotas.creators,

@@ -69,7 +69,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::name::{PoolName, UnitName};
-    use crate::slot::{Origin, StartedFor};
+    use crate::slot::{Origin, Replacement, StartedFor};
 
     fn slot() -> Slot {
         let key = SlotKey {
@@ -83,9 +83,10 @@ mod tests {
             incarnation: Incarnation(9),
             origin: Origin::Start,
             failures: 0,
-            forced: false,
+            replacement: Replacement::StandIn,
             born: Incarnation(5),
             started_for: Some(StartedFor { user: "alice".to_owned(), creator: "IDE".to_owned() }),
+            owner: None,
             asked_at_ms: 0,
         }
     }

@@ -25,7 +25,7 @@ impl Ledger {
             return Ok(existing);
         }
         transition(None, State::Waiting, request)?;
-        if let Some(shortage) = self.impossible(request) {
+        if let Some(shortage) = self.impossible(request, at.now_ms) {
             return Err(Refusal::Short(Box::new(shortage)));
         }
         for key in request.scopes.in_lock_order() {
@@ -118,10 +118,9 @@ impl Ledger {
     /// The reservation of the request's key.
     fn repeated(&self, request: &Request) -> Result<Option<Arc<Reservation>>, Refusal> {
         let Some(existing) = self.of_key(request) else {
-            return match self.reservation(&request.id) {
-                Some(other) => Err(Refusal::OtherRequest(Arc::clone(other.id()))),
-                None => Ok(None),
-            };
+            // Its id is that of another request, if a reservation has it. The key of an engine is its id.
+            let other = if request.holder.is_external() { self.reservation(&request.id) } else { None };
+            return other.map_or(Ok(None), |other| Err(Refusal::OtherRequest(Arc::clone(other.id()))));
         };
         if request.repeats(&existing.request) {
             Ok(Some(Arc::clone(existing)))
@@ -136,7 +135,7 @@ impl Ledger {
 
     fn grant(&mut self, request: &Request, at: Moment) -> Result<(), Refusal> {
         self.one_lineage(request)?;
-        if let Some(shortage) = self.impossible(request) {
+        if let Some(shortage) = self.impossible(request, at.now_ms) {
             return Err(Refusal::Short(Box::new(shortage)));
         }
         let effect = self.effect(&request.lineage, None, Some(&request.amounts))?;

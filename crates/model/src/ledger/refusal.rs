@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::reservation::{Holder, Request, State};
+use super::reservation::{Request, State};
 use super::scope::{ScopeKey, ScopeKind};
-use crate::error::{ErrorKind, NO_POOL, POOL_NOT_REGISTERED, UNKNOWN_RESERVATION, UserError};
-use crate::resource::{Component, Triple};
+use crate::error::{EMPTY_POOL, ErrorKind, NO_POOL, POOL_NOT_REGISTERED, UNKNOWN_RESERVATION, UserError};
+use crate::resource::Component;
+use crate::text::as_detail;
 
 /// Which counter of a scope a request is short of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,8 +36,10 @@ pub struct Shortage {
     pub limit: i64,
     /// Whether it fits once others have released enough.
     pub is_retryable: bool,
-    /// What the statement that changes the limit must name, in all components: those of the guarantee, or of the limit.
-    pub declared: Triple<Option<i64>>,
+    /// Whether it is short of the capacity of a pool that has none: nothing of what is limited is left without its protected part,
+    /// whatever it holds.
+    #[serde(default)]
+    pub is_of_empty_pool: bool,
 }
 
 /// Why an operation changed nothing.
@@ -70,8 +73,11 @@ pub enum Refusal {
 }
 
 impl Shortage {
-    /// `TENANT_CPU`
+    /// `TENANT_CPU`, or `EMPTY_POOL`
     pub fn word(&self) -> String {
+        if self.is_of_empty_pool {
+            return "EMPTY_POOL".to_owned();
+        }
         let scope = match self.scope.kind {
             ScopeKind::User => "USER",
             ScopeKind::Creator => "CREATOR",
@@ -83,6 +89,9 @@ impl Shortage {
 
     /// The `errorCode`.
     pub const fn code(&self) -> i32 {
+        if self.is_of_empty_pool {
+            return EMPTY_POOL;
+        }
         let of_scope = match self.scope.kind {
             ScopeKind::Pool => 46_011,
             ScopeKind::Tenant => 46_021,
@@ -102,20 +111,19 @@ impl Shortage {
         matches!(self.scope.kind, ScopeKind::Pool)
     }
 
-    /// The error for the request. `quota` is the name of the scope's quota, and `position` the rank of a queued
-    /// request.
-    pub fn error(&self, request: &Request, quota: Option<&str>, position: Option<usize>) -> UserError {
+    /// The error for the request. `remedy` is the statement that raises the limit, or what else does, as the second half of a
+    /// sentence; `position` is the rank of a queued request.
+    pub fn error(&self, request: &Request, remedy: Option<&str>, position: Option<usize>) -> UserError {
+        if self.is_of_empty_pool {
+            let pool = &self.scope.name;
+            return UserError::new(ErrorKind::WrongState, format!("resource pool \"{pool}\" has no capacity"))
+                .detail(self.detail(position))
+                .hint(format!("Give it a CAPACITY that exceeds its PROTECTED part: see DESCRIBE RESOURCE POOL {pool}."))
+                .with_error_code(EMPTY_POOL);
+        }
         let kind = if self.is_retryable { ErrorKind::InsufficientResources } else { ErrorKind::LimitReached };
-        let message = match &request.holder {
-            Holder::Engine { unit, .. } => {
-                format!("not enough {} for an engine of resource unit \"{unit}\"", self.component.noun())
-            }
-            Holder::External { .. } => {
-                let pool = request.scopes.pool_name();
-                format!("not enough {} for a reservation on resource pool \"{pool}\"", self.component.noun())
-            }
-        };
-        UserError::new(kind, message).detail(self.detail(position)).hint(self.hint(quota)).with_error_code(self.code())
+        let message = format!("not enough {} for {}", self.component.noun(), request.what());
+        UserError::new(kind, message).detail(self.detail(position)).hint(self.hint(remedy)).with_error_code(self.code())
     }
 
     /// `Tenant "t_a" on resource pool "rp_1": asked 1, left 0 of 18 (TENANT_CPU, retryable).` With the position of a queued
@@ -137,48 +145,23 @@ impl Shortage {
         text + ")."
     }
 
-    fn hint(&self, quota: Option<&str>) -> String {
-        let missing = self.component.number(self.asked.saturating_sub(self.left));
-        let stop = match (self.is_retryable, self.scope.tenant_and_pool()) {
-            (false, _) => String::new(),
-            (true, Some((tenant, pool))) => format!("Stop an engine of SHOW ENGINES POOL {tenant} {pool}, or "),
-            (true, None) => "Stop an engine of SHOW ENGINES, or ".to_owned(),
-        };
-        let clause = match self.scope.kind {
-            ScopeKind::Pool => {
-                let pool = &self.scope.name;
-                let with = format!("ALTER RESOURCE POOL {pool} CAPACITY to an amount with {missing} more {}.", {
-                    self.component.keyword()
-                });
-                return stop + &with;
+    fn hint(&self, remedy: Option<&str>) -> String {
+        let remedy = remedy.map_or_else(|| format!("raise the limit of {}", self.scope), str::to_owned);
+        match (self.is_retryable, self.scope.tenant_and_pool()) {
+            (false, _) => as_detail(&remedy),
+            (true, Some((tenant, pool))) => {
+                format!("Stop an engine of SHOW ENGINES POOL {tenant} {pool}, or {remedy}.")
             }
-            ScopeKind::Tenant => format!("GUARANTEE ({})", self.amounts()),
-            ScopeKind::User | ScopeKind::Creator => format!("LIMIT ({})", self.amounts()),
-        };
-        match quota {
-            Some(quota) => format!("{stop}ALTER RESOURCE QUOTA {quota} {clause}."),
-            None => format!("{stop}ALTER RESOURCE QUOTA of {} to {clause}.", self.scope),
+            (true, None) => format!("Stop an engine of SHOW ENGINES, or {remedy}."),
         }
-    }
-
-    /// `CPU 19, MEMORY '64G'`: the declared amounts with the one that is short raised.
-    fn amounts(&self) -> String {
-        let named = Component::ALL.into_iter().filter_map(|component| {
-            let declared = self.declared.get(component)?;
-            let missing = if component == self.component { self.asked.saturating_sub(self.left).max(0) } else { 0 };
-            let number = component.number(declared.saturating_add(missing));
-            let quote = if component == Component::Memory { "'" } else { "" };
-            Some(format!("{} {quote}{number}{quote}", component.keyword()))
-        });
-        named.collect::<Vec<_>>().join(", ")
     }
 }
 
 impl Refusal {
-    /// The error for the request that was refused.
-    pub fn error(&self, request: &Request, quota: Option<&str>) -> UserError {
+    /// The error for the request that was refused. `remedy` as in [`Shortage::error`].
+    pub fn error(&self, request: &Request, remedy: Option<&str>) -> UserError {
         match self {
-            Self::Short(shortage) => shortage.error(request, quota, None),
+            Self::Short(shortage) => shortage.error(request, remedy, None),
             Self::NoScope(key) if key.kind == ScopeKind::Pool => no_pool(key),
             Self::NoScope(key) | Self::Closed(key) => not_open(key),
             Self::MustQueue(key) => {
@@ -242,7 +225,7 @@ fn not_open(key: &ScopeKey) -> UserError {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::ledger::reservation::Amounts;
+    use crate::ledger::reservation::{Amounts, Holder};
     use crate::ledger::scope::Scopes;
     use crate::name::{PoolName, TenantName, UnitName};
     use crate::number::Incarnation;
@@ -270,14 +253,18 @@ mod tests {
             left: 0,
             limit: 18_000,
             is_retryable: true,
-            declared: Triple { cpu_m: Some(18_000), memory: None, engines: None },
+            is_of_empty_pool: false,
         }
     }
 
     #[test]
     fn a_shortage_names_scope_amounts_and_the_statement_that_changes_the_limit() {
         let request = request();
-        let error = shortage(request.scopes.tenant().clone()).error(&request, Some("q_a"), None);
+        let error = shortage(request.scopes.tenant().clone()).error(
+            &request,
+            Some("ALTER RESOURCE QUOTA q_a GUARANTEE (CPU 19)"),
+            None,
+        );
         assert_eq!(
             error.text(),
             "not enough CPU for an engine of resource unit \"uc_1\"\n\
@@ -290,17 +277,16 @@ mod tests {
     #[test]
     fn a_request_above_the_limit_itself_is_not_retryable() {
         let request = request();
-        let declared = Triple { cpu_m: None, memory: Some(64 << 30), engines: Some(3) };
         let shortage = Shortage {
             component: Component::Memory,
             asked: 65 << 30,
             left: 64 << 30,
             limit: 64 << 30,
             is_retryable: false,
-            declared,
             ..shortage(ScopeKey::user("alice"))
         };
-        let error = shortage.error(&request, Some("q_u"), Some(4));
+        let remedy = "ALTER RESOURCE QUOTA q_u LIMIT (MEMORY '65G', ENGINES 3)";
+        let error = shortage.error(&request, Some(remedy), Some(4));
         assert_eq!(
             error.text(),
             "not enough memory for an engine of resource unit \"uc_1\"\n\
@@ -308,6 +294,18 @@ mod tests {
              Hint: ALTER RESOURCE QUOTA q_u LIMIT (MEMORY '65G', ENGINES 3)."
         );
         assert_eq!((error.sqlstate(), error.error_code()), ("53400", 46_042));
+    }
+
+    #[test]
+    fn a_pool_without_capacity_has_a_code_of_its_own() {
+        let request = request();
+        let pool = request.scopes.pool().clone();
+        let empty = Shortage { is_retryable: false, limit: 0, is_of_empty_pool: true, ..shortage(pool) };
+        let error = empty.error(&request, None, None);
+        assert_eq!((error.sqlstate(), error.error_code()), ("55000", EMPTY_POOL));
+        let text = error.text();
+        assert!(text.contains("Resource pool \"rp_1\": asked 1, left 0 of 0 (EMPTY_POOL, not retryable)."), "{text}");
+        assert_eq!(Shortage { is_of_empty_pool: false, ..empty }.code(), 46_011);
     }
 
     #[test]
@@ -330,6 +328,6 @@ mod tests {
             text.contains("Shared part of resource pool \"rp_1\": asked 1, left 0 of 18 (POOL_CPU, retryable)"),
             "{text}"
         );
-        assert!(text.ends_with("or ALTER RESOURCE POOL rp_1 CAPACITY to an amount with 1 more CPU."), "{text}");
+        assert!(text.ends_with("or raise the limit of resource pool \"rp_1\"."), "{text}");
     }
 }

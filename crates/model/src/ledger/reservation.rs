@@ -22,9 +22,10 @@ use serde::{Deserialize, Serialize};
 
 use super::scope::Scopes;
 use crate::charge::{Charge, Total};
-use crate::name::UnitName;
+use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::{Epoch, Incarnation};
 use crate::resource::{Amount, MAX_AMOUNT, Resource};
+use crate::slot::Link;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -123,6 +124,12 @@ impl Amounts {
         Self::new(amount(charge.nominal())?, requests.cpu_m, requests.memory)
     }
 
+    /// The larger one of each component.
+    #[must_use]
+    pub fn maximum(&self, other: &Self) -> Self {
+        Self { nominal: self.nominal.maximum(&other.nominal), requests: self.requests.maximum(&other.requests) }
+    }
+
     /// What users, creators and tenants are charged: sizes before `CPU_OVERCOMMIT` divides the CPU.
     pub const fn nominal(&self) -> &Amount {
         &self.nominal
@@ -177,6 +184,21 @@ impl Request {
         match &self.holder {
             Holder::Engine { .. } => &self.id,
             Holder::External { key, .. } => key,
+        }
+    }
+
+    /// The tenant, pool and unit of an engine; `None` for an external holder.
+    pub fn link(&self) -> Option<Link> {
+        let Holder::Engine { unit, .. } = &self.holder else { return None };
+        let (tenant, pool) = (self.scopes.tenant_name(), self.scopes.pool_name());
+        Some(Link { tenant: TenantName::new(tenant).ok()?, pool: PoolName::new(pool).ok()?, unit: unit.clone() })
+    }
+
+    /// What is requested, as in messages: `an engine of resource unit "uc_1"`.
+    pub fn what(&self) -> String {
+        match &self.holder {
+            Holder::Engine { unit, .. } => format!("an engine of resource unit \"{unit}\""),
+            Holder::External { .. } => format!("a reservation on resource pool \"{}\"", self.scopes.pool_name()),
         }
     }
 

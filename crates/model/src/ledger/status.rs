@@ -8,7 +8,10 @@ use super::refusal::{Of, Shortage};
 use super::reservation::{Holder, Reservation, State};
 use super::scope::ScopeKey;
 use crate::clock::utc;
-use crate::error::{KIND_MISMATCH, KIND_UNKNOWN, NO_POOL, POOL_NOT_REGISTERED, Retry, UNKNOWN_RESERVATION, UserError};
+use crate::error::{
+    EMPTY_POOL, FENCED, KIND_MISMATCH, KIND_UNKNOWN, LOCK_TIMEOUT, NO_POOL, POOL_NOT_REGISTERED, REQUEST_TIMEOUT,
+    UNKNOWN_RESERVATION, UserError,
+};
 use crate::resource::{Component, Resource};
 
 /// What holds a reservation.
@@ -131,7 +134,7 @@ impl LedgerError {
     pub fn of(error: &UserError) -> Option<Self> {
         let error_code = error.error_code();
         let code = word(error_code)?;
-        let retryable = error_code == POOL_NOT_REGISTERED || error.kind.retry() == Retry::Later;
+        let retryable = matches!(error_code, LOCK_TIMEOUT | REQUEST_TIMEOUT | POOL_NOT_REGISTERED);
         Some(Self { error_code, code: code.to_owned(), retryable, shortage: None })
     }
 }
@@ -139,11 +142,15 @@ impl LedgerError {
 /// The word of a code of the ledger that is no shortage.
 const fn word(error_code: i32) -> Option<&'static str> {
     Some(match error_code {
+        LOCK_TIMEOUT => "LOCK_TIMEOUT",
+        REQUEST_TIMEOUT => "REQUEST_TIMEOUT",
         UNKNOWN_RESERVATION => "UNKNOWN_RESERVATION",
         NO_POOL => "NO_POOL",
+        EMPTY_POOL => "EMPTY_POOL",
         POOL_NOT_REGISTERED => "POOL_NOT_REGISTERED",
         KIND_UNKNOWN => "KIND_UNKNOWN",
         KIND_MISMATCH => "KIND_MISMATCH",
+        FENCED => "FENCED",
         _ => return None,
     })
 }
@@ -154,7 +161,6 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::ledger::unknown;
-    use crate::resource::Triple;
 
     #[test]
     fn members_of_a_shortage_follow_the_code() {
@@ -166,7 +172,7 @@ mod tests {
             left: -500,
             limit: 18_000,
             is_retryable: true,
-            declared: Triple::all(None),
+            is_of_empty_pool: false,
         };
         let members = LedgerError::short(&shortage);
         let json = serde_json::to_value(&members).unwrap();
@@ -185,6 +191,16 @@ mod tests {
         let expected = serde_json::json!({"errorCode": 46_061, "code": "UNKNOWN_RESERVATION", "retryable": false});
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_value::<LedgerError>(json).unwrap(), members);
+        for (code, word, retryable) in [
+            (LOCK_TIMEOUT, "LOCK_TIMEOUT", true),
+            (REQUEST_TIMEOUT, "REQUEST_TIMEOUT", true),
+            (EMPTY_POOL, "EMPTY_POOL", false),
+            (POOL_NOT_REGISTERED, "POOL_NOT_REGISTERED", true),
+            (FENCED, "FENCED", false),
+        ] {
+            let members = LedgerError::of(&UserError::new(ErrorKind::Conflict, "x").with_error_code(code)).unwrap();
+            assert_eq!((members.code.as_str(), members.retryable), (word, retryable));
+        }
         assert_eq!(LedgerError::of(&UserError::new(ErrorKind::EngineDraining, "x")), None);
         assert_eq!(LedgerError::of(&UserError::new(ErrorKind::WrongState, "x")), None);
     }

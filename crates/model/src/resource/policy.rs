@@ -37,10 +37,13 @@ impl RequestPolicy {
         if let Resource::Special(_) = asked {
             return Err(error::custom_not_charged());
         }
-        if self.kind.common(asked.kind()) != Some(self.kind) {
-            return Err(error::kind_required(self.kind, asked.kind()));
-        }
+        self.accepts(asked.kind())?;
         (self.charge)(asked)
+    }
+
+    /// Refuses a kind that cannot be promoted to the pool's (`KIND_MISMATCH`).
+    pub fn accepts(&self, kind: Kind) -> Result<(), UserError> {
+        if self.kind.common(kind) == Some(self.kind) { Ok(()) } else { Err(error::kind_required(self.kind, kind)) }
     }
 }
 

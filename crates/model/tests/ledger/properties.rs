@@ -247,7 +247,7 @@ proptest! {
             if ledger.of_key(&request).is_some() {
                 continue;
             }
-            let (shortages, impossible) = (ledger.shortages(&request, 1).unwrap(), ledger.impossible(&request));
+            let (shortages, impossible) = (ledger.shortages(&request, 1).unwrap(), ledger.impossible(&request, 1));
             let granted = ledger.clone().reserve(&Arc::new(request.clone()), at(1));
             prop_assert_eq!(granted.is_ok(), shortages.is_empty() && impossible.is_none(), "{:?}", shortages);
             if let Some(shortage) = &impossible {

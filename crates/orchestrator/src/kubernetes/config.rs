@@ -1,5 +1,6 @@
 //! The configuration of the orchestrator of pods.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::engine_name::is_dns_label;
@@ -24,6 +25,12 @@ pub const DEFAULT_AGENT_PORT: u16 = 10_021;
 pub const DEFAULT_API_SERVER: &str = "https://kubernetes.default.svc:443";
 /// The default deadline of one call of the API.
 pub const DEFAULT_CALL_DEADLINE: Duration = Duration::from_secs(10);
+/// The user of the engine agent in a pod, which no user of engines has: next to Spark, neither may inspect the other.
+pub const AGENT_UID: u32 = 10_001;
+/// The highest uid that Kubernetes accepts.
+const MAX_UID: u32 = i32::MAX.unsigned_abs();
+/// The limit of users with a uid.
+pub const MAX_USER_IDS: usize = 100_000;
 /// The default of [`Config::epoch_good_for`].
 pub const DEFAULT_EPOCH_GOOD_FOR: Duration = Duration::from_millis(50);
 
@@ -50,6 +57,8 @@ pub struct Config {
     /// The pull secrets of images; they must exist in the engines' namespaces.
     pub image_pull_secrets: Vec<String>,
     pub service_account: String,
+    /// The uids of users, as whom engines can run. None of them is 0.
+    pub user_ids: BTreeMap<String, u32>,
     pub agent_port: u16,
     /// How long an engine may take until its warm-up query succeeds; then the startup probe gives up.
     pub start_deadline: Duration,
@@ -77,6 +86,7 @@ impl Config {
             api_server: DEFAULT_API_SERVER.to_owned(),
             image_pull_secrets: Vec::new(),
             service_account: DEFAULT_SERVICE_ACCOUNT.to_owned(),
+            user_ids: BTreeMap::new(),
             agent_port: DEFAULT_AGENT_PORT,
             start_deadline: Duration::from_mins(5),
             max_engines: DEFAULT_MAX_ENGINES,
@@ -106,7 +116,26 @@ impl Config {
         if self.egress.len() > MAX_EGRESS {
             return refuse(format!("more than {MAX_EGRESS} egress rules"));
         }
-        Ok(())
+        if self.user_ids.len() > MAX_USER_IDS {
+            return refuse(format!("more than {MAX_USER_IDS} users have a uid"));
+        }
+        self.user_ids.keys().try_for_each(|user| self.user_id(user).map(drop))
+    }
+
+    /// The uid of a user's engines.
+    pub fn user_id(&self, user: &str) -> Result<u32, Error> {
+        let refuse = |why: String| Err(Error::refused(why));
+        match self.user_ids.get(user) {
+            None => refuse(format!("user \"{user}\" has no uid in kubernetes.user_ids")),
+            Some(0) => refuse(format!("user \"{user}\" has uid 0 in kubernetes.user_ids, and no engine runs as root")),
+            Some(&AGENT_UID) => refuse(format!(
+                "user \"{user}\" has uid {AGENT_UID} in kubernetes.user_ids, which is that of engine agents"
+            )),
+            Some(uid) if *uid > MAX_UID => {
+                refuse(format!("user \"{user}\" has uid {uid} in kubernetes.user_ids, above the limit of {MAX_UID}"))
+            }
+            Some(uid) => Ok(*uid),
+        }
     }
 
     /// Whether the namespace is watched.

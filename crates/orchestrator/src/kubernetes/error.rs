@@ -87,7 +87,9 @@ impl CallError {
     /// something else handles them before.
     pub fn into_error(self, action: &str) -> Error {
         match self {
-            Self::Forbidden(text) if is_quota(&text) => Error::refused(format!("{action}: quota exceeded: {text}")),
+            Self::Forbidden(text) if is_quota(&text) => {
+                Error::Limit { reason: format!("{action}: quota exceeded: {text}") }
+            }
             Self::Forbidden(text) => Error::refused(format!("{action}: permission denied: {text}")),
             Self::Invalid(text) => Error::refused(format!("{action}: {text}")),
             Self::TooManyRequests { message, retry_after } => Error::transient(format!(
@@ -147,7 +149,7 @@ mod tests {
         assert!(classify(terminating).into_error("create pod a").is_retryable());
         let full = CallError::Forbidden("pods \"a\" is forbidden: exceeded quota: q".to_owned());
         let full = full.into_error("create pod a");
-        assert!(matches!(&full, Error::Refused { reason, .. } if reason.contains("quota exceeded")), "{full}");
+        assert!(matches!(&full, Error::Limit { reason } if reason.contains("quota exceeded")), "{full}");
         let denied = CallError::Forbidden("cannot create resource \"pods\"".to_owned()).into_error("create pod a");
         assert!(matches!(&denied, Error::Refused { reason, .. } if reason.contains("permission denied")), "{denied}");
     }

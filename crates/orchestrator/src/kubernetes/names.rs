@@ -20,6 +20,8 @@ pub const SPARK_DIR: &str = "/etc/enginehouse-spark";
 pub const SPARK_PROPERTIES: &str = "spark.properties";
 /// The file of the executor template, below [`SPARK_DIR`] and in the config map.
 pub const EXECUTOR_TEMPLATE: &str = "executor-template.json";
+/// The file of accounts in the config map.
+pub const PASSWD: &str = "passwd";
 /// The scheduling gate of a pod whose other objects do not exist yet.
 pub const GATE: &str = "enginehouse.io/incomplete";
 /// The key of the taint of nodes that belong to a pool; its value is the pool's name.

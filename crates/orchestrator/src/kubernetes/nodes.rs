@@ -4,35 +4,22 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use model::fit::NodeAmount;
 use model::observation::MAX_NODES;
+use model::observed_pods::PodSize;
 
+use super::names;
 use crate::Error;
 
 /// The limit of nodes that an error lists.
 const MAX_LISTED: usize = 10;
-
-/// CPU, in thousandths of a core, and memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct NodeCapacity {
-    pub(super) cpu_millis: u64,
-    pub(super) memory_bytes: u64,
-}
-
-impl NodeCapacity {
-    pub(super) fn saturating_add(self, other: Self) -> Self {
-        Self {
-            cpu_millis: self.cpu_millis.saturating_add(other.cpu_millis),
-            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
-        }
-    }
-}
 
 /// The facts about a node that are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NodeFacts {
     pub(super) labels: BTreeMap<String, String>,
     /// What pods may use.
-    pub(super) allocatable: NodeCapacity,
+    pub(super) allocatable: NodeAmount,
     /// Whether the kubelet reports it as ready: its pods run.
     pub(super) is_ready: bool,
     /// Whether new pods may be scheduled there: ready and not cordoned.
@@ -128,18 +115,29 @@ fn facts(node: &Node) -> NodeFacts {
     }
 }
 
-/// The sum of what the containers of a pod request.
-pub(super) fn requested_by(pod: &Pod) -> NodeCapacity {
-    let requests = |container: &Container| {
-        capacity(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()))
+/// The sum of what the containers of a pod may use and request. A container that only relays is above its nominal size while it
+/// does, so it is counted by its request, as in the [charge](model::charge).
+pub(super) fn size_of(pod: &Pod) -> PodSize {
+    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
+    let has_spark = containers.iter().any(|container| container.name == names::SPARK);
+    let size = |container: &Container| {
+        let resources = container.resources.as_ref();
+        let requests = capacity(resources.and_then(|resources| resources.requests.as_ref()));
+        let limits = capacity(resources.and_then(|resources| resources.limits.as_ref()));
+        let is_engine = match container.name.as_str() {
+            names::SPARK | names::EXECUTOR => true,
+            names::AGENT => !has_spark,
+            _ => false,
+        };
+        let cpu_millis = if is_engine { limits.cpu_millis.max(requests.cpu_millis) } else { requests.cpu_millis };
+        PodSize { cpu_millis, requests }
     };
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(requests);
-    containers.fold(NodeCapacity::default(), NodeCapacity::saturating_add)
+    containers.iter().map(size).fold(PodSize::ZERO, PodSize::plus)
 }
 
-fn capacity(quantities: Option<&BTreeMap<String, Quantity>>) -> NodeCapacity {
+fn capacity(quantities: Option<&BTreeMap<String, Quantity>>) -> NodeAmount {
     let millis = |resource: &str| quantities.and_then(|all| all.get(resource)).and_then(milli_units).unwrap_or(0);
-    NodeCapacity { cpu_millis: millis("cpu"), memory_bytes: millis("memory") / 1_000 }
+    NodeAmount { cpu_millis: millis("cpu"), memory_bytes: millis("memory") / 1_000 }
 }
 
 /// Parses a Kubernetes quantity into thousandths of its unit: `3920m`, `4`, `16Gi`, `1e3`, `0.5`.
@@ -241,7 +239,7 @@ mod tests {
         nodes.apply(&node("node-1", "True"));
         nodes.finish_resync();
         let facts = nodes.all()["node-1"].clone();
-        assert_eq!(facts.allocatable, NodeCapacity { cpu_millis: 3_920, memory_bytes: 16 << 30 });
+        assert_eq!(facts.allocatable, NodeAmount { cpu_millis: 3_920, memory_bytes: 16 << 30 });
         assert!(facts.is_ready && facts.is_schedulable);
         assert!(nodes.apply(&node("node-1", "False")));
         assert!(!nodes.apply(&node("node-1", "False")), "unchanged");

@@ -8,12 +8,13 @@
 //!   an event restores an older version. An entry that no watch confirms within a minute expires.
 //! - A uid that was deleted stays deleted, also when late events arrive. (A pod also leaves a watch when it loses a label; a
 //!   newer version restores it.)
-//! - Foreign pods are kept separately, up to a limit, because others decide how many of them exist.
+//! - Executors and foreign pods are kept separately, up to a limit, because others decide how many of them exist.
 //! - A complete resync of a scope removes the entries that it did not contain; until it completes, nothing is removed.
 //!
 //! A stale store shows engines as they were. Nothing is decided here, and every effect asks the server.
 
 mod capacity;
+mod executors;
 mod foreign;
 mod gated;
 mod last_namespaces;
@@ -30,13 +31,14 @@ use model::cause::chain;
 use model::labels::LabelMap;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::nodes::{self, NodeCapacity, Nodes};
+use super::nodes::Nodes;
 use super::read::{self, Classified, EnginePod, Warning};
 use super::signature::Signer;
 use super::trimmed::TrimmedPod;
 use crate::wake::{Notifier, WakeUps};
-use crate::{Error, Listing, Unreadable};
+use crate::{Error, Listing, ObservedInstance, Unreadable};
 
+use executors::{Executors, is_executor};
 use foreign::ForeignPods;
 use last_namespaces::LastNamespaces;
 use scope::Scope;
@@ -61,6 +63,7 @@ pub(super) struct Store {
 #[derive(Debug, Default)]
 struct Inner {
     entries: BTreeMap<Key, Entry>,
+    executors: Executors,
     foreign: ForeignPods,
     tombstones: Tombstones,
     warnings: WarningTable,
@@ -75,8 +78,6 @@ struct Inner {
 struct Entry {
     pod: TrimmedPod,
     classified: Classified,
-    /// What its containers request.
-    requests: NodeCapacity,
     /// When it expires unless a watch confirms it; `None` once one has.
     unconfirmed_until: Option<Duration>,
     /// Since when it has been listed behind its scheduling gate, on the boot-time clock.
@@ -145,16 +146,20 @@ impl Store {
             if let Some(scope) = inner.scopes.get_mut(scope) {
                 scope.note(pod.key());
             }
-            inner.apply(pod, None, &self.signer)
+            if is_executor(&pod) { inner.apply_executor(&pod) } else { inner.apply(pod, None, &self.signer) }
         };
         self.notify_if(changed);
     }
 
     /// Applies the delete event of a watch.
     pub(super) fn apply_delete(&self, pod: &TrimmedPod) {
-        if !pod.uid().is_empty() {
-            let (name, namespace) = pod.key();
-            self.forget(&namespace, &name, pod.uid(), pod.version());
+        let key = pod.key();
+        if is_executor(pod) {
+            // No tombstone: there are more executors than tombstones, and no reply to a call of ours restores one.
+            let changed = self.lock().executors.remove(&key, pod.uid());
+            self.notify_if(changed);
+        } else if !pod.uid().is_empty() {
+            self.forget(&key.1, &key.0, pod.uid(), pod.version());
         }
     }
 
@@ -169,6 +174,7 @@ impl Store {
                 |key: &Key| listed.contains(key) || namespace.as_ref().is_some_and(|namespace| *namespace != key.1);
             let is_unconfirmed = |entry: &Entry| entry.unconfirmed_until.is_some() && !entry.is_expired(now);
             inner.entries.retain(|key, entry| stays(key) || is_unconfirmed(entry));
+            inner.executors.retain(stays);
             inner.foreign.retain(stays);
             let Inner { entries, warnings, .. } = &mut *inner;
             let uids: HashSet<&str> = entries.values().map(|entry| entry.pod.uid()).collect();
@@ -198,16 +204,7 @@ impl Store {
     }
 
     fn forget(&self, namespace: &str, name: &str, uid: &str, version: Option<u64>) {
-        {
-            let mut inner = self.lock();
-            let key = (name.to_owned(), namespace.to_owned());
-            if inner.entries.get(&key).is_some_and(|entry| entry.has_uid(uid)) {
-                inner.entries.remove(&key);
-            }
-            inner.foreign.remove(&key, uid);
-            inner.warnings.remove(uid);
-            inner.tombstones.add(uid, version);
-        }
+        self.lock().forget(&(name.to_owned(), namespace.to_owned()), uid, version);
         self.notifier.notify();
     }
 
@@ -266,13 +263,21 @@ impl Store {
                     .push(Unreadable { name: format!("namespace {namespace}"), reason: chain(error).to_string() });
             }
         }
+        let inner = &mut *inner;
+        let executors = inner.executors.by_engine();
+        let mut add = |mut observed: ObservedInstance, namespace: &str| {
+            executors.complete(&mut observed, namespace);
+            listing.engines.push(observed);
+        };
         for entry in inner.entries.values_mut() {
             match &entry.classified {
                 Classified::Engine(engine) if !engine.observed.matches(selector) => {}
-                Classified::Engine(engine) if !engine.observed.incomplete => listing.engines.push(engine.listed(None)),
+                Classified::Engine(engine) if !engine.observed.incomplete => {
+                    add(engine.listed(None), &engine.namespace);
+                }
                 Classified::Engine(engine) => {
                     let engine = engine.clone();
-                    listing.engines.push(entry.listed(&engine, now, now_ms));
+                    add(entry.listed(&engine, now, now_ms), &engine.namespace);
                 }
                 Classified::Unreadable(unreadable) => listing.unreadable.push(unreadable.clone()),
                 Classified::Foreign(foreign) => listing.foreign.push(foreign.clone()),
@@ -308,6 +313,29 @@ impl Store {
 }
 
 impl Inner {
+    fn forget(&mut self, key: &Key, uid: &str, version: Option<u64>) {
+        if self.entries.get(key).is_some_and(|entry| entry.has_uid(uid)) {
+            self.entries.remove(key);
+        }
+        self.executors.remove(key, uid);
+        self.foreign.remove(key, uid);
+        self.warnings.remove(uid);
+        self.tombstones.add(uid, version);
+    }
+
+    /// Applies a pod with the labels of an executor; returns whether anything changed.
+    fn apply_executor(&mut self, pod: &TrimmedPod) -> bool {
+        let key = pod.key();
+        let was_listed =
+            self.entries.get(&key).is_some_and(|entry| entry.has_uid(pod.uid()) && !pod.is_older_than(&entry.pod))
+                || self.foreign.has(&key, pod.uid());
+        if was_listed {
+            // Its label was changed: it left what the listing selects.
+            self.forget(&key, pod.uid(), pod.version());
+        }
+        self.executors.apply(pod) || was_listed
+    }
+
     /// Applies a pod unless a newer version is known; returns whether a listing changed.
     fn apply(&mut self, pod: TrimmedPod, unconfirmed_until: Option<Duration>, signer: &Signer) -> bool {
         let uid = pod.uid().to_owned();
@@ -315,6 +343,7 @@ impl Inner {
             return false;
         }
         let key = pod.key();
+        self.executors.remove(&key, &uid);
         if let Some(known) = self.entries.get_mut(&key) {
             if unconfirmed_until.is_none() && known.has_uid(&uid) {
                 known.unconfirmed_until = None;
@@ -340,8 +369,7 @@ impl Inner {
         let is_confirmed = same_pod.is_some_and(|before| before.unconfirmed_until.is_none());
         let unconfirmed_until = unconfirmed_until.filter(|_| !is_confirmed);
         let gated_since = same_pod.and_then(|before| before.gated_since);
-        let requests = nodes::requested_by(&pod.0);
-        self.entries.insert(key, Entry { pod, classified, requests, unconfirmed_until, gated_since });
+        self.entries.insert(key, Entry { pod, classified, unconfirmed_until, gated_since });
         changed
     }
 }

@@ -47,6 +47,10 @@ impl TrimmedPod {
         self.0.spec.as_ref()?.node_name.as_deref()
     }
 
+    pub(super) fn label(&self, label: &str) -> Option<&str> {
+        self.0.metadata.labels.as_ref()?.get(label).map(String::as_str)
+    }
+
     pub(super) fn into_labels(self) -> BTreeMap<String, String> {
         self.0.metadata.labels.unwrap_or_default()
     }

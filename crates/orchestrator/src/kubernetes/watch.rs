@@ -15,7 +15,7 @@ use kube::Resource;
 use kube::api::Api;
 use kube::runtime::watcher::{self, Event, watcher};
 use model::cause::chain;
-use model::labels::LabelMap;
+use model::labels::{LabelMap, ROLE, ROLE_ENGINE, ROLE_EXECUTOR};
 use model::log_throttle::LogThrottle;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
@@ -59,7 +59,7 @@ pub(super) fn start(cluster: &Arc<Cluster>) -> Vec<JoinHandle<()>> {
     };
     let mut tasks = Vec::new();
     for (scope, namespace) in namespaces.into_iter().enumerate() {
-        let labelled = watcher::Config::default().labels(&selector(&cluster.config.selector));
+        let labelled = watcher::Config::default().labels(&with_executors(&cluster.config.selector));
         let pods = api::<TrimmedPod>(cluster, namespace.as_deref());
         let pod_sink = PodSink { cluster: Arc::clone(cluster), scope };
         tasks.push(spawn(cluster, ("pods", scope), pods, labelled, pod_sink, std::future::ready(())));
@@ -95,9 +95,14 @@ where
     }
 }
 
-/// The label selector that requires all of these labels.
-pub(super) fn selector(labels: &LabelMap) -> String {
-    labels.iter().map(|(label, value)| format!("{label}={value}")).collect::<Vec<_>>().join(",")
+/// The label selector of the pods with these labels. Of those with the role of an engine also the executors, which have all other
+/// labels of their engine.
+fn with_executors(labels: &LabelMap) -> String {
+    let requirement = |(label, value): (&String, &String)| match (label.as_str(), value.as_str()) {
+        (ROLE, ROLE_ENGINE) => format!("{ROLE} in ({ROLE_ENGINE},{ROLE_EXECUTOR})"),
+        (label, value) => format!("{label}={value}"),
+    };
+    labels.iter().map(requirement).collect::<Vec<_>>().join(",")
 }
 
 fn spawn<K>(

@@ -1,10 +1,11 @@
 //! The life cycle of an engine of the fake: its phase as a function of the clock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use model::charge::Total;
 use model::clock::SharedClock;
 use model::engine_state::Phase;
+use model::fit::NodeAmount;
 
 use super::behaviour::{Behaviour, End};
 use crate::observed::terminating_reason;
@@ -15,8 +16,6 @@ const SIGKILL: i32 = 9;
 #[derive(Debug)]
 pub(super) struct Engine {
     pub(super) observed: ObservedInstance,
-    /// What its pods request; `None` if it was put there by hand.
-    requests: Option<Total>,
     behaviour: Behaviour,
     /// On the boot-time clock, like every time that is compared.
     created_at: Duration,
@@ -33,17 +32,12 @@ struct Deletion {
 
 impl Engine {
     pub(super) fn new(observed: ObservedInstance, behaviour: Behaviour, clock: &SharedClock) -> Self {
-        Self { observed, requests: None, behaviour, created_at: clock.boottime(), deletion: None, over: false }
+        Self { observed, behaviour, created_at: clock.boottime(), deletion: None, over: false }
     }
 
-    pub(super) fn requesting(self, requests: Total) -> Self {
-        Self { requests: Some(requests), ..self }
-    }
-
-    /// What it requests of a node while it is there.
-    pub(super) fn requests_on(&self, node: &str) -> Option<Total> {
-        let is_there = self.observed.node.as_deref() == Some(node) && self.observed.phase != Phase::Ended;
-        self.requests.filter(|_| is_there)
+    /// What it requests of a node while it is there. Nothing if it was put there by hand.
+    pub(super) fn requests_on(&self, node: &str) -> Option<NodeAmount> {
+        self.observed.pods.as_ref()?.on_nodes.get(node).copied()
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -62,8 +56,12 @@ impl Engine {
 
     pub(super) fn end(&mut self, end: &End, clock: &SharedClock) {
         self.observed.phase = Phase::Ended;
+        if let Some(pods) = &mut self.observed.pods {
+            Arc::make_mut(pods).on_nodes.clear();
+        }
         let exit = Exit { code: end.code, signal: end.signal, ended_at_ms: clock.wall_ms() };
         self.observed.reason = Some(end.reason.clone().unwrap_or_else(|| exit.describe()));
+        self.observed.fault = exit.fault();
         self.observed.log_tail = end.log_tail.clone().filter(|_| end.code != Some(0));
         self.observed.exit = Some(exit);
         // A deleted engine is not listed as ended: it is gone.

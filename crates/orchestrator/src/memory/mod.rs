@@ -18,6 +18,7 @@ use model::clock::SharedClock;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
 use model::observation::ObservedNode;
+use model::observed_pods::ObservedPods;
 use model::{EngineName, Epoch};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -200,6 +201,8 @@ impl State {
             phase: Phase::Pending,
             incomplete: false,
             reason: Some("starting".to_owned()),
+            fault: None,
+            pods: Some(ObservedPods::on_one_node(&spec.charge, &node).into()),
             node: Some(node),
             started_at_ms: None,
             exit: None,
@@ -207,8 +210,7 @@ impl State {
             details: Arc::default(),
         };
         let behaviour = self.faults.behaviour_of(&spec.name);
-        let requests = spec.charge.requests();
-        self.engines.insert(spec.name.clone(), Engine::new(observed, behaviour, clock).requesting(requests));
+        self.engines.insert(spec.name.clone(), Engine::new(observed, behaviour, clock));
         Ok(Ensured { uid, created: true })
     }
 

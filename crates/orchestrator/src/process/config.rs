@@ -10,6 +10,8 @@ use super::layout::MAX_ENTRIES;
 pub const DEFAULT_MAX_ENGINES: usize = 64;
 /// The highest limit of engines that can be enforced: the state directory also holds foreign and hidden entries.
 pub const MAX_ENGINES_LIMIT: usize = MAX_ENTRIES - 96;
+/// The default lowest uid of accounts that engines run as, with which most systems begin those of users.
+pub const DEFAULT_MIN_UID: u32 = 1_000;
 /// The variables that engines inherit from the master's environment by default.
 pub const DEFAULT_INHERIT: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
@@ -28,10 +30,17 @@ pub struct Config {
     /// The variables that engines inherit from this process's environment; all others are withheld.
     #[serde(default = "default_inherit")]
     pub inherit: Vec<String>,
+    /// The lowest uid of an account that engines run as: below are accounts of the system. Never 0.
+    #[serde(default = "default_min_uid")]
+    pub min_uid: u32,
 }
 
 fn default_max_engines() -> usize {
     DEFAULT_MAX_ENGINES
+}
+
+fn default_min_uid() -> u32 {
+    DEFAULT_MIN_UID
 }
 
 fn default_inherit() -> Vec<String> {
@@ -46,6 +55,7 @@ impl Config {
             nodes: Vec::new(),
             max_engines: DEFAULT_MAX_ENGINES,
             inherit: default_inherit(),
+            min_uid: DEFAULT_MIN_UID,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use model::EngineName;
@@ -110,12 +111,14 @@ fn read_directory(state_dir: &StateDir, directory: &EngineDir, name: &str) -> io
         labels: record.labels.clone().into(),
         annotations: record.annotations.clone().into(),
         phase,
-        reason: reason(directory, phase, deletion.as_ref(), exit.as_ref(), process.is_some())?
+        reason: reason(directory, phase, deletion.as_ref(), exit.as_ref(), process.is_some())
             .or_else(|| stop.map(|stop| format!("its process is in state {}", stop.name()))),
         node: Some(record.node.clone()),
         started_at_ms: process.as_ref().map(|process| process.started_at_ms),
         log_tail: exit.as_ref().filter(|exit| exit.code != Some(0)).and_then(|_| log::tail(directory)),
-        details: details(directory, last_process, stop, exit.as_ref())?.into(),
+        fault: exit.as_ref().and_then(Exit::fault),
+        pods: None,
+        details: details(directory, last_process, stop, exit.as_ref()).into(),
         exit,
     };
     Ok(EngineEntry { directory: directory.clone(), record, leader, alive, deletion, observed })
@@ -179,14 +182,13 @@ fn reason(
     deletion: Option<&DeletionRecord>,
     exit: Option<&Exit>,
     was_started: bool,
-) -> io::Result<Option<String>> {
-    Ok(match (phase, deletion, exit) {
+) -> Option<String> {
+    match (phase, deletion, exit) {
         (Phase::Pending, ..) => Some("starting".to_owned()),
         (Phase::Terminating, Some(deletion), _) => Some(terminating_reason(deletion.grace)),
         (_, _, Some(_)) if !was_started => Some("never started: the process that was starting it died".to_owned()),
         (_, _, Some(exit)) => {
-            let words = layout::read_limited(&directory.last_words(), MAX_REASON_BYTES as u64)?;
-            let words = words.map(|words| String::from_utf8_lossy(&words).trim().to_owned());
+            let words = last_words(directory);
             // A clean exit adds nothing to the reason that the program gave.
             let failed = exit.signal.is_some() || exit.code.is_some_and(|code| code != 0);
             Some(match words.filter(|words| !words.is_empty()) {
@@ -196,7 +198,7 @@ fn reason(
             })
         }
         _ => None,
-    })
+    }
 }
 
 /// Details for DESCRIBE ENGINE.
@@ -205,7 +207,7 @@ fn details(
     process: Option<Identity>,
     stop: Option<Stop>,
     exit: Option<&Exit>,
-) -> io::Result<BTreeMap<String, String>> {
+) -> BTreeMap<String, String> {
     let mut details = BTreeMap::from([
         (DETAIL_DIRECTORY.to_owned(), directory.0.display().to_string()),
         (DETAIL_LOG.to_owned(), directory.log().display().to_string()),
@@ -219,8 +221,13 @@ fn details(
     } else if process.is_some() {
         details.insert("process state".to_owned(), stop.map_or("running", Stop::name).to_owned());
     }
-    if let Some(words) = layout::read_limited(&directory.last_words(), MAX_REASON_BYTES as u64)? {
-        details.insert("last words".to_owned(), String::from_utf8_lossy(&words).trim().to_owned());
-    }
-    Ok(details)
+    details.extend(last_words(directory).map(|words| ("last words".to_owned(), words)));
+    details
+}
+
+/// The reason that the engine left.
+fn last_words(directory: &EngineDir) -> Option<String> {
+    let read = |path: PathBuf| layout::read_foreign(&path, MAX_REASON_BYTES as u64);
+    let words = read(directory.last_words()).or_else(|| read(directory.former_last_words()))?;
+    Some(String::from_utf8_lossy(&words).trim().to_owned())
 }

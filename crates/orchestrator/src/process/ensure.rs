@@ -12,6 +12,7 @@ use model::{Epoch, failpoint};
 use rustix::fs::{FlockOperation, flock};
 use tokio::process::{Child, Command};
 
+use super::account::{self, Account};
 use super::dir_lock::DirLock;
 use super::engine_entry::{self, EngineEntry};
 use super::guest::DIRECTORY_VARIABLE;
@@ -32,6 +33,12 @@ pub(super) fn ensure(state_dir: &Arc<StateDir>, spec: &Spec, epoch: Epoch) -> Re
         return Err(Error::refused(format!("\"{}\" is not an executable program", program.display())));
     }
     failpoint!(failpoints::ENSURE_BEGUN);
+    // Before the lock, which a slow name service would hold for everyone; needed only if the engine does not exist.
+    let account = spec.run_as.as_ref().map(|run_as| {
+        let account = Account::of(&run_as.user, state_dir.config.min_uid)?;
+        account.prepare(program, &state_dir.layout.engines(), run_as)?;
+        Ok::<_, Error>(account)
+    });
     let dir_lock = DirLock::acquire(&state_dir.layout.dir_lock())?;
     dir_lock.check(epoch)?;
     failpoint!(failpoints::ENSURE_ADMITTED);
@@ -47,12 +54,14 @@ pub(super) fn ensure(state_dir: &Arc<StateDir>, spec: &Spec, epoch: Epoch) -> Re
             return Err(Error::Conflict { name: spec.name.clone(), reason });
         }
     }
+    let account = account.transpose()?;
+    let account = account.as_ref();
     let node = choose_node(state_dir, spec)?;
     let uid = uuid::Uuid::new_v4().to_string();
-    let (directory, lock) = create_directory(state_dir, spec, &uid, &node, epoch)
+    let (directory, lock) = create_directory(state_dir, spec, account, &uid, &node, epoch)
         .map_err(|error| failed("could not create its directory", error))?;
     failpoint!(failpoints::ENSURE_PLACED);
-    let child = start(state_dir, spec, &uid, &directory, &lock)?;
+    let child = start(state_dir, spec, account, &uid, &directory, &lock)?;
     state_dir.children.add(&uid);
     let spawned = Spawned { child, uid: uid.clone(), directory };
     failpoint!(failpoints::ENSURE_SPAWNED);
@@ -109,12 +118,17 @@ fn choose_node(state_dir: &StateDir, spec: &Spec) -> Result<String, Error> {
 fn create_directory(
     state_dir: &StateDir,
     spec: &Spec,
+    account: Option<&Account>,
     uid: &str,
     node: &str,
     epoch: Epoch,
 ) -> io::Result<(EngineDir, File)> {
     let hidden = state_dir.layout.hidden(uid);
     let created = fill(state_dir, spec, uid, node, epoch, &hidden).and_then(|lock| {
+        if let Some(account) = account {
+            account.give(&hidden.files())?;
+            account::let_pass(&hidden.0)?;
+        }
         let directory = state_dir.layout.engine(spec.name.as_str());
         if layout::move_to_free(&hidden.0, &directory.0)? {
             return Ok((directory, lock));
@@ -162,15 +176,29 @@ fn fill(
 }
 
 /// Starts the process with the lock as its standard input. On failure, removes the directory.
-fn start(state_dir: &StateDir, spec: &Spec, uid: &str, directory: &EngineDir, lock: &File) -> Result<Child, Error> {
+fn start(
+    state_dir: &StateDir,
+    spec: &Spec,
+    account: Option<&Account>,
+    uid: &str,
+    directory: &EngineDir,
+    lock: &File,
+) -> Result<Child, Error> {
     let spawn = || {
         let log = OpenOptions::new().append(true).create(true).mode(0o600).open(directory.log())?;
-        let inherited = state_dir.config.inherit.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        if let Some(account) = account {
+            account.give_file(&log)?;
+        }
+        let is_withheld = |name: &&String| account.is_some() && account::WITHHELD.contains(&name.as_str());
+        let inherited = state_dir.config.inherit.iter().filter(|name| !is_withheld(name));
+        let inherited = inherited.filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let argv = account.map_or_else(|| spec.argv.clone(), |account| account.command_line(&spec.argv));
         Command::new(&state_dir.session_program)
-            .args(&spec.argv)
+            .args(argv)
             .current_dir(directory.files())
             .env_clear()
             .envs(inherited)
+            .envs(account.map(Account::environment).into_iter().flatten())
             .envs(&spec.environment)
             .env(UID_VARIABLE, uid)
             .env(DIRECTORY_VARIABLE, &directory.0)

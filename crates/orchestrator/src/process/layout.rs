@@ -9,9 +9,10 @@
 //!                            process.json  its pid and its start time
 //!                            ending.json   its deletion: when it was requested, and the grace
 //!                            exit.json     its exit status
-//!                            last-words    the reason, written by the engine
 //!                            log, log.1    its output, and the part before
-//!                            files/        its working directory, with the files of its spec
+//!                            files/        its working directory, with the files of its spec; the one folder that belongs to
+//!                                          the account of an engine that runs as its owner
+//!                            files/last-words  the reason, written by the engine
 //! <state dir>/engines/.<anything>       being created or removed; debris if the directory lock is free
 //! ```
 
@@ -20,7 +21,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, open, renameat_with};
 
 /// The most entries of the state directory that are read: engines, foreign ones, and those being created or removed.
 pub(super) const MAX_ENTRIES: usize = 4_096;
@@ -99,6 +100,10 @@ impl EngineDir {
         self.0.join("exit.json")
     }
     pub(super) fn last_words(&self) -> PathBuf {
+        self.files().join("last-words")
+    }
+    /// Where engines of version 0.1.0 write it.
+    pub(super) fn former_last_words(&self) -> PathBuf {
         self.0.join("last-words")
     }
     pub(super) fn log(&self) -> PathBuf {
@@ -157,6 +162,16 @@ fn write_temporary(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     let temporary = path.with_extension(uuid::Uuid::new_v4().simple().to_string());
     write_new(&temporary, content, 0o600).inspect_err(|_| drop(fs::remove_file(&temporary)))?;
     Ok(temporary)
+}
+
+/// The first `limit` bytes of a file that another account may have written; `None` if there is no such file. Neither a link nor a pipe
+/// in its place is opened.
+pub(super) fn read_foreign(path: &Path, limit: u64) -> Option<Vec<u8>> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(open(path, flags | OFlags::RDONLY, Mode::empty()).ok()?);
+    let mut content = Vec::new();
+    let is_file = file.metadata().ok()?.is_file();
+    (is_file && file.take(limit).read_to_end(&mut content).is_ok()).then_some(content)
 }
 
 /// Reads a file of at most `limit` bytes; `None` if it does not exist.

@@ -33,10 +33,12 @@
 //! | --- | --- |
 //! | `list`, `get`, `ensure`, `delete`, `diagnose` | one verb each |
 //! | `keeper`, `upkeep`, `reap`, `remove` | carrying on deletions, limiting logs, recording exits |
+//! | `account` | the account that an engine runs as |
 //! | `engine_entry` | reading one engine: its files, its lock, its process |
 //! | `state_dir`, `dir_lock`, `layout`, `record`, `log`, `identity`, `children`, `leftovers` | the directory, its files, processes |
 //! | `guest` | the engine's own side |
 
+mod account;
 mod children;
 mod config;
 mod delete;
@@ -69,7 +71,7 @@ use tokio::task::JoinHandle;
 
 use crate::{Deleted, Ensured, Error, Listing, ObservedInstance, Orchestrator, Spec, WakeUps};
 
-pub use config::{Config, DEFAULT_INHERIT, DEFAULT_MAX_ENGINES, MAX_ENGINES_LIMIT};
+pub use config::{Config, DEFAULT_INHERIT, DEFAULT_MAX_ENGINES, DEFAULT_MIN_UID, MAX_ENGINES_LIMIT};
 pub use diagnose::{Disk, StateDirDiagnosis, diagnose};
 pub use guest::{DIRECTORY_VARIABLE, Guest, still_wanted};
 pub use keeper::KEEPER_PERIOD;

@@ -74,8 +74,12 @@ impl Request {
     /// Whether it selects an object of its resource: by namespace, labels and fields.
     pub fn selects(&self, namespace: &str, object: &Value) -> bool {
         let labels = self.param("labelSelector").unwrap_or_default();
-        let bears = |pair: &str| {
-            let (label, value) = pair.split_once('=').unwrap();
+        let bears = |requirement: &str| {
+            if let Some((label, values)) = requirement.split_once(" in (") {
+                let value = object["metadata"]["labels"][label].as_str();
+                return value.is_some_and(|value| values.trim_end_matches(')').split(',').any(|one| one == value));
+            }
+            let (label, value) = requirement.split_once('=').unwrap();
             object["metadata"]["labels"][label] == value
         };
         let fields = self.param("fieldSelector").unwrap_or_default();
@@ -85,11 +89,21 @@ impl Request {
             found == value
         };
         (self.namespace.is_empty() || self.namespace == namespace)
-            && labels.split(',').filter(|pair| !pair.is_empty()).all(bears)
+            && requirements(labels).into_iter().all(bears)
             && fields.split(',').filter(|pair| !pair.is_empty()).all(has)
     }
 
     pub fn not_found(&self) -> Reply {
         error(404, "NotFound", &format!("{} \"{}\" not found", self.resource, self.name))
     }
+}
+
+/// The requirements of a label selector, which commas separate outside of parentheses.
+fn requirements(selector: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let parts = selector.split(|c: char| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        c == ',' && depth == 0
+    });
+    parts.filter(|part| !part.is_empty()).collect()
 }

@@ -167,7 +167,7 @@ pub fn is_conflict<T: std::fmt::Debug>(result: Result<T, Error>, word: &str) {
 
 pub fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     match result {
-        Err(Error::Refused { reason, .. }) => reason,
+        Err(Error::Refused { reason, .. } | Error::Limit { reason }) => reason,
         other => panic!("not refused: {other:?}"),
     }
 }

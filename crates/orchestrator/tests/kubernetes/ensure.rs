@@ -18,7 +18,7 @@ const EPOCH_READ: &str = "GET /api/v1/namespaces/enginehouse/configmaps/engineho
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>, word: &str) {
     match result {
-        Err(Error::Refused { reason, .. }) if reason.contains(word) => {}
+        Err(Error::Refused { reason, .. } | Error::Limit { reason }) if reason.contains(word) => {}
         other => panic!("not refused about {word:?}: {other:?}"),
     }
 }

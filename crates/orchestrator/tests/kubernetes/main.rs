@@ -9,6 +9,7 @@ mod charge;
 mod cluster;
 mod delete;
 mod ensure;
+mod executors;
 mod golden;
 mod list;
 mod namespaces;

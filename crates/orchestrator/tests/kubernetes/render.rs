@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use model::labels;
-use orchestrator::Error;
 use orchestrator::kubernetes::render::{self, EngineObjects};
 use orchestrator::kubernetes::{Config, permissions};
+use orchestrator::{Error, RunAs};
 
 use super::golden;
 use super::support::{EPOCH, config, datafusion, signer, spark};
@@ -174,4 +174,83 @@ fn a_spec_that_no_pod_can_implement_is_refused() {
     listed.namespaces = Some(vec!["other".to_owned()]);
     let elsewhere = render::engine(&datafusion(3), &listed, &signer(), EPOCH);
     assert!(elsewhere.unwrap_err().to_string().contains("kubernetes.namespaces"));
+}
+
+/// The spec with an owner, and a configuration with the owner's uid.
+fn owned(spec: orchestrator::Spec) -> (orchestrator::Spec, Config) {
+    let run_as = Some(RunAs { user: "ann@example.org".to_owned(), folders: Vec::new() });
+    let user_ids = [("ann@example.org".to_owned(), 20_001), ("bob".to_owned(), 20_002)].into();
+    (orchestrator::Spec { run_as, ..spec }, Config { user_ids, ..config() })
+}
+
+/// Name, user and group of each container.
+fn users(containers: &[k8s_openapi::api::core::v1::Container]) -> Vec<(&str, Option<i64>, Option<i64>)> {
+    let user = |container: &k8s_openapi::api::core::v1::Container| {
+        let security = container.security_context.clone().unwrap();
+        assert_eq!((security.run_as_non_root, security.allow_privilege_escalation), (Some(true), Some(false)));
+        (security.run_as_user, security.run_as_group)
+    };
+    let of = |container| -> (Option<i64>, Option<i64>) { user(container) };
+    containers.iter().map(|container| (container.name.as_str(), of(container).0, of(container).1)).collect()
+}
+
+#[test]
+fn statements_of_an_owner_run_with_the_owners_uid() {
+    let (spec, config) = owned(datafusion(3));
+    let objects = render::engine(&spec, &config, &signer(), EPOCH).unwrap();
+    let pod = objects.pod.spec.unwrap();
+    assert_eq!(users(&pod.containers), [("engine-agent", Some(20_001), Some(20_001))]);
+    assert_eq!(pod.security_context.unwrap().run_as_non_root, Some(true));
+
+    let (spec, config) = owned(spark(3));
+    let objects = render::engine(&spec, &config, &signer(), EPOCH).unwrap();
+    let pod = objects.pod.spec.unwrap();
+    let agent = ("engine-agent", Some(10_001), Some(10_001));
+    assert_eq!(users(&pod.containers), [agent, ("spark", Some(20_001), Some(20_001))]);
+    let (_, config_map) = objects.owned.unwrap().with_owner(spec.name.as_str(), "the-pods-uid");
+    let data = config_map.data.unwrap();
+    let executor: k8s_openapi::api::core::v1::Pod = serde_json::from_str(&data["executor-template.json"]).unwrap();
+    let executor = executor.spec.unwrap();
+    assert_eq!(users(&executor.containers), [("spark-kubernetes-executor", Some(20_001), Some(20_001))]);
+    // Java's login needs a name for the uid, and the image has none.
+    assert!(data["passwd"].contains("\nann@example.org:x:20001:20001:"), "{}", data["passwd"]);
+    for (pod, container) in [(&pod, &pod.containers[1]), (&executor, &executor.containers[0])] {
+        let mounts = container.volume_mounts.as_ref().unwrap();
+        let passwd = mounts.iter().find(|mount| mount.mount_path == "/etc/passwd").unwrap();
+        assert_eq!((passwd.sub_path.as_deref(), passwd.read_only), (Some("passwd"), Some(true)));
+        let volume = pod.volumes.iter().flatten().find(|volume| volume.name == passwd.name).unwrap();
+        let source = volume.config_map.as_ref().unwrap();
+        assert_eq!(source.name, spec.name.to_string());
+        assert!(source.items.iter().flatten().any(|item| item.key == "passwd" && item.path == "passwd"));
+    }
+    let agent_mounts = pod.containers[0].volume_mounts.as_ref().unwrap();
+    assert!(!agent_mounts.iter().any(|mount| mount.mount_path == "/etc/passwd"));
+}
+
+#[test]
+fn no_pod_runs_as_root_as_an_agent_or_as_a_user_without_a_uid() {
+    for (uid, expected) in [
+        (None, "user \"ann@example.org\" has no uid in kubernetes.user_ids"),
+        (Some(0), "has uid 0 in kubernetes.user_ids, and no engine runs as root"),
+        (Some(10_001), "has uid 10001 in kubernetes.user_ids, which is that of engine agents"),
+        (Some(1 << 31), "above the limit of 2147483647"),
+    ] {
+        for spec in [datafusion(3), spark(3)] {
+            let (spec, mut config) = owned(spec);
+            config.user_ids = uid.map(|uid| ("ann@example.org".to_owned(), uid)).into_iter().collect();
+            // Also if the configuration was not validated.
+            match render::engine(&spec, &config, &signer(), EPOCH) {
+                Err(Error::Refused { reason, .. }) if reason.contains(expected) => {}
+                other => panic!("{expected}: {other:?}"),
+            }
+            assert_eq!(config.validate().is_ok(), uid.is_none(), "{uid:?}");
+        }
+    }
+    for name in ["a:b", "a\nroot:x:0:0:::"] {
+        let (mut spec, mut config) = owned(spark(3));
+        config.user_ids.insert(name.to_owned(), 20_003);
+        spec.run_as.as_mut().unwrap().user = name.to_owned();
+        let error = render::engine(&spec, &config, &signer(), EPOCH).unwrap_err().to_string();
+        assert!(error.contains("no account can have that name"), "{error}");
+    }
 }

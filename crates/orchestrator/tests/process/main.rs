@@ -8,5 +8,6 @@ mod engines;
 mod full_disk;
 mod guest;
 mod keeper_log;
+mod run_as;
 mod sharing;
 mod support;

@@ -25,7 +25,7 @@ impl TestNamespace {
     }
 
     /// Creates the executors of a Spark engine from its config map, as Spark does.
-    async fn create_executors(&self, spec: &Spec) {
+    pub async fn create_executors(&self, spec: &Spec) {
         let config_maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
         let data = config_maps.get(spec.name.as_str()).await.unwrap().data.unwrap();
         let (count, pod) = requests::executors(&data["spark.properties"], &data["executor-template.json"]);

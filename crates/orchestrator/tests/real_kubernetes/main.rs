@@ -7,6 +7,7 @@ mod charge;
 #[allow(dead_code, unused_imports, reason = "shared with the tests of the client")]
 #[path = "../cluster/mod.rs"]
 mod cluster;
+mod executors;
 #[allow(dead_code, reason = "shared with the tests of the client")]
 #[path = "../kubernetes/requests.rs"]
 mod requests;
@@ -24,7 +25,7 @@ use model::labels::{CLUSTER, LabelMap};
 use model::{EngineName, Epoch};
 use orchestrator::kubernetes::render;
 use orchestrator::kubernetes::{Config, Permission, permissions};
-use orchestrator::{Deleted, Error, Listing, Orchestrator as _};
+use orchestrator::{Deleted, Error, Listing, Orchestrator as _, RunAs, Spec};
 use serde_json::{Value, json};
 
 use specs::{EPOCH, LONG, all, config, datafusion, eventually, signer, spark};
@@ -41,14 +42,22 @@ async fn every_object_is_accepted_with_strict_fields() {
     // A first engine creates the namespace with its objects.
     test.open().ensure(&test.own(datafusion(1)), EPOCH).await.unwrap();
     let path = |resource: &str| format!("/api/v1/namespaces/{}/{resource}", test.namespace);
-    for spec in [datafusion(3), spark(3)] {
+    let as_ann = |spec| Spec { run_as: Some(RunAs { user: "ann".to_owned(), folders: Vec::new() }), ..spec };
+    let config = Config { user_ids: [("ann".to_owned(), 20_001)].into(), ..test.config.clone() };
+    for spec in [datafusion(3), spark(3), as_ann(datafusion(4)), as_ann(spark(4))] {
         let mut spec = test.own(spec);
         spec.nodes = Some(vec!["node-1".to_owned(), "node-2".to_owned()]);
-        let objects = render::engine(&spec, &test.config, &signer(), EPOCH).unwrap();
+        let objects = render::engine(&spec, &config, &signer(), EPOCH).unwrap();
         let accepted = test.try_out(&path("pods"), &objects.pod).await.unwrap();
         // The server drops and changes nothing that we write.
         let sent = serde_json::to_value(&objects.pod).unwrap();
         assert_eq!(missing_paths(&sent["spec"], &accepted["spec"]), Vec::<String>::new());
+        // The admission of restricted pods has accepted the user.
+        let users = accepted["spec"]["containers"].as_array().unwrap().iter();
+        let users: Vec<_> =
+            users.map(|container| container["securityContext"]["runAsUser"].as_i64().unwrap()).collect();
+        let engine = if spec.options.spark.is_some() { 185 } else { 10_001 };
+        assert_eq!(users.last(), Some(&if spec.run_as.is_some() { 20_001 } else { engine }));
         let Some(owned) = objects.owned else { continue };
         let (service, config_map) = owned.with_owner(spec.name.as_str(), "the-uid");
         test.try_out(&path("services"), &service).await.unwrap();
@@ -322,7 +331,7 @@ async fn an_exceeded_quota_is_refused_and_named() {
     };
     tokio::time::timeout(Duration::from_mins(1), counted).await.expect("the controller counts the pods");
     let refused = kubernetes.ensure(&test.own(datafusion(2)), EPOCH).await;
-    assert!(matches!(&refused, Err(Error::Refused { reason, .. }) if reason.contains("quota exceeded")), "{refused:?}");
+    assert!(matches!(&refused, Err(Error::Limit { reason }) if reason.contains("quota exceeded")), "{refused:?}");
     assert!(!kubernetes.ensure(&test.own(datafusion(1)), EPOCH).await.unwrap().created, "an existing one adds none");
 }
 

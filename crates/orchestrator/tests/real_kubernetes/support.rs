@@ -65,8 +65,12 @@ impl TestNamespace {
 
     /// As scheduler and kubelet: assigns the pod a node and reports that it runs.
     pub async fn start(&self, name: &EngineName) {
+        self.start_on("node-1", name).await;
+    }
+
+    pub async fn start_on(&self, node: &str, name: &EngineName) {
         let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"}});
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
         let path = format!("/api/v1/namespaces/{}/pods/{name}/binding", self.namespace);
         let request = http::Request::post(path).header("content-type", "application/json");
         let body = serde_json::to_vec(&binding).unwrap();

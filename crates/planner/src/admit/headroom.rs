@@ -4,13 +4,14 @@
 //! that it changes, and a grant that it refuses is planned again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::ledger::{Ledger, Moment, Of, Refusal, ScopeKey, Scopes, Shortage, State};
 use model::quota::{Limit, Share};
 use model::resource::{Amount, Component};
 
 use super::request::Request;
-use crate::fit::{Nodes, NodesFull, Taken};
+use model::fit::{Nodes, NodesFull, Taken};
 
 /// The weight of a tenant whose quota sets none.
 const DEFAULT_WEIGHT: u32 = 1;
@@ -22,6 +23,9 @@ pub struct Headroom {
     pub nodes: Nodes,
     /// The weights of tenants on pools; 1 for an absent one.
     pub weights: BTreeMap<ScopeKey, u32>,
+    /// What the nodes lend to a request that replaces the reservation with this id: what they have for that one. Complete for
+    /// each id that is present; others have what their pods take.
+    pub freed: BTreeMap<Arc<str>, Taken>,
 }
 
 /// What a request is to its tenant's guarantee.
@@ -117,30 +121,68 @@ impl Headroom {
         request.reservation.amounts.requests().any_more(&before)
     }
 
-    /// Grants the request, if the ledger and the nodes allow it.
-    pub(crate) fn grant(&mut self, request: &Request, at: Moment) -> Result<(), Obstacle> {
-        let nodes = match &request.pods {
-            Some(pods) => self.nodes.take(request.reservation.scopes.pool_name(), pods),
-            None => Ok(Taken::default()),
-        };
-        match nodes {
-            Err(full) => Err(self.obstacle(request, at, Some(full))),
-            Ok(taken) => self.reserve(request, at).map_err(|refusal| {
-                self.nodes.put_back(&taken);
-                match refusal {
+    /// Grants the request, if the ledger and the nodes allow it. Returns what its pods take of the nodes.
+    pub(crate) fn grant(&mut self, request: &Request, at: Moment) -> Result<Taken, Obstacle> {
+        let (taken, freed) = self.take_nodes(request).map_err(|full| self.obstacle(request, at, Some(full)))?;
+        match self.reserve(request, at) {
+            Ok(()) => {
+                if let (Some(from), Some(_)) = (&request.replaces, freed) {
+                    self.freed.remove(from);
+                }
+                Ok(taken)
+            }
+            Err(refusal) => {
+                self.undo(&taken, freed.as_ref());
+                Err(match refusal {
                     Refusal::Short(_) => self.obstacle(request, at, None),
                     refusal => Obstacle::Refused(refusal),
-                }
-            }),
+                })
+            }
+        }
+    }
+
+    /// Whether the request would be granted.
+    pub(crate) fn has_capacity_for(&mut self, request: &Request, at: Moment) -> bool {
+        let Ok((taken, freed)) = self.take_nodes(request) else { return false };
+        self.undo(&taken, freed.as_ref());
+        let shortages = match self.replaced(request) {
+            Some(old) => self.ledger.shortages_of_transfer(old, &request.reservation, at.now_ms),
+            None => self.ledger.shortages(&request.reservation, at.now_ms),
+        };
+        shortages.is_ok_and(|shortages| shortages.is_empty())
+    }
+
+    /// Puts the pods of the request on nodes; those of the engine that it replaces leave theirs.
+    fn take_nodes(&mut self, request: &Request) -> Result<(Taken, Option<Taken>), NodesFull> {
+        let Some(pods) = &request.pods else { return Ok((Taken::default(), None)) };
+        let freed = request.replaces.as_ref().and_then(|from| self.freed.get(from)).cloned();
+        if let Some(freed) = &freed {
+            self.nodes.put_back(freed);
+        }
+        match self.nodes.take(request.reservation.scopes.pool_name(), pods) {
+            Ok(taken) => Ok((taken, freed)),
+            Err(full) => {
+                self.undo(&Taken::default(), freed.as_ref());
+                Err(full)
+            }
+        }
+    }
+
+    fn undo(&mut self, taken: &Taken, freed: Option<&Taken>) {
+        self.nodes.put_back(taken);
+        if let Some(freed) = freed {
+            self.nodes.take_again(freed);
         }
     }
 
     fn reserve(&mut self, request: &Request, at: Moment) -> Result<(), Refusal> {
-        let existing = self.ledger.reservation(request.id()).map(|reservation| reservation.state);
-        let reserved = match (&request.replaces, existing) {
-            (Some(from), _) => self.ledger.transfer(from, &request.reservation, at)?,
-            (None, Some(State::Waiting)) => self.ledger.admit(request.id(), at)?,
-            (None, _) => self.ledger.reserve(&request.reservation, at)?,
+        // Only programs have reservations that wait.
+        let is_waiting = request.reservation.holder.is_external()
+            && self.ledger.reservation(request.id()).is_some_and(|reservation| reservation.state == State::Waiting);
+        let reserved = match &request.replaces {
+            Some(from) => self.ledger.transfer(from, &request.reservation, at)?,
+            None if is_waiting => self.ledger.admit(request.id(), at)?,
+            None => self.ledger.reserve(&request.reservation, at)?,
         };
         // An id is reserved once: one whose reservation has ended is not granted again.
         if reserved.state.is_charged() {

@@ -1,19 +1,12 @@
 //! Why a request is queued or rejected, and the error that its user reads.
 
-use std::fmt::Write as _;
-
 use model::error::{ErrorKind, UserError};
-use model::ledger::{Holder, Refusal, Shortage};
+use model::ledger::{Refusal, Shortage};
 use model::text::as_fragment;
 
 use super::headroom::Shortages;
 use super::request::Request;
-use crate::fit::{NodeAmount, NodesFull, Oversized};
-
-/// The `errorCode` of pods that do not all find a node now.
-const POOL_NODES: i32 = 46_015;
-/// The `errorCode` of a pod that fits on no node of its pool.
-const POD_LARGER_THAN_ANY_NODE: i32 = 46_081;
+use model::fit::Oversized;
 
 /// A request that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,13 +59,13 @@ impl Queued<'_> {
         }
     }
 
-    /// The error of a request that does not wait. `quota` is the name of the quota of the scope that is short.
-    pub fn error(&self, quota: Option<&str>) -> UserError {
+    /// The error of a request that does not wait. `remedy` is what raises the limit that is short.
+    pub fn error(&self, remedy: Option<&str>) -> UserError {
         let (reservation, position) = (&self.request.reservation, Some(self.position));
         match &self.cause {
             Cause::Short(Shortages { amounts, nodes }) => match (amounts.first(), nodes) {
-                (Some(shortage), _) => shortage.error(reservation, quota, position),
-                (None, Some(full)) => nodes_full(self.request, *full, position),
+                (Some(shortage), _) => shortage.error(reservation, remedy, position),
+                (None, Some(full)) => full.error(reservation, position),
                 (None, None) => UserError::internal("a request was queued without a shortage"),
             },
             Cause::Behind { request, shortage } => {
@@ -87,7 +80,7 @@ impl Queued<'_> {
                 waiting(self.request).detail(detail).with_error_code(shortage.code())
             }
             Cause::Yields { .. } => waiting(self.request).detail(yields(self.request, position)),
-            Cause::Refused(refusal) => refusal.error(reservation, quota),
+            Cause::Refused(refusal) => refusal.error(reservation, remedy),
         }
     }
 
@@ -97,7 +90,7 @@ impl Queued<'_> {
         let detail = match &self.cause {
             Cause::Short(Shortages { amounts, nodes }) => match (amounts.first(), nodes) {
                 (Some(shortage), _) => shortage.detail(None),
-                (None, Some(full)) => nodes_full(self.request, *full, None).detail.unwrap_or_default(),
+                (None, Some(full)) => full.detail(self.request.reservation.scopes.pool_name(), None),
                 (None, None) => String::new(),
             },
             Cause::Behind { request, shortage } => format!(
@@ -119,18 +112,23 @@ impl Queued<'_> {
 }
 
 impl Rejected<'_> {
-    /// The error of the request. `quota` is the name of the quota of the scope whose limit is too low.
-    pub fn error(&self, quota: Option<&str>) -> UserError {
+    /// The error of the request. `remedy` is what raises the limit that is too low.
+    pub fn error(&self, remedy: Option<&str>) -> UserError {
         match &self.why {
-            Impossible::Short(shortage) => shortage.error(&self.request.reservation, quota, None),
-            Impossible::Oversized(oversized) => pod_too_large(self.request, *oversized),
+            Impossible::Short(shortage) => shortage.error(&self.request.reservation, remedy, None),
+            Impossible::Oversized(oversized) => oversized.error(&self.request.reservation),
         }
     }
 
     /// Why it can never fit, for SHOW: `cannot start: tenant "t_a" on resource pool "rp_1": asked 6, left 5 of 5 (TENANT_CPU,
     /// not retryable)`.
     pub fn reason(&self) -> String {
-        format!("cannot start: {}", as_fragment(&self.error(None).detail.unwrap_or_default()))
+        format!("cannot start: {}", self.limit())
+    }
+
+    /// What it exceeds: a fragment of a sentence.
+    pub fn limit(&self) -> String {
+        as_fragment(&self.error(None).detail.unwrap_or_default())
     }
 }
 
@@ -147,48 +145,10 @@ fn yields(request: &Request, position: Option<usize>) -> String {
     )
 }
 
-/// `an engine of resource unit "uc_1"`
-fn subject(request: &Request) -> String {
-    match &request.reservation.holder {
-        Holder::Engine { unit, .. } => format!("an engine of resource unit \"{unit}\""),
-        Holder::External { .. } => {
-            format!("a reservation on resource pool \"{}\"", request.reservation.scopes.pool_name())
-        }
-    }
-}
-
 fn waiting(request: &Request) -> UserError {
-    UserError::new(ErrorKind::InsufficientResources, format!("other requests come before {}", subject(request)))
-        .hint("Retry later, or wait for the capacity.")
-}
-
-fn nodes_full(request: &Request, NodesFull { asked, left }: NodesFull, position: Option<usize>) -> UserError {
-    let pool = request.reservation.scopes.pool_name();
-    UserError::new(ErrorKind::InsufficientResources, format!("not enough nodes for {}", subject(request)))
-        .detail(format!(
-            "Resource pool \"{pool}\": asked nodes for {asked} pods, left for {left} (POOL_NODES, {}).",
-            retryable(position)
-        ))
-        .hint("Stop an engine of the resource pool, or add a node to it.")
-        .with_error_code(POOL_NODES)
-}
-
-fn pod_too_large(request: &Request, Oversized { pod, largest }: Oversized) -> UserError {
-    let pool = request.reservation.scopes.pool_name();
-    let [pod, largest] = [pod, largest].map(amount);
-    UserError::new(ErrorKind::LimitReached, format!("no node is large enough for {}", subject(request)))
-        .detail(format!(
-            "Resource pool \"{pool}\": a pod requests {pod}, and the largest node has {largest} \
-             (POD_LARGER_THAN_ANY_NODE, not retryable)."
-        ))
-        .hint("ALTER RESOURCE UNIT with smaller drivers or executors, or add a larger node to the resource pool.")
-        .with_error_code(POD_LARGER_THAN_ANY_NODE)
-}
-
-/// `0.5 CPU and 1280 MiB`
-fn amount(NodeAmount { cpu_millis, memory_bytes }: NodeAmount) -> String {
-    let mut text = format!("{}.{:03}", cpu_millis / 1_000, cpu_millis % 1_000);
-    text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
-    let _ = write!(text, " CPU and {} MiB", memory_bytes >> 20);
-    text
+    UserError::new(
+        ErrorKind::InsufficientResources,
+        format!("other requests come before {}", request.reservation.what()),
+    )
+    .hint("Retry later, or wait for the capacity.")
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::ledger;
 
-use crate::fit::Pods;
+use model::fit::Pods;
 
 /// A request that is to be granted or queued.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,18 +4,22 @@
 //! The verdicts are about the request alone, as if it were the next to be admitted: one that fits everywhere may still wait
 //! for requests that come before it. The decisions take the others into account.
 
-use model::ledger::{Counter, Of, Request, Role, Scope, ScopeKey};
-use model::millis;
+use model::fit::{Nodes, Pods};
+use model::ledger::{Counter, Holder, Of, Request, Reservation, Role, Scope, ScopeKey};
 use model::quota::Limit;
-use model::resource::Component;
-use model::slot::{Slot, SlotKey};
+use model::resource::{Amount, Component};
+use model::slot::{Replacement, Slot, SlotKey};
 
 use super::explain;
 use crate::decision::Row;
 use crate::desired::DesiredState;
 use crate::engine_request;
+use crate::free_nodes;
+use crate::inventory::Inventory;
 use crate::observed::ObservedState;
 use crate::simulation::Simulation;
+use crate::succession::Successions;
+use crate::unreachable::FailedNodes;
 
 /// Whether a request fits into a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +63,8 @@ pub struct ScopeRow {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExplainedStart {
     /// One row for each limit of the engine's scopes, in the order in which a shortage is reported: pool, tenant, creator,
-    /// user, and in each CPU, memory, engines. Nothing without limits.
+    /// user, and in each CPU, memory, engines; then one for the nodes of the pool, if they are known. Nothing without limits
+    /// and nodes.
     pub scopes: Vec<ScopeRow>,
     /// The decisions until a steady state, and a last row if the engine is queued or can never start.
     pub rows: Vec<Row>,
@@ -77,41 +82,57 @@ pub fn explain_start(desired: &DesiredState, observed: &ObservedState, slot: Slo
     explained(&simulation, &key)
 }
 
-/// EXPLAIN RESTART ENGINE of the slot's current engine; with `forced`, with FORCE. `None` if there is no such slot. Changes
+/// EXPLAIN RESTART ENGINE of the slot's current engine; `None` if there is no such slot. Changes
 /// nothing.
 pub fn explain_restart(
     desired: &DesiredState,
     observed: &ObservedState,
     key: &SlotKey,
-    forced: bool,
+    replacement: Replacement,
 ) -> Option<ExplainedStart> {
     let mut simulation = Simulation::new(desired.clone(), observed.clone());
-    let grace_ms = if forced { 0 } else { millis::from_duration(desired.limits.grace(None)) };
-    for record in simulation.desired.snapshot.engines.iter_mut().filter(|record| record.slot == *key) {
-        if record.ended_at_ms.is_none() {
-            record.end_grace_ms.get_or_insert(grace_ms);
-            if forced {
-                record.end_reason.get_or_insert("restarted with FORCE".to_owned());
-            }
-        }
-    }
-    simulation.renew(key, 0, forced)?;
+    let grace = desired.limits.grace(None);
+    simulation.restart(key, replacement, grace)?;
     Some(explained(&simulation, key))
 }
 
 fn explained(simulation: &Simulation, key: &SlotKey) -> ExplainedStart {
     let Simulation { desired, observed, .. } = simulation;
     let scopes = desired.snapshot.slots.iter().find(|slot| slot.key == *key).and_then(|slot| {
-        let (request, _) = engine_request::of_engine(desired, key, slot.incarnation, Some(slot))?;
-        Some(scope_rows(desired, &request))
+        let (request, pods) = engine_request::of_engine(desired, key, slot.incarnation, Some(slot))?;
+        let replaced = if slot.replacement == Replacement::InPlace { newest_charged(desired, &request) } else { None };
+        let mut rows = scope_rows(desired, &request, replaced);
+        let inventory = Inventory::join(desired, observed, None);
+        let failed_nodes = FailedNodes::new(observed, &desired.limits);
+        let successions = Successions::new(observed, &inventory, &failed_nodes);
+        let (mut nodes, freed) = free_nodes::of(desired, observed, &desired.snapshot.ledger, &successions);
+        if let Some(freed) = replaced.and_then(|replaced| freed.get(replaced.id())) {
+            nodes.put_back(freed);
+        }
+        rows.extend(node_row(&mut nodes, request.scopes.pool(), &pods));
+        Some(rows)
     });
     ExplainedStart { scopes: scopes.unwrap_or_default(), rows: explain(desired, observed) }
 }
 
-fn scope_rows(desired: &DesiredState, request: &Request) -> Vec<ScopeRow> {
+/// The newest charged reservation of the request's lineage, which passes to it IN PLACE.
+fn newest_charged<'a>(desired: &'a DesiredState, request: &Request) -> Option<&'a Reservation> {
+    let incarnation = |reservation: &Reservation| match &reservation.request.holder {
+        Holder::Engine { incarnation, .. } => Some(*incarnation),
+        Holder::External { .. } => None,
+    };
+    let charged = desired.snapshot.ledger.reservations().map(AsRef::as_ref).filter(|reservation: &&Reservation| {
+        reservation.state.is_charged() && reservation.request.lineage == request.lineage
+    });
+    charged.max_by_key(|reservation| incarnation(reservation))
+}
+
+/// `replaced` is the reservation that passes to the request: only the difference is asked for.
+fn scope_rows(desired: &DesiredState, request: &Request, replaced: Option<&Reservation>) -> Vec<ScopeRow> {
     let ledger = &desired.snapshot.ledger;
     let (nominal, requests) = (request.amounts.nominal(), request.amounts.requests());
-    let raise = ledger.raise(request);
+    let raise = replaced.map_or_else(|| ledger.raise(request), |old| ledger.raise_by_transfer(old, request));
+    let replaced = replaced.map_or(Amount::ZERO, |old| *old.amounts.requests());
     let tenant = ledger.scope(request.scopes.tenant());
     let guarantees = tenant.map(Scope::guarantees);
     let parts_added = tenant.and_then(|tenant| {
@@ -127,8 +148,9 @@ fn scope_rows(desired: &DesiredState, request: &Request) -> Vec<ScopeRow> {
             let whole = nominal.get(component);
             match &scope.role {
                 Role::Pool(pool) => {
-                    let asked = requests.get(component);
-                    rows.extend(row(key, Of::Limit, component, &scope.counter, (asked, asked)));
+                    let least = requests.get(component);
+                    let asked = least.saturating_sub(replaced.get(component)).max(0);
+                    rows.extend(row(key, Of::Limit, component, &scope.counter, (asked, least)));
                     let exclusive = guarantees.map_or(0, |guarantees| guarantees.exclusive.get(component));
                     let asked = parts_added.shared.get(component);
                     let never_more = whole.saturating_sub(exclusive);
@@ -145,6 +167,27 @@ fn scope_rows(desired: &DesiredState, request: &Request) -> Vec<ScopeRow> {
         }
     }
     rows
+}
+
+/// The row of the nodes of the pool; `None` if they are unknown.
+fn node_row(nodes: &mut Nodes, pool: &ScopeKey, pods: &Pods) -> Option<ScopeRow> {
+    let name = &*pool.name;
+    if !nodes.are_known(name) {
+        return None;
+    }
+    let short = if nodes.oversized(name, pods).is_some() { Verdict::Never } else { Verdict::Queued };
+    let (left, verdict) = match nodes.take(name, pods) {
+        Ok(_) => (pods.count(), Verdict::Fits),
+        Err(full) => (full.left, short),
+    };
+    Some(ScopeRow {
+        scope: format!("nodes of {pool}"),
+        resource: "nodes",
+        asked: pods.count().to_string(),
+        left: left.to_string(),
+        limit: String::new(),
+        verdict,
+    })
 }
 
 /// The row of one limit; `None` if there is none. `asked` is what is added now, and `least` what the engine needs of the limit

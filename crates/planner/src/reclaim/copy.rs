@@ -8,7 +8,7 @@ use model::resource::{Amount, Component};
 
 use super::engine::RunningEngine;
 use crate::admit::{Entitlement, Headroom, Obstacle, Request, Shortages};
-use crate::fit::NodeAmount;
+use model::fit::NodeAmount;
 
 #[derive(Debug)]
 pub(super) struct Copied {
@@ -32,7 +32,7 @@ impl Copied {
     }
 
     pub fn grant(&mut self, request: &Request) -> Result<(), Obstacle> {
-        self.headroom.grant(request, self.at)
+        self.headroom.grant(request, self.at).map(drop)
     }
 
     /// The share of the tenant.

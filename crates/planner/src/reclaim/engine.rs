@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::name::TenantName;
 
-use crate::fit::NodeAmount;
+use model::fit::NodeAmount;
 
 /// An engine that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

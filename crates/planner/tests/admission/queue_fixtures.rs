@@ -27,7 +27,7 @@ fn a_tenant_gets_its_guarantee_although_more_is_free() {
     let all = requests("a", "t_a", 1, 19);
     let admission = admit(&all, &mut headroom, &rules());
     assert_eq!((admission.granted.len(), admission.queued.len(), admission.rejected.len()), (18, 1, 0));
-    let error = admission.queued[0].error(Some("q_a"));
+    let error = admission.queued[0].error(Some("ALTER RESOURCE QUOTA q_a GUARANTEE (CPU 19)"));
     assert_eq!((error.sqlstate(), error.error_code()), ("53000", 46_021));
     let detail = "Tenant \"t_a\" on resource pool \"rp_1\": asked 1, left 0 of 18 (TENANT_CPU, retryable, position 1).";
     assert_eq!(error.detail.as_deref(), Some(detail));
@@ -269,7 +269,7 @@ fn a_request_that_can_never_fit_is_rejected_and_has_no_position() {
     assert!(admission.queued.is_empty());
     let [above, large] = &admission.rejected[..] else { panic!("{:?}", admission.rejected) };
     assert!(matches!(&above.why, Impossible::Short(shortage) if shortage.word() == "TENANT_CPU"));
-    let (above, large) = (above.error(Some("q_a")), large.error(None));
+    let (above, large) = (above.error(Some("ALTER RESOURCE QUOTA q_a GUARANTEE (CPU 19)")), large.error(None));
     assert_eq!((above.sqlstate(), large.sqlstate(), large.error_code()), ("53400", "53400", 46_081));
     assert_eq!(
         large.text(),

@@ -101,7 +101,7 @@ fn step_by_step(requests: &[Request], headroom: &Headroom) -> Vec<String> {
     let mut headroom = headroom.clone();
     let is_possible = |request: &&Request| {
         let oversized = request.pods.and_then(|pods| headroom.nodes.oversized(POOL, &pods));
-        headroom.ledger.impossible(&request.reservation).is_none() && oversized.is_none()
+        headroom.ledger.impossible(&request.reservation, 0).is_none() && oversized.is_none()
     };
     let mut left: Vec<&Request> = requests.iter().filter(is_possible).collect();
     let (mut granted, mut borrowers_wait, mut blocked) = (Vec::new(), false, BTreeSet::new());

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::slot::Link;
+use model::slot::{Link, Replacement};
 use model::snapshot::EngineRecord;
 use planner::{Action, Instance, Plan, Simulation};
 
-use super::{Cluster, ledger_judge};
+use super::node_judge::may_be_unreachable;
+use super::{Cluster, ledger_judge, succession_judge};
 
 /// The history that the rules depend on.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +37,7 @@ impl Judge {
             match &decision.action {
                 Action::CreateEngine(_) => {
                     assert!(!self.recorded.contains(engine), "{engine} is created a second time");
+                    succession_judge::judge_create(cluster, engine);
                 }
                 Action::DeleteEngine { uid, .. } => {
                     let instance = observed.instances.iter().find(|instance| instance.uid == *uid).unwrap();
@@ -52,7 +54,7 @@ impl Judge {
                         observed.drains.iter().all(|drain| drain.engine != *engine),
                         "{engine} already has a drain order"
                     );
-                    self.judge_drain(cluster, engine, uid);
+                    self.judge_drain(cluster, plan, engine, uid);
                 }
                 _ => {}
             }
@@ -60,8 +62,9 @@ impl Judge {
         ledger_judge::judge_changes(cluster, plan);
     }
 
-    /// An engine that has served and whose slot still exists may be drained only when a newer one is registered.
-    fn judge_drain(&self, cluster: &Cluster, engine: &EngineName, uid: &str) {
+    /// An engine that has served and whose slot still exists may be drained only when a newer one is registered, or in its
+    /// slot's turn.
+    fn judge_drain(&self, cluster: &Cluster, plan: &Plan, engine: &EngineName, uid: &str) {
         let snapshot = &cluster.simulation.desired.snapshot;
         let Some(record) =
             snapshot.engines.iter().find(|record| record.name == *engine && record.uid.as_deref() == Some(uid))
@@ -71,7 +74,7 @@ impl Judge {
         let Some(slot) = snapshot.slots.iter().find(|slot| slot.key == record.slot) else { return };
         let there = cluster.simulation.observed.instances.iter().any(|instance| instance.uid == uid);
         let served = self.registered.contains(uid);
-        if record.end_reason.is_some() || slot.forced || !served || !there {
+        if record.end_reason.is_some() || slot.replacement == Replacement::Force || !served || !there {
             return;
         }
         let newer_is_registered = snapshot.engines.iter().any(|other| {
@@ -82,11 +85,14 @@ impl Judge {
                 && other.end_reason.is_none()
                 && registration.is_some_and(|registration| registration.uid.is_some() && registration.uid == other.uid)
         });
+        if slot.replacement == Replacement::InPlace && !newer_is_registered {
+            return succession_judge::judge_turn(cluster, plan, slot);
+        }
         assert!(newer_is_registered, "{engine} is drained before its replacement is registered");
     }
 }
 
-/// At most `surge` slots of a link with a stand-in have a current engine that was begun and is not ready; more only if there
+/// At most `surge` slots of a link with a reachable stand-in have a current engine that was begun and is not ready; more only if there
 /// were more before the plan, which then begins none.
 ///
 /// Other events may raise the number: a deposed master's late create begins an engine without a turn, a lost registration
@@ -108,10 +114,12 @@ impl Judge {
     fn replacements(&self, cluster: &Cluster) -> BTreeMap<Link, u32> {
         let mut counts: BTreeMap<Link, u32> = BTreeMap::new();
         let snapshot = &cluster.simulation.desired.snapshot;
-        for slot in snapshot.slots.iter().filter(|slot| !slot.forced) {
+        for slot in snapshot.slots.iter().filter(|slot| slot.replacement == Replacement::StandIn) {
             let current = slot.engine();
             let older = snapshot.engines.iter().filter(|record| record.slot == slot.key && record.name != current);
-            let stands_in = older.clone().any(|record| self.stands_in(cluster, record));
+            let stands_in = older
+                .clone()
+                .any(|record| self.stands_in(cluster, record) && !may_be_unreachable(cluster, &record.name));
             if stands_in && is_begun(cluster, &current) && !is_ready(cluster, &current) {
                 *counts.entry(slot.key.link()).or_default() += 1;
             }
@@ -121,7 +129,7 @@ impl Judge {
 
     /// Whether the engine runs, has registered once, and is not condemned. It need not be registered now: a lost session
     /// makes no engine surplus. A registration without an instance is no stand-in.
-    fn stands_in(&self, cluster: &Cluster, record: &EngineRecord) -> bool {
+    pub fn stands_in(&self, cluster: &Cluster, record: &EngineRecord) -> bool {
         let observed = &cluster.simulation.observed;
         let is_it = |instance: &&Instance| {
             instance.name == record.name && record.uid.as_ref().is_none_or(|uid| *uid == instance.uid)
@@ -134,16 +142,18 @@ impl Judge {
     }
 }
 
-/// Whether any part of the engine was created: its permit, an instance, a recorded uid.
+/// Whether any part of the engine was created, its permit, an instance, a recorded uid, or capacity is reserved for it.
 fn is_begun(cluster: &Cluster, engine: &EngineName) -> bool {
     let Simulation { desired, observed, .. } = &cluster.simulation;
-    observed.permits.iter().any(|permit| permit.engine == *engine)
+    let is_reserved = cluster.reservation(engine).is_some_and(|reservation| reservation.state.is_charged());
+    is_reserved
+        || observed.permits.iter().any(|permit| permit.engine == *engine)
         || observed.instances.iter().any(|instance| instance.name == *engine)
         || desired.snapshot.engines.iter().any(|record| record.name == *engine && record.uid.is_some())
 }
 
 /// Whether the engine is registered, runs and stays.
-fn is_ready(cluster: &Cluster, engine: &EngineName) -> bool {
+pub fn is_ready(cluster: &Cluster, engine: &EngineName) -> bool {
     let Simulation { desired, observed, .. } = &cluster.simulation;
     let registration = observed
         .registrations

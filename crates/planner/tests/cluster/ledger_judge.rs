@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::ledger::{Change, Ledger, Moment, Role, State};
+use model::ledger::{Change, Ledger, Moment, Reservation, Role, State, lineage_of};
 use model::resource::Component;
+use model::slot::{Replacement, Slot};
 use planner::{Action, Plan};
 
 use super::Cluster;
+use super::node_judge::may_be_unreachable;
 
 /// I1, I6: what scopes hold is what their reservations are charged, and is not negative.
 pub fn judge_sums(cluster: &Cluster) {
@@ -77,18 +79,37 @@ pub fn judge_changes(cluster: &Cluster, plan: &Plan) {
     }
 }
 
-/// After two ticks. I4: every instance under a name that has not ended is charged. I5: every reservation that is used has an
+/// Whether the charge stays without an engine, because the slot's current or next engine takes it over.
+fn passes_on(cluster: &Cluster, held: &Reservation, slot: &Slot) -> bool {
+    let current = slot.engine();
+    let is_charged = cluster.reservation(&current).is_some_and(|reservation| reservation.state.is_charged());
+    let is_own = *current.as_str() == **held.id();
+    let is_in_lineage = held.request.lineage == lineage_of(&slot.key, slot.incarnation, Some(slot));
+    match slot.replacement {
+        Replacement::StandIn => false,
+        Replacement::Force => is_in_lineage && !is_charged,
+        Replacement::InPlace => is_in_lineage && (!is_charged || is_own && held.used_at_ms.is_none()),
+    }
+}
+
+/// After two ticks. I4: every instance under a name that has not ended is charged, unless it may be unreachable and no slot wants it. I5: every reservation that is used has an
 /// instance. And one that is not used yet belongs to an engine that exists or is being created.
 pub fn judge_counted(cluster: &Cluster) {
     let (snapshot, observed) = (&cluster.simulation.desired.snapshot, &cluster.simulation.observed);
     let is_charged =
         |name: &EngineName| snapshot.ledger.reservation(name.as_str()).is_some_and(|held| held.state.is_charged());
+    let current: BTreeSet<EngineName> = snapshot.slots.iter().map(Slot::engine).collect();
     for instance in observed.instances.iter().filter(|instance| instance.phase != Phase::Ended) {
+        if !current.contains(&instance.name) && may_be_unreachable(cluster, &instance.name) {
+            continue;
+        }
         let has_row = snapshot.engines.iter().any(|row| row.name == instance.name && row.ended_at_ms.is_none());
         assert!(!has_row || is_charged(&instance.name), "{} is not charged", instance.name);
     }
-    let current: BTreeSet<EngineName> = snapshot.slots.iter().map(model::slot::Slot::engine).collect();
     for held in snapshot.ledger.reservations().filter(|held| !held.request.holder.is_external()) {
+        if snapshot.slots.iter().any(|slot| passes_on(cluster, held, slot)) {
+            continue;
+        }
         let is_there = observed.instances.iter().any(|instance| *instance.name.as_str() == **held.id());
         let is_current = current.iter().any(|name| *name.as_str() == **held.id());
         match held.state {

@@ -4,13 +4,17 @@
 pub mod judge;
 pub mod ledger_judge;
 pub mod moves;
+pub mod node_judge;
+mod objects;
+pub mod pools;
+pub mod succession_judge;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
-use model::change::{Applied, Change, ObjectPatch, PoolPatch, QuotaPatch, Rules, Setting, TenantPatch, UnitPatch};
+use model::alteration::{AlterationProgress, AlterationRecord, ObjectRef, Outcome, RequestId};
+use model::change::{Applied, Change, ObjectPatch, Rules};
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
@@ -18,12 +22,12 @@ use model::error::UserError;
 use model::ledger::{Amounts, End, Holder, Ledger, Moment, Refusal, Request, Reservation, Scopes, State};
 use model::millis;
 use model::number::{Epoch, Generation, Incarnation};
-use model::quota::{Capacity, DeclaredAmount, Principal, TransferLimit};
 use model::resource::Amount;
-use model::slot::{Origin, Slot, SlotKey, StartedFor};
-use model::{PoolName, QuotaName, TenantName, UnitName};
+use model::slot::{Origin, Replacement, Slot, SlotKey, StartedFor};
+use model::{PoolName, TenantName, UnitName};
 use planner::{
-    Action, Decision, DesiredState, Instance, Limits, ObservedState, Plan, Simulation, explain, explain_change,
+    Action, Decision, DesiredState, EngineLoad, Instance, Limits, ObservedState, Plan, Simulation, explain,
+    explain_change,
 };
 
 /// A simulation with the rules of its catalog.
@@ -32,6 +36,8 @@ pub struct Cluster {
     pub simulation: Simulation,
     pub rules: Rules,
     pub alterations: u32,
+    /// Whether the agents of engines that register are polled: EXPLAIN assumes that.
+    pub polls_agents: bool,
 }
 
 pub fn slot_key(text: &str) -> SlotKey {
@@ -50,7 +56,7 @@ impl Cluster {
         let observed = ObservedState { registry_complete: true, ..ObservedState::default() };
         let mut simulation = Simulation::new(desired, observed);
         simulation.desired.snapshot.now_ms = 1_000_000;
-        Self { simulation, rules: Rules::default(), alterations: 0 }
+        Self { simulation, rules: Rules::default(), alterations: 0, polls_agents: false }
     }
 
     pub fn exists(&self, reference: &ObjectRef) -> bool {
@@ -68,12 +74,17 @@ impl Cluster {
 
     /// Commits an alteration as a metadata agent does.
     pub fn commit(&mut self, change: &Change) -> Result<(), UserError> {
+        self.commit_with(change, Replacement::StandIn)
+    }
+
+    /// Commits an alteration whose engines take over from the older ones in this way.
+    pub fn commit_with(&mut self, change: &Change, replacement: Replacement) -> Result<(), UserError> {
         let snapshot = &self.simulation.desired.snapshot;
         let Applied::Object { base, after, .. } = change.apply(&snapshot.catalog, &self.rules)? else { return Ok(()) };
         let reference = change.object();
         let generation = Generation(self.simulation.next_number().get());
         let catalog = self.simulation.desired.snapshot.catalog.with(&reference, after.as_ref(), generation);
-        self.simulation.commit_catalog(catalog);
+        self.simulation.commit_catalog(catalog, replacement);
         self.alterations += 1;
         let snapshot = &mut self.simulation.desired.snapshot;
         snapshot.alterations.retain(|record| record.object.as_ref() != Some(&reference));
@@ -95,80 +106,6 @@ impl Cluster {
         Ok(())
     }
 
-    pub fn unit(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
-        let number = |key: &str| options.get(key).map(|text| text.parse().unwrap());
-        let patch = UnitPatch {
-            driver_cpu: options.get("cpu").map(|text| text.parse().unwrap()),
-            driver_memory: options.get("memory").map(|text| text.parse().unwrap()),
-            min_engines: number("min"),
-            max_engines: number("max"),
-            priority: options.get("priority").map(|text| text.parse().unwrap()),
-            ..UnitPatch::default()
-        };
-        ObjectPatch::ResourceUnit(UnitName::new(name).unwrap(), patch)
-    }
-
-    pub fn pool(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
-        let patch = PoolPatch {
-            units: options.get("units").map(|text| names(text).map(|name| UnitName::new(name).unwrap()).collect()),
-            nodes: options.get("nodes").map_or(Setting::Keep, |text| match *text {
-                "any" => Setting::Reset,
-                "none" => Setting::Set(Vec::new()),
-                text => Setting::Set(names(text).map(str::to_owned).collect()),
-            }),
-            node_selector: options.get("labels").map_or(Setting::Keep, |text| match *text {
-                "none" => Setting::Reset,
-                text => Setting::Set(labels(text)),
-            }),
-            cpu_overcommit: options.get("overcommit").map_or(Setting::Keep, |text| Setting::Set(text.parse().unwrap())),
-            capacity: options.get("capacity").map_or(Setting::Keep, |text| match *text {
-                "default" => Setting::Reset,
-                "nodes" => Setting::Set(Capacity::Nodes),
-                cpu => Setting::Set(Capacity::Amount(cpus(cpu))),
-            }),
-            protected: options.get("protected").map_or(Setting::Keep, |text| Setting::Set(cpus(text))),
-            reclaim: options.get("reclaim").map_or(Setting::Keep, |text| Setting::Set(text.parse().unwrap())),
-            image: options.get("image").map_or(Setting::Keep, |text| Setting::Set((*text).to_owned())),
-            ..PoolPatch::default()
-        };
-        ObjectPatch::ResourcePool(PoolName::new(name).unwrap(), patch)
-    }
-
-    pub fn tenant(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
-        let patch = TenantPatch {
-            pools: options.get("pools").map(|text| names(text).map(|name| PoolName::new(name).unwrap()).collect()),
-            ..TenantPatch::default()
-        };
-        ObjectPatch::Tenant(TenantName::new(name).unwrap(), patch)
-    }
-
-    pub fn quota(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
-        let patch = QuotaPatch {
-            tenant: options.get("tenant").map(|name| TenantName::new(*name).unwrap()),
-            pool: options.get("pool").map(|name| PoolName::new(*name).unwrap()),
-            guarantee: options.get("cpu").map_or(Setting::Keep, |text| Setting::Set(cpus(text))),
-            borrow_limit: options.get("borrow").map_or(Setting::Keep, |text| match *text {
-                "unlimited" => Setting::Set(TransferLimit::Unlimited),
-                cpu => Setting::Set(TransferLimit::Amount(cpus(cpu))),
-            }),
-            user: options.get("user").map(|name| Principal::Named((*name).to_owned())),
-            limit: options.get("limit").map_or(Setting::Keep, |text| Setting::Set(cpus(text))),
-            ..QuotaPatch::default()
-        };
-        ObjectPatch::ResourceQuota(QuotaName::new(name).unwrap(), patch)
-    }
-
-    pub fn drop_change(kind: &str, name: &str) -> Change {
-        let kind = match kind {
-            "tenant" => ObjectKind::Tenant,
-            "pool" => ObjectKind::ResourcePool,
-            "unit" => ObjectKind::ResourceUnit,
-            "quota" => ObjectKind::ResourceQuota,
-            other => panic!("no kind {other}"),
-        };
-        Change::Drop { if_exists: false, object: ObjectRef { kind, name: name.to_owned() } }
-    }
-
     /// START ENGINE.
     pub fn start(&mut self, link: &str) -> EngineName {
         let slot = self.slot(link, None);
@@ -184,18 +121,8 @@ impl Cluster {
 
     /// The slot that START would insert.
     pub fn slot(&self, link: &str, started_for: Option<StartedFor>) -> Slot {
-        let mut key = slot_key(&format!("{link}/0"));
-        key.ordinal = model::desired::lowest_free_ordinal(&key.link(), &self.simulation.desired.snapshot.slots);
-        Slot {
-            key,
-            incarnation: Incarnation(0),
-            origin: Origin::Start,
-            failures: 0,
-            forced: false,
-            born: Incarnation(0),
-            started_for,
-            asked_at_ms: self.simulation.desired.snapshot.now_ms,
-        }
+        let link = slot_key(&format!("{link}/0")).link();
+        self.simulation.new_slot(&link, Origin::Start, (None, started_for))
     }
 
     /// An external program requests this many cores, and waits for a minute.
@@ -243,16 +170,8 @@ impl Cluster {
     }
 
     /// RESTART ENGINE.
-    pub fn restart(&mut self, key: &SlotKey, force: bool) {
-        for record in self.simulation.desired.snapshot.engines.iter_mut().filter(|record| record.slot == *key) {
-            if record.ended_at_ms.is_none() {
-                record.end_grace_ms.get_or_insert(if force { 0 } else { 60_000 });
-                if force {
-                    record.end_reason.get_or_insert("restarted with FORCE".to_owned());
-                }
-            }
-        }
-        self.simulation.renew(key, 0, force);
+    pub fn restart(&mut self, key: &SlotKey, replacement: Replacement) {
+        self.simulation.restart(key, replacement, Duration::from_mins(1));
     }
 
     /// The name that `t/p/u/0` (its current engine) or `t/p/u/0#7` means.
@@ -275,12 +194,19 @@ impl Cluster {
     pub fn late_create(&mut self, engine: &EngineName) -> bool {
         let records = &self.simulation.desired.snapshot.engines;
         let record = records.iter().find(|record| record.name == *engine).unwrap();
-        let Some(configuration) = self.simulation.desired.configuration(&record.slot) else { return false };
-        let labels = EngineLabels::new("eh", &record.slot, record.incarnation, &configuration).encode();
+        let (slot, incarnation) = (record.slot.clone(), record.incarnation);
+        self.late_create_of(&slot, incarnation)
+    }
+
+    /// The same for an incarnation of a slot, also if the end of its engine is recorded.
+    pub fn late_create_of(&mut self, slot: &SlotKey, incarnation: Incarnation) -> bool {
+        let Some(configuration) = self.simulation.desired.configuration(slot) else { return false };
+        let labels = EngineLabels::new("eh", slot, incarnation, &configuration).encode();
+        let name = slot.engine(incarnation);
         self.simulation.created += 1;
         self.simulation.observed.instances.push(Instance {
-            name: engine.clone(),
-            uid: format!("{engine}/late-{}", self.simulation.created),
+            uid: format!("{name}/late-{}", self.simulation.created),
+            name,
             labels: labels.into(),
             phase: Phase::Running,
             incomplete: false,
@@ -289,6 +215,8 @@ impl Cluster {
             reason: None,
             started_at_ms: None,
             log_tail: None,
+            fault: None,
+            pods: None,
             details: Arc::default(),
         });
         true
@@ -328,7 +256,12 @@ impl Cluster {
     }
 
     pub fn explain(&self, change: &Change) -> Result<Vec<planner::Row>, UserError> {
-        explain_change(&self.simulation.desired, change, &self.rules, &self.simulation.observed)
+        self.explain_with(change, Replacement::StandIn)
+    }
+
+    pub fn explain_with(&self, change: &Change, replacement: Replacement) -> Result<Vec<planner::Row>, UserError> {
+        let Simulation { desired, observed, .. } = &self.simulation;
+        explain_change(desired, change, replacement, &self.rules, observed)
     }
 
     pub fn explain_now(&self) -> Vec<planner::Row> {
@@ -359,6 +292,10 @@ impl Cluster {
                 for engine in starting {
                     visit(self, Step::Event(&format!("{engine} registers")));
                     self.simulation.register(&engine);
+                    if self.polls_agents {
+                        let load = EngineLoad { sessions: 0, running: 0 };
+                        self.simulation.observed.loads.entry(engine).or_insert(load);
+                    }
                 }
                 continue;
             }
@@ -392,10 +329,6 @@ impl Cluster {
 pub enum Step<'a> {
     Plan(&'a Plan),
     Event(&'a str),
-}
-
-fn cpus(text: &str) -> DeclaredAmount {
-    DeclaredAmount { cpu: Some(text.parse().unwrap()), ..DeclaredAmount::default() }
 }
 
 /// `zone=a,disk=ssd`, in scripts `zone:a,disk:ssd`, because `=` separates options there.

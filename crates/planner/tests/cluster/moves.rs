@@ -6,15 +6,17 @@ use std::time::Duration;
 use model::change::Change;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::slot::{Link, SlotKey};
-use planner::{Action, EngineLoad};
+use model::slot::{Link, Replacement, SlotKey};
+use planner::{Action, EngineLoad, UnreadyNode};
 use proptest::prelude::*;
 
 use super::Cluster;
 use super::judge::{Judge, judge_surge};
+use super::succession_judge::{judge_charges, judge_down};
 
 const UNITS: [&str; 2] = ["uc_1", "uc_2"];
 const POOLS: [&str; 2] = ["rp_1", "rp_2"];
+const NODES: [&str; 3] = ["node-0", "node-1", "spare-1"];
 const TENANTS: [&str; 2] = ["t_1", "t_2"];
 
 /// One event. Numbers choose among the existing objects.
@@ -28,7 +30,10 @@ pub enum Move {
     DropTenant(usize),
     Start(usize),
     Stop(usize),
-    Restart(usize, bool),
+    Restart(usize, Replacement),
+    /// ALTER … IN PLACE
+    MemoryInPlace(usize, u32),
+    CpuInPlace(usize, u32),
     Tick,
     DiesAfter(usize),
     Register(usize),
@@ -49,6 +54,11 @@ pub enum Move {
     StartFor(usize),
     External(usize, i64),
     Idle(usize),
+    /// An instance is assigned a node.
+    OnNode(usize, usize),
+    /// A node is not ready for so many seconds; with `true` its engines lose their registrations.
+    FailNode(usize, u64, bool),
+    ReturnNode(usize),
 }
 
 pub fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -61,7 +71,8 @@ pub fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => (0..2_usize).prop_map(Move::DropTenant),
         3 => any::<usize>().prop_map(Move::Start),
         2 => any::<usize>().prop_map(Move::Stop),
-        3 => (any::<usize>(), any::<bool>()).prop_map(|(slot, force)| Move::Restart(slot, force)),
+        4 => (any::<usize>(), replacement()).prop_map(|(slot, replacement)| Move::Restart(slot, replacement)),
+        3 => (0..2_usize, 1..4_u32).prop_map(|(unit, gib)| Move::MemoryInPlace(unit, gib)),
         8 => Just(Move::Tick),
         6 => (0..20_usize).prop_map(Move::DiesAfter),
         6 => any::<usize>().prop_map(Move::Register),
@@ -79,8 +90,20 @@ pub fn moves() -> impl Strategy<Value = Vec<Move>> {
         60 => one,
         1 => any::<usize>().prop_map(Move::LoseReservation),
         1 => any::<usize>().prop_map(Move::EndReservation),
+        4 => (any::<usize>(), 0..3_usize).prop_map(|(at, node)| Move::OnNode(at, node)),
+        3 => (0..3_usize, prop_oneof![Just(0_u64), Just(6), Just(60)], any::<bool>())
+            .prop_map(|(node, secs, is_cut_off)| Move::FailNode(node, secs, is_cut_off)),
+        2 => (0..3_usize).prop_map(Move::ReturnNode),
     ];
     proptest::collection::vec(one, 1..40)
+}
+
+fn replacement() -> impl Strategy<Value = Replacement> {
+    prop_oneof![
+        2 => Just(Replacement::StandIn),
+        2 => Just(Replacement::Force),
+        3 => Just(Replacement::InPlace),
+    ]
 }
 
 /// Moves of clusters in which quotas and capacities change, engines are started for users, and programs request reservations.
@@ -92,6 +115,7 @@ pub fn limited_moves() -> impl Strategy<Value = Vec<Move>> {
         4 => any::<usize>().prop_map(Move::StartFor),
         2 => (0..2_usize, 1..4_i64).prop_map(|(tenant, cores)| Move::External(tenant, cores)),
         2 => any::<usize>().prop_map(Move::Idle),
+        3 => (0..2_usize, 1..4_u32).prop_map(|(unit, cores)| Move::CpuInPlace(unit, cores)),
     ];
     let limits = proptest::collection::vec((limits, any::<prop::sample::Index>()), 1..20);
     (moves(), limits).prop_map(|(mut moves, limits)| {
@@ -166,8 +190,17 @@ pub fn prepared() -> Cluster {
 
 /// An alteration, if none is converging: the database refuses it otherwise. Refused ones change nothing.
 pub fn alter(cluster: &mut Cluster, change: &Change) {
+    alter_with(cluster, change, Replacement::StandIn);
+}
+
+fn alter_in_place(cluster: &mut Cluster, unit: &str, option: (&str, &str)) {
+    let change = cluster.change_to(Cluster::unit(unit, &[option].into()));
+    alter_with(cluster, &change, Replacement::InPlace);
+}
+
+fn alter_with(cluster: &mut Cluster, change: &Change, replacement: Replacement) {
     let mut tried = cluster.clone();
-    if tried.commit(change).is_ok() {
+    if tried.commit_with(change, replacement).is_ok() {
         *cluster = tried;
         finish_without_effect(cluster);
     }
@@ -221,10 +254,18 @@ pub fn apply(cluster: &mut Cluster, judge: &mut Judge, event: &Move) {
                 cluster.stop(&key);
             }
         }
-        Move::Restart(at, force) => {
+        Move::Restart(at, replacement) => {
             if let Some(key) = pick(&slots(cluster), *at) {
-                cluster.restart(&key, *force);
+                cluster.restart(&key, *replacement);
             }
+        }
+        Move::MemoryInPlace(unit, gib) => {
+            let memory = format!("{gib}G");
+            alter_in_place(cluster, UNITS[*unit], ("memory", memory.as_str()));
+        }
+        Move::CpuInPlace(unit, cores) => {
+            let cores = cores.to_string();
+            alter_in_place(cluster, UNITS[*unit], ("cpu", cores.as_str()));
         }
         Move::Tick => tick(cluster, judge, usize::MAX),
         Move::DiesAfter(count) => tick(cluster, judge, *count),
@@ -319,9 +360,29 @@ pub fn apply(cluster: &mut Cluster, judge: &mut Judge, event: &Move) {
                 cluster.simulation.observed.loads.insert(instance.name, load);
             }
         }
+        Move::OnNode(at, node) => {
+            let instances = &mut cluster.simulation.observed.instances;
+            let count = instances.len().max(1);
+            if let Some(instance) = instances.get_mut(at % count) {
+                instance.node.get_or_insert_with(|| NODES[*node].to_owned());
+            }
+        }
+        Move::FailNode(node, secs, is_cut_off) => fail_node(cluster, NODES[*node], *secs, *is_cut_off),
+        Move::ReturnNode(node) => drop(cluster.simulation.observed.unready.remove(NODES[*node])),
         Move::Pass(ms) => cluster.simulation.advance(Duration::from_millis(*ms)),
     }
     judge.look(cluster);
+}
+
+fn fail_node(cluster: &mut Cluster, node: &str, secs: u64, is_cut_off: bool) {
+    let observed = &mut cluster.simulation.observed;
+    let unready = UnreadyNode { lasted: Duration::from_secs(secs), is_absent: false };
+    observed.unready.insert(node.to_owned(), unready);
+    if is_cut_off {
+        let there = observed.instances.iter().filter(|instance| instance.node.as_deref() == Some(node));
+        let there: Vec<String> = there.map(|instance| instance.uid.clone()).collect();
+        observed.registrations.retain(|registration| registration.uid.as_ref().is_none_or(|uid| !there.contains(uid)));
+    }
 }
 
 /// A create of some instance arrives once more, after the first instance is gone.
@@ -340,4 +401,6 @@ fn tick(cluster: &mut Cluster, judge: &mut Judge, first: usize) {
     judge.judge(cluster, &plan);
     cluster.apply_first(&plan, first);
     judge_surge(judge, cluster, &before);
+    judge_down(judge, cluster, &before);
+    judge_charges(cluster, &before);
 }

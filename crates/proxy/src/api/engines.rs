@@ -16,6 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::collect::{ByKey, Whole};
 use super::execution::Call;
 use super::extract::{Names, NoParameters};
+use super::link_scope::LinkScope;
 use super::objects::{PROPERTIES, run_whole};
 use super::operation::{About, Column, Operation, Rows};
 use super::page::Page;
@@ -50,6 +51,22 @@ struct StartEngine {
     wait: Option<String>,
 }
 
+/// How an engine is replaced.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct RestartEngine {
+    /// The grace period of running statements of the old engine, such as `10m`.
+    within: Option<String>,
+    /// End the old engine and its running statements immediately.
+    #[serde(default)]
+    force: bool,
+    /// Start the new engine when the old one is gone, and not before.
+    #[serde(default)]
+    in_place: bool,
+    /// How long to wait until the engine is replaced, such as `30s`; not at all by default. At most `10m`.
+    wait: Option<String>,
+}
+
 /// How an engine is ended.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -59,7 +76,7 @@ struct EndEngine {
     /// End running statements immediately.
     #[serde(default)]
     force: bool,
-    /// How long to wait until the engine is replaced or gone, such as `30s`; not at all by default. At most `10m`.
+    /// How long to wait until the engine is gone, such as `30s`; not at all by default. At most `10m`.
     wait: Option<String>,
 }
 
@@ -71,7 +88,10 @@ const ENGINES: &[Column] = &[
     ("state", Type::String),
     ("config", Type::String),
     ("current", Type::Boolean),
+    ("origin", Type::String),
+    ("owner", Type::String),
     ("sessions", Type::Integer),
+    ("seats", Type::Integer),
     ("running", Type::Integer),
     ("address", Type::String),
     ("started_at", Type::String),
@@ -135,18 +155,23 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::post(
             "/api/v1/engines/{pool}/{engine}/restart",
             &restart,
-            |call, names: Names, body: EndEngine| async move {
-                let (grace, wait) = ending(&body)?;
-                let (pool, engine) = (names.pool()?, names.engine()?);
-                change(&call, &Statement::RestartEngine { pool, engine, grace, wait }, StatusCode::OK).await
+            |call, names: Names, body: RestartEngine| async move {
+                let RestartEngine { within, force, in_place, wait } = body;
+                if force && in_place {
+                    return Err(exclude_each_other("force", "in_place").into());
+                }
+                let grace = grace(within.as_deref(), force)?;
+                let (pool, engine, wait) = (names.pool()?, names.engine()?, duration(wait.as_deref())?);
+                let statement = Statement::RestartEngine { pool, engine, in_place, grace, wait };
+                change(&call, &statement, StatusCode::OK).await
             },
         ),
         Operation::post(
             "/api/v1/engines/{pool}/{engine}/stop",
             &stop,
             |call, names: Names, body: EndEngine| async move {
-                let (grace, wait) = ending(&body)?;
-                let (pool, engine) = (names.pool()?, names.engine()?);
+                let grace = grace(body.within.as_deref(), body.force)?;
+                let (pool, engine, wait) = (names.pool()?, names.engine()?, duration(body.wait.as_deref())?);
                 change(&call, &Statement::StopEngine { pool, engine, grace, wait }, StatusCode::OK).await
             },
         ),
@@ -155,18 +180,10 @@ pub(super) fn operations() -> Vec<Operation> {
 
 async fn show(call: Call, _: Names, query: EnginesQuery) -> Result<Response, ApiError> {
     let page = Page::new("engines", query.limit, query.cursor.as_deref())?;
-    let tenant = TenantName::new(query.tenant)?;
-    let pool = query.pool.map(PoolName::new).transpose()?;
-    let unit = query.unit.map(UnitName::new).transpose()?;
-    let scope = match (pool, unit) {
-        (None, None) => EngineScope::Tenant(tenant),
-        (Some(pool), None) => EngineScope::Pool(tenant, pool),
-        (Some(pool), Some(unit)) => EngineScope::Unit(tenant, pool, unit),
-        (None, Some(_)) => {
-            return Err(UserError::new(ErrorKind::InvalidValue, "unit without pool")
-                .hint("Name the resource pool too: ?tenant=t_1&pool=rp_1&unit=uc_1.")
-                .into());
-        }
+    let scope = match LinkScope::new(query.tenant, query.pool, query.unit)? {
+        LinkScope::Tenant(tenant) => EngineScope::Tenant(tenant),
+        LinkScope::Pool(tenant, pool) => EngineScope::Pool(tenant, pool),
+        LinkScope::Unit(tenant, pool, unit) => EngineScope::Unit(tenant, pool, unit),
     };
     let mut collect = ByKey::new(&call.gateway.budget, page, KEY)?;
     let warnings = call.run(&Statement::ShowEngines(scope), &mut collect).await?;
@@ -204,15 +221,15 @@ fn duration(text: Option<&str>) -> Result<Option<Duration>, UserError> {
     text.map(span::parse).transpose()
 }
 
-fn ending(EndEngine { within, force, wait }: &EndEngine) -> Result<(Grace, Option<Duration>), UserError> {
-    let grace = match (duration(within.as_deref())?, *force) {
-        (None, false) => Grace::Default,
-        (Some(within), false) => Grace::Within(within),
-        (None, true) => Grace::Force,
-        (Some(_), true) => {
-            return Err(UserError::new(ErrorKind::InvalidValue, "within and force exclude each other")
-                .hint("Send one of them."));
-        }
-    };
-    Ok((grace, duration(wait.as_deref())?))
+fn grace(within: Option<&str>, force: bool) -> Result<Grace, UserError> {
+    match (duration(within)?, force) {
+        (None, false) => Ok(Grace::Default),
+        (Some(within), false) => Ok(Grace::Within(within)),
+        (None, true) => Ok(Grace::Force),
+        (Some(_), true) => Err(exclude_each_other("within", "force")),
+    }
+}
+
+fn exclude_each_other(one: &str, other: &str) -> UserError {
+    UserError::new(ErrorKind::InvalidValue, format!("{one} and {other} exclude each other")).hint("Send one of them.")
 }

@@ -18,6 +18,7 @@ const MASTER: &[Column] = &[
     ("lock", Type::String),
     ("queued", Type::Integer),
     ("reservations", Type::String),
+    ("drifts", Type::Integer),
 ];
 
 pub(super) fn operation() -> Operation {

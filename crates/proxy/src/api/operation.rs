@@ -94,6 +94,28 @@ impl Operation {
                 let run = run.clone();
                 async move { run(call, names, body).await }
             });
+        Self::with_body::<B>(path, about, HttpMethod::Post, handler)
+    }
+
+    /// An operation that creates or replaces what the path names, with a JSON body.
+    pub(super) fn put<B, F, A>(path: &'static str, about: &About, run: F) -> Self
+    where
+        B: DeserializeOwned + ToSchema + Send + 'static,
+        F: Fn(Call, Names, B) -> A + Clone + Send + Sync + 'static,
+        A: Future<Output = Result<Response, ApiError>> + Send + 'static,
+    {
+        let handler =
+            routing::put(move |call: Call, names: Names, _: Parameters<NoParameters>, Document(body): Document<B>| {
+                let run = run.clone();
+                async move { run(call, names, body).await }
+            });
+        Self::with_body::<B>(path, about, HttpMethod::Put, handler)
+    }
+
+    fn with_body<B>(path: &'static str, about: &About, method: HttpMethod, handler: MethodRouter) -> Self
+    where
+        B: DeserializeOwned + ToSchema,
+    {
         let is_required = serde_json::from_str::<B>("{}").is_err();
         let schema = Ref::from_schema_name(B::name());
         let content = ContentBuilder::new().schema(Some(RefOr::<Schema>::Ref(schema))).build();
@@ -111,7 +133,7 @@ impl Operation {
         let description = description(path, about).parameter(key).request_body(Some(body)).build();
         let mut schemas = vec![(B::name().into_owned(), B::schema())];
         B::schemas(&mut schemas);
-        Self { path, method: HttpMethod::Post, handler, description, schemas }
+        Self { path, method, handler, description, schemas }
     }
 
     /// An operation that ends something, without a body.
@@ -126,6 +148,24 @@ impl Operation {
         });
         let description = description(path, about).build();
         Self { path, method: HttpMethod::Delete, handler, description, schemas: Vec::new() }
+    }
+
+    /// As [`Self::delete`], with parameters.
+    pub(super) fn delete_as<Q, F, A>(path: &'static str, about: &About, run: F) -> Self
+    where
+        Q: DeserializeOwned + IntoParams + Send + 'static,
+        F: Fn(Call, Names, Q) -> A + Clone + Send + Sync + 'static,
+        A: Future<Output = Result<Response, ApiError>> + Send + 'static,
+    {
+        let handler = routing::delete(move |call: Call, names: Names, Parameters(query): Parameters<Q>| {
+            let run = run.clone();
+            async move { run(call, names, query).await }
+        });
+        let mut description = description(path, about);
+        for parameter in Q::into_params(|| Some(ParameterIn::Query)) {
+            description = description.parameter(parameter);
+        }
+        Self { path, method: HttpMethod::Delete, handler, description: description.build(), schemas: Vec::new() }
     }
 
     /// The same operation, refused without an idempotency key.

@@ -62,6 +62,8 @@ pub(super) const fn status_of(kind: ErrorKind) -> StatusCode {
         ErrorKind::ConnectionLost
         | ErrorKind::EngineDraining
         | ErrorKind::EngineSessionLost
+        | ErrorKind::EngineFull
+        | ErrorKind::EngineOwned
         | ErrorKind::Unavailable
         | ErrorKind::OutOfMemory
         | ErrorKind::DiskFull => StatusCode::SERVICE_UNAVAILABLE,

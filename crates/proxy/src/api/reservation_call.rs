@@ -1,13 +1,14 @@
 //! Calls about reservations: sent to any metadata agent, and to another one while none has decided.
 //!
-//! Every call is idempotent, so one whose outcome is unknown is sent again under its id. A wait for another state is a
+//! Every call is idempotent, so one whose outcome is unknown is sent again under its id, until the deadline of the call, which
+//! also ends its transaction. A wait for another state is a
 //! sequence of short calls, so that an agent that dies delays it by one of them.
 
 use std::time::Duration;
 
 use agent_api::{ApiError as AgentError, ReservationAnswer, ReservationCall, ReservationRequest};
 use model::alteration::Source;
-use model::error::{ErrorKind, UserError};
+use model::error::{ErrorKind, LOCK_TIMEOUT, REQUEST_TIMEOUT, UserError};
 use model::ledger::State;
 use model::millis;
 
@@ -28,7 +29,7 @@ impl Call {
     pub(super) async fn reservation(&self, call: ReservationCall) -> Result<ReservationAnswer, ApiError> {
         let groups = self.gateway.groups(&self.principal).await?;
         self.gateway.activity.statements.add();
-        let request = ReservationRequest {
+        let mut request = ReservationRequest {
             id: self.id.clone(),
             user: self.principal.user.clone(),
             groups,
@@ -38,14 +39,20 @@ impl Call {
                 proxy: Some(self.gateway.address.clone()),
                 client: Some(self.client.to_string()),
             },
+            deadline_ms: None,
             call,
         };
         let clock = &self.gateway.clock;
         let until = clock.boottime() + RESERVATION_DEADLINE;
         let mut is_in_doubt = false;
         loop {
+            request.deadline_ms = Some(millis::from_duration(until.saturating_sub(clock.boottime())));
             let undecided = match self.gateway.agents.reservations(&request).await {
                 Ok(Ok(answer)) => return Ok(answer),
+                // An earlier attempt may have taken effect nevertheless.
+                Ok(Err(refused)) if is_in_doubt && is_late(&refused.error) => {
+                    AgentError::Conflict(refused.error.text())
+                }
                 Ok(Err(refused)) => return Err(ApiError::of_ledger(refused)),
                 Err(AgentError::Refused(error)) => return Err(error.into()),
                 Err(error) => error,
@@ -75,7 +82,7 @@ impl Call {
             let answer = self.reservation(ReservationCall::Get { id: id.clone(), hold_ms, known }).await?;
             let is_pending = match &answer {
                 ReservationAnswer::One(reservation) => reservation.state == known.unwrap_or(State::Waiting),
-                ReservationAnswer::Page { .. } => false,
+                ReservationAnswer::Page { .. } | ReservationAnswer::Registration(_) => false,
             };
             if !is_pending || clock.boottime() >= until || self.gateway.draining.is_cancelled() {
                 return Ok(answer);
@@ -91,7 +98,15 @@ impl Call {
         }
         match error {
             AgentError::Unavailable(_) => self.gateway.agents.none_reachable(),
-            other => other.user_error(),
+            other => UserError::new(ErrorKind::Timeout, "deadline of the call exceeded")
+                .detail(format!("Nothing was changed (REQUEST_TIMEOUT, retryable): {other}."))
+                .hint("Repeat the request.")
+                .with_error_code(REQUEST_TIMEOUT),
         }
     }
+}
+
+/// Whether a call was refused because it took too long. That decides nothing about an earlier attempt.
+fn is_late(error: &UserError) -> bool {
+    matches!(error.error_code(), LOCK_TIMEOUT | REQUEST_TIMEOUT)
 }

@@ -302,14 +302,15 @@ fn claim(names: &Names, user: Option<String>, pool: String, instance: String) ->
     Ok(HolderClaim { id: names.reservation()?.to_owned(), user, pool, instance })
 }
 
-fn milliseconds(text: Option<&str>) -> Result<Option<i64>, UserError> {
+/// A time that a member names, in milliseconds.
+pub(super) fn milliseconds(text: Option<&str>) -> Result<Option<i64>, UserError> {
     Ok(text.map(span::parse).transpose()?.map(|time: Duration| millis::from_duration(time)))
 }
 
 fn one(answer: ReservationAnswer) -> Result<ReservationStatus, UserError> {
     match answer {
         ReservationAnswer::One(reservation) => Ok(*reservation),
-        ReservationAnswer::Page { .. } => Err(unexpected()),
+        ReservationAnswer::Page { .. } | ReservationAnswer::Registration(_) => Err(unexpected()),
     }
 }
 

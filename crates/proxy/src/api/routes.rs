@@ -5,7 +5,10 @@ use std::sync::LazyLock;
 use axum::Router;
 
 use super::operation::Operation;
-use super::{alterations, audit, document, engines, master, objects, problem, quotas, reservations, statements};
+use super::{
+    alterations, audit, demand, document, engine_history, engines, master, objects, problem, quotas, registrations,
+    reservations, statements,
+};
 
 /// The document that the API serves.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document::text(operations()));
@@ -17,7 +20,10 @@ pub(super) fn operations() -> Vec<Operation> {
     operations.extend(objects::operations());
     operations.push(quotas::operation());
     operations.extend(engines::operations());
+    operations.push(demand::operation());
+    operations.push(engine_history::operation());
     operations.extend(reservations::operations());
+    operations.extend(registrations::operations());
     operations.extend([alterations::operation(), audit::operation(), master::operation(), statements::operation()]);
     operations
 }
@@ -58,12 +64,13 @@ mod tests {
         let rows = section.lines().filter(|line| line.starts_with("| `"));
         let listed: BTreeSet<String> = rows
             .flat_map(|line| line.split('`').skip(1).step_by(2))
-            .filter(|word| ["GET ", "POST ", "DELETE "].iter().any(|method| word.starts_with(method)))
+            .filter(|word| ["GET ", "POST ", "PUT ", "DELETE "].iter().any(|method| word.starts_with(method)))
             .map(str::to_owned)
             .collect();
         let method = |method: &HttpMethod| match method {
             HttpMethod::Get => "GET",
             HttpMethod::Delete => "DELETE",
+            HttpMethod::Put => "PUT",
             _ => "POST",
         };
         let path = |path: &'static str| path.strip_prefix("/api/v1").unwrap();

@@ -104,6 +104,8 @@ const fn offer(statement: &Statement) -> Offer {
         Statement::DescribeReservation { .. } | Statement::CancelReservation { .. } => {
             Offer::Resource("/api/v1/reservations/{reservation}")
         }
+        Statement::ShowDemand { .. } => Offer::Pages("/api/v1/demand"),
+        Statement::ShowEngineHistory { .. } => Offer::Pages("/api/v1/engines/history"),
         Statement::ShowMaster => Offer::Resource("/api/v1/master"),
         Statement::Change { .. }
         | Statement::Explain { .. }
@@ -146,6 +148,8 @@ mod tests {
             "SHOW ALTERATIONS",
             "SHOW AUDIT",
             "SHOW RESERVATIONS",
+            "SHOW DEMAND TENANT t_1",
+            "SHOW ENGINE HISTORY t_1",
             "DESCRIBE RESERVATION 'r'",
             "CANCEL RESERVATION 'r'",
             "SHOW MASTER",
@@ -159,8 +163,9 @@ mod tests {
             .collect();
         let mut routed: BTreeSet<&str> = routes::operations().iter().map(|operation| operation.path).collect();
         assert!(routed.remove("/api/v1/openapi.json") && routed.remove("/api/v1/statements"));
-        // Calls of holders are no statements.
-        routed.retain(|path| !path.starts_with("/api/v1/reservations/{reservation}/"));
+        // Calls of holders and of providers are no statements.
+        routed
+            .retain(|path| !path.starts_with("/api/v1/reservations/{reservation}/") && !path.contains("/registration"));
         assert_eq!(offered, routed);
         for text in ["DROP TENANT t_1", "EXPLAIN DROP TENANT t_1"] {
             assert_eq!(offer(&ddl::parse(text).unwrap()), Offer::TextOnly);

@@ -1,13 +1,16 @@
 //! The rule that a session gets one engine type: where its engines are of several types, it must name a unit.
 //!
 //! Dialect, tables and even results depend on the engine type, so load or chance must not choose it. Engines that should
-//! run count, ready or not: otherwise the type would depend on which engine is ready first.
+//! run count, ready or not: otherwise the type would depend on which engine is ready first. Engines that are started on demand
+//! are of the same type; if none should run, those that would be started count. Engines of other owners do not count.
 
 use std::collections::BTreeMap;
 
+use model::configuration::Defaults;
 use model::engine_type::EngineType;
 use model::error::{ErrorKind, UserError};
 use model::name::UnitName;
+use model::slot::Link;
 use model::snapshot::ProxySnapshot;
 
 use crate::routes::EngineSelector;
@@ -16,11 +19,27 @@ use crate::routes::EngineSelector;
 const MAX_LISTED: usize = 10;
 
 /// Refuses a session that names no unit if its engines are of several types.
-pub(super) fn check(snapshot: &ProxySnapshot, selector: &EngineSelector) -> Result<(), UserError> {
+pub(super) fn check(snapshot: &ProxySnapshot, selector: &EngineSelector, defaults: &Defaults) -> Result<(), UserError> {
+    of_session(snapshot, selector, defaults).map(drop)
+}
+
+/// The one type of the session's engines: of those that should run, else of those that would be started on demand. `None` for
+/// a session that names a unit, or has no engine.
+pub(super) fn of_session(
+    snapshot: &ProxySnapshot,
+    selector: &EngineSelector,
+    defaults: &Defaults,
+) -> Result<Option<EngineType>, UserError> {
     if selector.unit.is_some() {
-        return Ok(());
+        return Ok(None);
     }
-    let links = snapshot.slots.iter().map(|slot| slot.key.link()).filter(|link| selector.matches(link));
+    let mut links: Vec<Link> =
+        snapshot.slots.iter().filter(|slot| selector.matches_slot(slot)).map(|slot| slot.key.link()).collect();
+    if links.is_empty() {
+        let starts =
+            |link: &Link| snapshot.catalog.unit(&link.unit).is_some_and(|unit| unit.starts_on_demand(defaults));
+        links.extend(snapshot.catalog.links().into_iter().filter(|link| selector.matches(link) && starts(link)));
+    }
     let mut units: BTreeMap<UnitName, EngineType> = BTreeMap::new();
     for link in links {
         if let Some(spec) = snapshot.catalog.unit(&link.unit) {
@@ -28,9 +47,9 @@ pub(super) fn check(snapshot: &ProxySnapshot, selector: &EngineSelector) -> Resu
         }
     }
     let mut types = units.values();
-    let first = types.next();
-    if types.all(|engine_type| Some(engine_type) == first) {
-        return Ok(());
+    let first = types.next().copied();
+    if types.all(|engine_type| Some(*engine_type) == first) {
+        return Ok(first);
     }
     let listed: Vec<String> =
         units.iter().take(MAX_LISTED).map(|(unit, engine_type)| format!("\"{unit}\" ({engine_type})")).collect();

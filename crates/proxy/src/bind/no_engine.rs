@@ -1,24 +1,77 @@
-//! The reason why a session has no engine: either one is starting, or none will start.
+//! The reason why a session has no engine: all are full, one is starting, or none will start.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use model::catalog::Catalog;
+use model::configuration::Defaults;
+use model::demand::DemandKey;
 use model::error::{ErrorKind, UserError};
+use model::slot::Slot;
 use model::snapshot::ProxySnapshot;
+use model::text::as_detail;
 
 use crate::gateway::Gateway;
-use crate::routes::EngineSelector;
+use crate::routes::{EngineSelector, FullEngines};
 
-/// Why the engine that is starting is not ready yet; an error if none is starting.
-pub(crate) async fn waiting_reason(gateway: &Gateway, selector: &EngineSelector) -> Result<String, UserError> {
-    if let Some(reason) = starting(&gateway.catalog.reading().snapshot, selector) {
-        return Ok(with_staleness(gateway, reason));
+/// Which engines are full, and why the engine that is starting is not ready yet; an error if there is neither.
+/// With a key of demand, which is returned too, an engine is to be started, unless the master has found that none can ever be.
+///
+/// A session that is not counted as demand yet is counted by the last reading of the catalog: its engine is on its way while a
+/// newer one is read for the next poll. The master plans by the metadata, so an outdated reading starts nothing.
+pub(crate) async fn waiting_reason(
+    gateway: &Gateway,
+    selector: &EngineSelector,
+    is_counted: bool,
+    key: impl Fn(&ProxySnapshot, &EngineSelector) -> Option<DemandKey>,
+) -> Result<(String, Option<DemandKey>), UserError> {
+    let full = gateway.routes.full(selector);
+    let reason = |snapshot: &ProxySnapshot, selector: &EngineSelector| {
+        let reasons: Vec<String> = full.reason().into_iter().chain(starting(snapshot, selector, &full)).collect();
+        (!reasons.is_empty()).then(|| with_staleness(gateway, reasons.join("; ")))
+    };
+    let snapshot = gateway.catalog.reading().snapshot;
+    match (reason(&snapshot, selector), key(&snapshot, selector)) {
+        (Some(reason), None) => return Ok((reason, None)),
+        (reason, Some(key)) if reason.is_some() || !is_counted => {
+            if let Ok(demanded) = demanded(&snapshot, selector, &key) {
+                return Ok((reason.unwrap_or(demanded), Some(key)));
+            }
+        }
+        _ => {}
     }
     gateway.catalog.refresh().await;
     let snapshot = gateway.catalog.reading().snapshot;
-    match starting(&snapshot, selector) {
-        Some(reason) => Ok(with_staleness(gateway, reason)),
-        None => Err(no_engine_error(&snapshot, selector)),
+    let selector = &selector.in_catalog(&snapshot.catalog);
+    match (reason(&snapshot, selector), key(&snapshot, selector)) {
+        // An engine that is awaited may fail for good.
+        (Some(reason), Some(key)) => demanded(&snapshot, selector, &key).map(|_| (reason, Some(key))),
+        (Some(reason), None) => Ok((reason, None)),
+        (None, Some(key)) => demanded(&snapshot, selector, &key).map(|reason| (reason, Some(key))),
+        (None, None) => Err(no_engine_error(&snapshot, selector)),
+    }
+}
+
+/// Whether a unit that the session may use starts engines on demand.
+pub(crate) fn starts_on_demand(catalog: &Catalog, defaults: &Defaults, selector: &EngineSelector) -> bool {
+    let mut links = catalog.links().into_iter().filter(|link| selector.matches(link));
+    links.any(|link| catalog.unit(&link.unit).is_some_and(|unit| unit.starts_on_demand(defaults)))
+}
+
+/// What demand waits for, as the master last reported it; an error if no engine can ever be started for it.
+fn demanded(snapshot: &ProxySnapshot, selector: &EngineSelector, key: &DemandKey) -> Result<String, UserError> {
+    let owner = selector.only_owner();
+    let whose = |word: &str| owner.as_ref().map_or_else(String::new, |owner| format!(" {word} {owner}"));
+    match snapshot.unmet.iter().find(|unmet| unmet.key == *key) {
+        Some(unmet) if unmet.is_in_vain(&snapshot.catalog) => {
+            let message = format!("tenant \"{}\" has no engine{}, and none can be started", key.tenant, whose("for"));
+            Err(UserError::new(ErrorKind::WrongState, message)
+                .detail(as_detail(&unmet.reason))
+                .hint("An admin changes the resource pool, the resource unit or the quota that the detail names."))
+        }
+        Some(unmet) if !unmet.is_futile => Ok(format!("waiting for an engine{}: {}", whose("of"), unmet.reason)),
+        // A reason that no longer holds is none.
+        Some(_) | None => Ok(format!("waiting for an engine{} to be started", whose("of"))),
     }
 }
 
@@ -30,9 +83,10 @@ fn with_staleness(gateway: &Gateway, reason: String) -> String {
     }
 }
 
-/// The engine that is starting, with its reason.
-fn starting(snapshot: &ProxySnapshot, selector: &EngineSelector) -> Option<String> {
-    let slot = snapshot.slots.iter().find(|slot| selector.matches(&slot.key.link()))?;
+/// The engine that is starting, with its reason. A full engine has started.
+fn starting(snapshot: &ProxySnapshot, selector: &EngineSelector, full: &FullEngines) -> Option<String> {
+    let is_awaited = |slot: &&Slot| selector.matches_slot(slot) && !full.contains(&slot.engine());
+    let slot = snapshot.slots.iter().find(is_awaited)?;
     let name = slot.engine();
     let reason = match snapshot.observed.iter().find(|engine| engine.name == name) {
         Some(engine) => engine.reason.clone().unwrap_or_else(|| format!("it is {}", engine.phase)),
@@ -50,6 +104,9 @@ fn no_engine_error(snapshot: &ProxySnapshot, selector: &EngineSelector) -> UserE
     }
     if let Some(unit) = &selector.unit {
         let _ = write!(scope, " of resource unit \"{unit}\"");
+    }
+    if let Some(owner) = selector.only_owner() {
+        let _ = write!(scope, " for {owner}");
     }
     let error = UserError::new(ErrorKind::WrongState, format!("tenant \"{}\" has no engine{scope}", selector.tenant));
     match offered {

@@ -14,6 +14,8 @@ pub(super) fn is_about_statement(error: &UserError) -> bool {
         error.kind,
         Kind::EngineDraining
             | Kind::EngineSessionLost
+            | Kind::EngineFull
+            | Kind::EngineOwned
             | Kind::ConnectionLost
             | Kind::Unavailable
             | Kind::Timeout

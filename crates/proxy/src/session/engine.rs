@@ -10,7 +10,7 @@ use super::reply::{self, CallError, Disconnect, Reply};
 use super::state::Session;
 use super::table::Entry;
 use super::waiting;
-use crate::bind::{self, NotBound, no_engine};
+use crate::bind::{self, NotBound, Wait, no_engine};
 use crate::classify;
 use crate::gateway::Gateway;
 use crate::relay::{self, Deliver, Relayed};
@@ -27,6 +27,8 @@ pub(crate) async fn bind_and_relay(
     let since = gateway.clock.boottime();
     let mut handovers = 0;
     let mut changes = gateway.routes.changes();
+    // The session is counted as demand until the call is over.
+    let mut demand = None;
     loop {
         let bound = tokio::select! {
             bound = bind::bind(gateway, session) => bound,
@@ -34,13 +36,14 @@ pub(crate) async fn bind_and_relay(
             () = connection.closed() => return Err(Disconnect::ClientLeft { during: "its session was bound" }.into()),
         };
         match bound {
-            Ok(()) => {}
+            Ok(()) => drop(demand.take()),
             Err(NotBound::Refused(error)) => return Err(classify::with_near_miss(error, call.text()).into()),
-            Err(NotBound::Wait(reason)) if call.run_async => {
-                let handle = waiting::begin(gateway, entry, session, call, since, reason);
+            Err(NotBound::Wait(wait)) if call.run_async => {
+                let handle = waiting::begin(gateway, entry, session, call, since, wait);
                 return Ok(reply::accepted(&handle, true).into());
             }
-            Err(NotBound::Wait(reason)) => {
+            Err(NotBound::Wait(Wait { reason, demand: counted })) => {
+                demand = counted;
                 let now = gateway.clock.boottime();
                 let waited = now.saturating_sub(since);
                 if waited >= gateway.settings.bind_deadline {

@@ -23,15 +23,18 @@ const UNKNOWN: &str = "<unknown until the session has an engine>";
 /// The longest identifier, reported as `CLI_MAX_*_LEN`.
 const MAX_IDENTIFIER: i64 = 128;
 
-/// Answers a `GetInfo`; `None` if the bound engine has to.
+/// Answers a `GetInfo`; `None` if the bound engine has to, or the next one of a session that was unbound because it was idle.
 pub(crate) async fn get_info(gateway: &Gateway, entry: &Entry, message: &Message) -> Result<Option<Reply>, UserError> {
     let request: TGetInfoReq = message.call().decode().map_err(|error| malformed(Method::GetInfo, &error))?;
     let is_identity = matches!(
         request.info_type,
         TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME | TGetInfoType::CLI_DBMS_VER
     );
-    if !is_identity && entry.state.lock().await.current.is_some() {
-        return Ok(None);
+    if !is_identity {
+        let session = entry.state.lock().await;
+        if session.current.is_some() || session.is_released() {
+            return Ok(None);
+        }
     }
     let product = &gateway.settings.product;
     let info_value = match request.info_type {

@@ -1,6 +1,7 @@
 //! The operations of a session: one per statement or metadata call, under a handle of the proxy's own.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hs2::scan::{Request, ScanError};
@@ -12,6 +13,7 @@ use tokio::task::AbortHandle;
 use super::timeout::Timeout;
 use crate::budget::BudgetGuard;
 use crate::control::channel::Running;
+use crate::demand::WaitingSession;
 use crate::settings::{CALL_DEADLINE, MAX_FETCH_ROWS, MAX_LOG_LINES, SYNCHRONOUS_DEADLINE};
 
 pub(crate) struct Operation {
@@ -186,6 +188,8 @@ pub(crate) struct WaitingStatement {
     pub(crate) since: Duration,
     /// Why there was no engine at the last attempt.
     pub(crate) reason: String,
+    /// The session as demand.
+    pub(crate) demand: Option<Arc<WaitingSession>>,
     /// Ends the wait at its deadline.
     pub(crate) timer: Timer,
 }

@@ -44,7 +44,9 @@ pub(crate) async fn serve(
         OperationState::Waiting(_) => answer_waiting(method),
         OperationState::Failed(error) => Err(CallError::OperationFailed(error.clone())),
         OperationState::AtEngine { .. } => {
-            forward_to_engine(gateway, connection, &mut session, &mut operation, call).await
+            let served = forward_to_engine(gateway, connection, &mut session, &mut operation, call).await;
+            session.engine_used(gateway.clock.boottime());
+            served
         }
         OperationState::Control(control) => forward_to_agent(gateway, connection, &mut session, control, call).await,
     };

@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use ddl::SessionStatement;
 use hs2::tcli::TCloseSessionReq;
 use hs2::{Client, Handle, Principal};
 use model::error::{ErrorKind, UserError};
+use model::owner::Owner;
 use model::table_catalog::TableCatalog;
 use model::text::as_detail;
 use tracing::{debug, info};
@@ -19,10 +21,13 @@ use super::operation::{Operation, OperationState};
 use super::settings::SessionSettings;
 use crate::budget::{Budget, BudgetGuard};
 use crate::control::channel::{Caller, Channel};
+use crate::demand::WaitingSession;
 use crate::routes::{Route, Seat};
 use crate::settings::{BACKGROUND_CLOSE_DEADLINE, MAX_OPERATIONS};
 
 pub(crate) struct Session {
+    /// Names it to its client. Its public half is the session's id, as an owner of engines too.
+    pub(crate) handle: Handle,
     /// Its user, with the groups at its opening.
     pub(crate) principal: Principal,
     /// The address that it was opened from.
@@ -38,6 +43,18 @@ pub(crate) struct Session {
     /// Set when a pinned session loses its engine: the error of every later statement.
     pub(crate) lost: Option<UserError>,
     pub(crate) operations: HashMap<Handle, Operation>,
+    /// When the current engine was last used, by the clock that counts suspension.
+    engine_used_at: Duration,
+    /// Its place in the demand, while a statement of it waits for an engine.
+    pub(crate) waiting: Weak<WaitingSession>,
+    /// Set while the session is unbound because it was idle.
+    released: Option<Released>,
+}
+
+/// What a session that was unbound because it was idle still knows of its engine.
+struct Released {
+    /// The uid of the instance, if its tables are its own: another engine would not have them.
+    uid: Option<String>,
 }
 
 /// An engine's session that belongs to one client session.
@@ -54,6 +71,7 @@ pub(crate) struct BoundEngine {
 impl Session {
     pub(crate) fn new(principal: Principal, client: IpAddr, settings: SessionSettings) -> Self {
         Self {
+            handle: Handle::random(),
             principal,
             client,
             settings,
@@ -63,6 +81,9 @@ impl Session {
             next_number: 1,
             lost: None,
             operations: HashMap::new(),
+            engine_used_at: Duration::ZERO,
+            waiting: Weak::new(),
+            released: None,
         }
     }
 
@@ -119,6 +140,42 @@ impl Session {
         let binding = self.new_number();
         self.engines.insert(binding, engine);
         self.current = Some(binding);
+        self.released = None;
+    }
+
+    /// Records a use of the current engine.
+    pub(crate) fn engine_used(&mut self, now: Duration) {
+        self.engine_used_at = now;
+    }
+
+    /// Ends the current binding if the engine was not used for `limit` and is not needed: the session has no state there that
+    /// cannot be replayed, no operation that is open, and no statement that waits, and the engine is not its own, which would
+    /// end. The caller closes the engine's session.
+    pub(crate) fn release_unused_engine(&mut self, now: Duration, limit: Duration) -> Option<BoundEngine> {
+        let binding = self.current?;
+        let needs = |operation: &Operation| {
+            operation.is_at_engine(binding) || matches!(operation.state, OperationState::Waiting(_))
+        };
+        let unused = now.saturating_sub(self.engine_used_at) >= limit;
+        let is_own = matches!(self.current_engine()?.route.owner, Some(Owner::Session(_)));
+        if !unused || is_own || self.is_pinned() || self.operations.values().any(needs) {
+            return None;
+        }
+        self.current = None;
+        let engine = self.engines.remove(&binding)?;
+        let uid = (engine.route.catalog == TableCatalog::Own).then(|| engine.route.uid.clone());
+        self.released = Some(Released { uid });
+        Some(engine)
+    }
+
+    /// Whether the session is unbound because it was idle: what it asks of an engine is to be answered as before.
+    pub(crate) fn is_released(&self) -> bool {
+        self.released.is_some()
+    }
+
+    /// The instance to which the session returns after it was unbound, if that is ready.
+    pub(crate) fn previous_engine(&self) -> Option<&str> {
+        self.released.as_ref()?.uid.as_deref()
     }
 
     /// Ends the current binding for new statements. The engine is kept until its open operations are closed.
@@ -247,7 +304,7 @@ impl Session {
 impl BoundEngine {
     /// Closes the engine's session. A connection that is broken is only cut: its agent then closes the session and cancels
     /// what runs.
-    async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         if self.client.is_broken() {
             return;
         }

@@ -54,7 +54,8 @@ pub(crate) struct Entry {
     number: u64,
     /// Whether a call that creates an operation arrived.
     executed: AtomicBool,
-    /// The time of the last call that named it, by the clock that counts suspension.
+    /// The time of the last call that named it: of its beginning or, once it is served, of its end. By the clock that counts
+    /// suspension.
     used_at: Mutex<Duration>,
     /// Operations at engines with the engine's handles: a cancel must not wait for the session's other calls.
     at_engines: Mutex<HashMap<Handle, (Route, Handle)>>,
@@ -112,6 +113,11 @@ impl Entry {
         }
     }
 
+    /// For how long no call has named the session. Of use only while no call is being served.
+    pub(crate) fn idle(&self, now: Duration) -> Duration {
+        now.saturating_sub(*self.used_at.lock())
+    }
+
     fn at_engines(&self) -> MutexGuard<'_, HashMap<Handle, (Route, Handle)>> {
         self.at_engines.lock()
     }
@@ -160,7 +166,7 @@ impl Sessions {
         peer: IpAddr,
         now: Duration,
     ) -> Result<(Handle, Option<Arc<Entry>>), UserError> {
-        let handle = Handle::random();
+        let handle = session.handle;
         let user = session.principal.user.clone();
         let login = session.principal.login().to_owned();
         let mut table = self.table();
@@ -247,13 +253,9 @@ impl Sessions {
         table.handles.sessions().filter(of_connection).map(|entry| entry.handle).collect()
     }
 
-    /// The sessions over HTTP that no call has named for `idle` and that no call uses now.
-    pub(crate) fn idle_over_http(&self, idle: Duration, now: Duration) -> Vec<Handle> {
-        let since = now.saturating_sub(idle);
-        let is_idle = |entry: &&Arc<Entry>| {
-            entry.connection.is_none() && *entry.used_at.lock() < since && entry.state.try_lock().is_ok()
-        };
-        self.table().handles.sessions().filter(is_idle).map(|entry| entry.handle).collect()
+    /// All open sessions.
+    pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
+        self.table().handles.sessions().cloned().collect()
     }
 
     /// Adds an operation to its session; without effect if another connection has closed the session.

@@ -14,7 +14,7 @@ use super::operation::{EngineCall, Operation, OperationState, Timer, WaitingStat
 use super::state::Session;
 use super::table::Entry;
 use crate::bind::no_engine;
-use crate::bind::{self, NotBound};
+use crate::bind::{self, NotBound, Wait};
 use crate::gateway::Gateway;
 use crate::relay::{self, Deliver, Relayed};
 use crate::settings::{MAX_ERROR_BYTES, POLL_STEP};
@@ -29,9 +29,9 @@ pub(crate) fn begin(
     session: &mut Session,
     call: EngineCall,
     since: Duration,
-    reason: String,
+    Wait { reason, demand }: Wait,
 ) -> Handle {
-    let waiting = WaitingStatement { call, since, reason: reason.clone(), timer: Timer::default() };
+    let waiting = WaitingStatement { call, since, reason: reason.clone(), demand, timer: Timer::default() };
     let deadline = deadline(gateway, &waiting);
     let mut operation = Operation::new(OperationState::Waiting(Box::new(waiting)));
     operation.log(reason);
@@ -103,8 +103,9 @@ pub(crate) async fn step(
             }
         }
         Err(NotBound::Refused(error)) => error,
-        Err(NotBound::Wait(reason)) => {
+        Err(NotBound::Wait(Wait { reason, demand })) => {
             waiting.reason.clone_from(&reason);
+            waiting.demand = demand;
             let (now, deadline) = (gateway.clock.boottime(), deadline(gateway, waiting));
             if now < deadline {
                 operation.log(reason);

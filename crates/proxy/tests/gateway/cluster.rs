@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use authentication::ImpersonationRules;
-use coordination::{Identity, Lock};
+use coordination::{Identity, Lock, Permit, permits};
 use engine_agent::metadata::MetadataAgent;
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 use metadata::Store;
+use model::clock::SharedClock;
+use model::configuration::Defaults;
+use model::on_demand::OnDemandDefaults;
+use model::owner::Owner;
 use model::rights::RoleLists;
 use model::slot::SlotKey;
-use proxy::{Limits, Product, Proxy, Settings};
+use proxy::{IdleLimits, Limits, Product, Proxy, Settings};
 
 use crate::agents::{self, ManualMaster, column, ready, run};
 use crate::engines::RunningEngine;
-use crate::fixture::{Fixture, WAIT, eventually, permit, registered, wire::Wire};
+use crate::fixture::{Fixture, WAIT, eventually, registered, wire::Wire};
 
 pub struct Cluster {
     pub fixture: Fixture,
@@ -39,6 +43,31 @@ impl Cluster {
         change_agent: impl Fn(&mut engine_agent::metadata::Settings),
         change: impl FnOnce(&mut Settings),
     ) -> Self {
+        Self::build(agents, change_agent, |settings| {
+            change(settings);
+            None
+        })
+        .await
+    }
+
+    /// With a clock of the proxy's own.
+    pub async fn with_clock(clock: SharedClock, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::build(
+            1,
+            |_| {},
+            |settings| {
+                change(settings);
+                Some(clock)
+            },
+        )
+        .await
+    }
+
+    async fn build(
+        agents: usize,
+        change_agent: impl Fn(&mut engine_agent::metadata::Settings),
+        change: impl FnOnce(&mut Settings) -> Option<SharedClock>,
+    ) -> Self {
         let fixture = Fixture::new().await;
         let store = agents::store(&fixture).await;
         let lock = fixture.master().await;
@@ -59,13 +88,21 @@ impl Cluster {
             impersonation: ImpersonationRules::default(),
             snapshot_poll: Duration::from_millis(200),
             bind_deadline: Duration::from_secs(30),
+            idle: IdleLimits::default(),
+            demand_lease: Duration::from_secs(15),
+            // No master starts engines here, so a session without one has the error with the START statement; tests of demand alter
+            // their units.
+            defaults: Defaults {
+                on_demand: OnDemandDefaults { start_on_demand: false, ..OnDemandDefaults::default() },
+                ..Defaults::default()
+            },
             load_cache: Duration::from_millis(200),
             product: Product::default(),
             // Which engine is taken must not depend on how busy the machine is.
             limits: Limits { status_deadline: WAIT, ..Limits::default() },
         };
-        change(&mut settings);
-        let proxy = Proxy::start(settings, fixture.clock.clone()).await.unwrap();
+        let clock = change(&mut settings).unwrap_or_else(|| fixture.clock.clone());
+        let proxy = Proxy::start(settings, clock).await.unwrap();
         let master = ManualMaster::new(lock, store.clone()).await;
         Self { fixture, store, master, proxy, agents: started }
     }
@@ -110,18 +147,47 @@ impl Cluster {
 
     /// What a client and the master do until there is one more engine.
     pub async fn engine(&self, admin: &mut Session) -> RunningEngine {
+        self.start_engine(admin, None).await
+    }
+
+    /// The same, with this number of seats.
+    pub async fn engine_with_seats(&self, admin: &mut Session, seats: u32) -> RunningEngine {
+        self.start_engine(admin, Some(seats)).await
+    }
+
+    async fn start_engine(&self, admin: &mut Session, seats: Option<u32>) -> RunningEngine {
         let name = column(&run(admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
         let slots = self.store.snapshot().await.unwrap().slots;
         let slot = slots.into_iter().find(|slot| slot.engine().to_string() == name).unwrap();
-        self.launch(&slot.key, slot.engine()).await
+        self.launch_with(&slot.key, slot.engine(), seats).await
     }
 
     /// What the master does for an engine that is wished for.
     pub async fn launch(&self, slot: &SlotKey, name: model::EngineName) -> RunningEngine {
-        let running = RunningEngine::start(&self.fixture, name);
-        permit(&self.master.lock, slot, &running.name, Some(&running.uid)).await;
+        self.launch_with(slot, name, None).await
+    }
+
+    async fn launch_with(&self, slot: &SlotKey, name: model::EngineName, sessions: Option<u32>) -> RunningEngine {
+        let running = self.register(slot, name, sessions, None).await;
         let address = self.address(&running).await;
         self.master.seen(ready(running.name.as_str(), &address)).await;
+        running
+    }
+
+    /// An engine that is registered and has no row in the database.
+    pub async fn register(
+        &self,
+        slot: &SlotKey,
+        name: model::EngineName,
+        sessions: Option<u32>,
+        owner: Option<Owner>,
+    ) -> RunningEngine {
+        let running = RunningEngine::start(&self.fixture, name);
+        let (tenant, pool, unit) = (slot.tenant.clone(), slot.pool.clone(), slot.unit.clone());
+        let permit = Permit { tenant, pool, unit, uid: None, sessions, owner };
+        permits::create(&self.master.lock, &running.name, &permit).await.unwrap();
+        permits::record_uid(&self.master.lock, &running.name, &running.uid).await.unwrap();
+        registered(&self.master.lock, &running.name).await;
         running
     }
 
@@ -133,7 +199,12 @@ impl Cluster {
     /// Objects and one engine, which the proxy has seen: a statement that comes before waits, and goes on when it is asked
     /// about.
     pub async fn with_engine() -> (Self, Session, RunningEngine) {
-        let cluster = Self::new().await;
+        Self::with_engine_and(|_| {}).await
+    }
+
+    /// The same, with other settings of the proxy.
+    pub async fn with_engine_and(change: impl FnOnce(&mut Settings)) -> (Self, Session, RunningEngine) {
+        let cluster = Self::with(1, change).await;
         let mut admin = cluster.objects().await;
         let engine = cluster.engine(&mut admin).await;
         let mut first = cluster.session("ann").await;

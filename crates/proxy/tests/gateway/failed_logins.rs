@@ -69,7 +69,7 @@ async fn forty_failures_over_http_lock_the_user_out_from_their_address() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = cluster(&folder).await;
     let failures = join_all((0..LOCKOUT_FAILURES).map(|_| response(&cluster, 10, WRONG_PASSWORD))).await;
-    assert!(failures.iter().all(|failure| failure.starts_with("HTTP/1.1 401 ")));
+    assert!(failures.iter().all(|failure| failure.starts_with("HTTP/1.1 401 ")), "{failures:?}");
     // The right password is refused from there, in the same words, and accepted from elsewhere.
     assert_eq!(response(&cluster, 10, RIGHT).await, failures[0]);
     assert!(response(&cluster, 11, RIGHT).await.starts_with("HTTP/1.1 200 "));

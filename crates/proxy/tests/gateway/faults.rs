@@ -54,8 +54,9 @@ async fn a_running_statement_is_cancelled_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_too_long_request_is_refused_and_its_session_stays() {
-    let (cluster, _admin, engine) = Cluster::with_engine().await;
-    let limit = hs2::Limits::default().frame_bytes;
+    // Smaller than that of the client and the engine, so that it is the proxy's limit, and parsing takes little time.
+    let limit = 1 << 20;
+    let (cluster, _admin, engine) = Cluster::with_engine_and(|settings| settings.limits.wire.frame_bytes = limit).await;
     let mut ann = cluster.session("ann").await;
     let mut request = TExecuteStatementReq {
         session_handle: ann.handle().clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coordination::Identity;
 use model::rights::RoleLists;
-use proxy::{Limits, Product, Proxy, Settings};
+use proxy::{IdleLimits, Limits, Product, Proxy, Settings};
 use reservation_client::{
     Claim, Client, ClientOptions, Error, ListFilter, RequestKey, ReservationRequest, Resource, State,
 };
@@ -14,7 +14,7 @@ use crate::cluster::Cluster;
 use crate::holders::pool;
 
 /// Another proxy of the same installation.
-async fn second_proxy(cluster: &Cluster) -> Proxy {
+pub async fn second_proxy(cluster: &Cluster) -> Proxy {
     let settings = Settings {
         listen: "127.0.0.1:0".parse().unwrap(),
         discovery: None,
@@ -28,6 +28,9 @@ async fn second_proxy(cluster: &Cluster) -> Proxy {
         impersonation: authentication::ImpersonationRules::default(),
         snapshot_poll: Duration::from_millis(200),
         bind_deadline: Duration::from_secs(30),
+        idle: IdleLimits::default(),
+        demand_lease: Duration::from_secs(15),
+        defaults: model::configuration::Defaults::default(),
         load_cache: Duration::from_millis(200),
         product: Product::default(),
         limits: Limits::default(),

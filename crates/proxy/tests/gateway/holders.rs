@@ -22,7 +22,7 @@ pub async fn pool() -> (Cluster, Session) {
     (cluster, admin)
 }
 
-async fn alter(cluster: &Cluster, admin: &mut Session, statement: &str) {
+pub async fn alter(cluster: &Cluster, admin: &mut Session, statement: &str) {
     let settling = cluster.master.keep_settling();
     run(admin, statement).await;
     cluster.settled().await;
@@ -30,36 +30,36 @@ async fn alter(cluster: &Cluster, admin: &mut Session, statement: &str) {
 }
 
 /// What a master records after a round of admission.
-async fn count(cluster: &Cluster, queued: i64) {
+pub async fn count(cluster: &Cluster, queued: i64) {
     let of_pool = BTreeMap::from([(PoolName::new("rp_1").unwrap(), queued)]);
     cluster.store.admitted(cluster.master.epoch, &of_pool).await.unwrap();
 }
 
-fn body(cpu: i64) -> Value {
+pub fn body(cpu: i64) -> Value {
     json!({
         "tenant": "t_1", "pool": "rp_1", "instance": "i-1", "creator": "launcher",
         "resource": {"type": "Load", "memory": "1G", "cpu": cpu}
     })
 }
 
-fn with(mut body: Value, member: &str, value: impl Into<Value>) -> Value {
+pub fn with(mut body: Value, member: &str, value: impl Into<Value>) -> Value {
     body[member] = value.into();
     body
 }
 
-fn holder(instance: &str) -> Value {
+pub fn holder(instance: &str) -> Value {
     json!({"pool": "rp_1", "instance": instance})
 }
 
-async fn reserve(user: &Rest, body: &Value, key: &str) -> Reply {
+pub async fn reserve(user: &Rest, body: &Value, key: &str) -> Reply {
     user.post_as(PATH, body, Some(key)).await
 }
 
-fn id(reply: &Reply) -> String {
+pub fn id(reply: &Reply) -> String {
     reply.body["id"].as_str().unwrap_or_else(|| panic!("no id: {}", reply.text)).to_owned()
 }
 
-fn refusal(reply: &Reply) -> (u16, &str, &Value) {
+pub fn refusal(reply: &Reply) -> (u16, &str, &Value) {
     (reply.status, reply.sqlstate(), &reply.body["errorCode"])
 }
 

@@ -1,5 +1,6 @@
 //! HTTP, as impyla speaks it: a new connection for each request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hs2::message::{decode_reply, encode_call};
@@ -14,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::cluster::{Cluster, sessions_of};
-use crate::fixture::{WAIT, eventually};
+use crate::fixture::{ShiftedClock, WAIT, eventually};
 
 const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 
@@ -88,6 +89,35 @@ async fn a_session_lives_on_from_connection_to_connection() {
     let answer: TCloseSessionResp = call(&cluster, ANN, "CloseSession", &closing).await;
     status::check(&answer.status).unwrap();
     sessions_of(&engine, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_session_is_closed_sooner_over_http_than_over_its_own_connection() {
+    let clock = Arc::new(ShiftedClock::default());
+    let cluster = Cluster::with_clock(clock.clone(), |settings| {
+        settings.idle.unbind_after = None;
+        settings.limits.sweep_interval = Duration::from_millis(50);
+    })
+    .await;
+    let mut admin = cluster.objects().await;
+    let engine = cluster.engine(&mut admin).await;
+    let execute = async |session: &TSessionHandle| {
+        let request = statement(session, "SELECT 1", false);
+        let answer: TExecuteStatementResp = call(&cluster, ANN, "ExecuteStatement", &request).await;
+        status::check(&answer.status)
+    };
+    let mut binary = cluster.session("ann").await;
+    crate::agents::run(&mut binary, "SELECT 1").await;
+    let (idle, used) = (open(&cluster, ANN).await, open(&cluster, ANN).await);
+    execute(&idle).await.unwrap();
+    clock.advance(Duration::from_mins(40));
+    execute(&used).await.unwrap();
+    sessions_of(&engine, 3).await;
+    clock.advance(Duration::from_mins(40));
+    sessions_of(&engine, 2).await;
+    assert_eq!(execute(&idle).await.unwrap_err().sqlstate(), "55000");
+    execute(&used).await.unwrap();
+    crate::agents::run(&mut binary, "SELECT 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

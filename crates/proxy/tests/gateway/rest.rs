@@ -195,6 +195,10 @@ async fn a_request_that_is_not_understood_is_a_problem() {
         ("/api/v1/engines", r#"{"tenant": "t_1'", "pool": "rp_1", "unit": "uc_1"}"#, 400, "42602"),
         ("/api/v1/engines/rp_1/e/stop", r#"{"within": "1m", "force": true}"#, 422, "22023"),
         ("/api/v1/engines/rp_1/e/stop", r#"{"within": "soon"}"#, 422, "22023"),
+        ("/api/v1/engines/rp_1/e/stop", r#"{"in_place": true}"#, 400, "42601"),
+        ("/api/v1/engines/rp_1/e/restart", r#"{"within": "1m", "force": true}"#, 422, "22023"),
+        ("/api/v1/engines/rp_1/e/restart", r#"{"in_place": true, "force": true}"#, 422, "22023"),
+        ("/api/v1/engines/rp_1/e/restart", r#"{"in_place": 1}"#, 400, "42601"),
         ("/api/v1/engines/rp_1/e/stop", r#"{"wait": "11m"}"#, 422, "22023"),
     ] {
         let refused = post(path, body).await;

@@ -7,20 +7,10 @@ use serde_json::{Value, json};
 
 use crate::agents::run;
 use crate::cluster::Cluster;
+use crate::holder_rights;
+use crate::registrations;
 use crate::rest_client::{Reply, Rest};
 use crate::rights_matrix::{self, Engines};
-
-/// The operations of programs that hold reservations. Their rights depend on the reservation and not on the kind of a statement:
-/// see `holders`.
-const HOLDER_OPERATIONS: [(&str, &str); 7] = [
-    ("POST", "/api/v1/reservations"),
-    ("GET", "/api/v1/reservations"),
-    ("GET", "/api/v1/reservations/{reservation}"),
-    ("DELETE", "/api/v1/reservations/{reservation}"),
-    ("POST", "/api/v1/reservations/{reservation}/confirm"),
-    ("POST", "/api/v1/reservations/{reservation}/renew"),
-    ("POST", "/api/v1/reservations/{reservation}/release"),
-];
 
 /// A user without a role.
 const STRANGER: &str = "eve";
@@ -65,6 +55,14 @@ fn operations() -> Vec<Operation> {
         Operation {
             request: |tenant, _| (format!("/api/v1/engines?tenant=t_{tenant}"), Value::Null),
             ..get("/api/v1/engines", S::ShowEngines)
+        },
+        Operation {
+            request: |tenant, _| (format!("/api/v1/engines/history?tenant=t_{tenant}"), Value::Null),
+            ..get("/api/v1/engines/history", S::ShowEngines)
+        },
+        Operation {
+            request: |tenant, _| (format!("/api/v1/demand?tenant=t_{tenant}"), Value::Null),
+            ..get("/api/v1/demand", S::ShowDemand)
         },
         Operation {
             method: "POST",
@@ -165,7 +163,10 @@ async fn every_operation_holds_the_rights_table_as_every_role() {
     let mut called: BTreeSet<(String, String)> =
         operations.iter().map(|operation| (operation.method.to_owned(), operation.path.to_owned())).collect();
     called.insert(("POST".to_owned(), "/api/v1/statements".to_owned()));
-    called.extend(HOLDER_OPERATIONS.iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())));
+    // Their rights depend on the reservation, or on `access.resource_providers`, and not on the kind of a statement.
+    for (method, path) in holder_rights::OPERATIONS.into_iter().chain(registrations::OPERATIONS) {
+        called.insert((method.to_owned(), path.to_owned()));
+    }
     assert_eq!(called, documented(&Rest::new(&cluster, STRANGER)).await, "each documented operation is called");
     for role in Role::ALL {
         let user = Rest::new(&cluster, rights_matrix::user_of(role));

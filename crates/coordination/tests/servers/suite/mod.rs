@@ -79,6 +79,7 @@ cases![
     registrations::a_deposed_master_writes_no_permit_of_a_batch,
     registrations::a_stale_permit_admits_no_engine,
     registrations::registering_succeeds_once_the_expired_registration_is_gone,
+    registrations::a_permit_keeps_its_number_of_sessions_until_it_is_rewritten,
     registrations::a_permit_is_deleted_exactly_as_it_was_read,
     registrations::a_uid_is_written_once_and_never_over_a_newer_one,
     registrations::a_first_registration_leaves_a_mark_that_outlives_it,
@@ -299,6 +300,8 @@ pub fn permit(uid: Option<&str>) -> Permit {
         pool: PoolName::new("rp_1").unwrap(),
         unit: UnitName::new("uc_1").unwrap(),
         uid: uid.map(str::to_owned),
+        sessions: None,
+        owner: None,
     }
 }
 
@@ -310,6 +313,7 @@ pub fn registration(uid: &str) -> Registration {
         version: "0.1.0".to_owned(),
         uid: uid.to_owned(),
         catalog: Some(model::table_catalog::TableCatalog::Shared),
+        owner: None,
     }
 }
 

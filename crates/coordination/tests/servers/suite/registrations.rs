@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use coordination::permit_batch::{self, UidUpdate};
-use coordination::{Error, ZkErrorKind, agents, discovery, drains, permits, registry};
+use coordination::{Error, Permit, ZkErrorKind, agents, discovery, drains, permits, registry};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
@@ -78,6 +78,32 @@ pub async fn a_stale_permit_admits_no_engine(installation: Installation) {
     permits::delete(&lock, &now).await.unwrap();
     let error = registry::register(&session, &old, &registration("uid-1")).await.unwrap_err();
     assert_eq!(error, Error::NoNode { path: installation.path("engines/e-1") });
+}
+
+pub async fn a_permit_keeps_its_number_of_sessions_until_it_is_rewritten(installation: Installation) {
+    let lock = installation.lock().await;
+    let sessions = async |name: &str| {
+        permits::read(lock.session(), &engine(name)).await.unwrap().unwrap().content.unwrap().sessions
+    };
+    permits::create(&lock, &engine("e-1"), &Permit { sessions: Some(3), ..permit(None) }).await.unwrap();
+    permits::record_uid(&lock, &engine("e-1"), "uid-1").await.unwrap();
+    assert_eq!(sessions("e-1").await, Some(3));
+    let session = installation.session(installation.engine("e-1")).await;
+    let mine = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    permits::set_sessions(&lock, &mine, Some(5)).await.unwrap();
+    assert_eq!(sessions("e-1").await, Some(5));
+    let late = permits::set_sessions(&lock, &mine, Some(4)).await.unwrap_err();
+    assert_eq!(late, Error::BadVersion { path: installation.path("engines/e-1") });
+    let late = registry::register(&session, &mine, &registration("uid-1")).await.unwrap_err();
+    assert_eq!(late.kind(), ZkErrorKind::Conflict, "an engine registers below the permit that it has read");
+    let now = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    registry::register(&session, &now, &registration("uid-1")).await.unwrap();
+    permits::set_sessions(&lock, &now, None).await.unwrap();
+    let rewritten = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
+    assert!(rewritten.ready().is_some(), "its engine stays registered");
+    assert_eq!(rewritten.content.unwrap(), permit(Some("uid-1")));
+    let (data, _) = installation.as_master().await.get_data(&installation.path("engines/e-1")).await.unwrap();
+    assert!(!String::from_utf8(data).unwrap().contains("sessions"), "as a master of an earlier version writes it");
 }
 
 pub async fn registering_succeeds_once_the_expired_registration_is_gone(installation: Installation) {

@@ -7,6 +7,7 @@ use model::ledger::{Actual, Change, Claim, Confirmation, Reservation, unknown};
 use model::millis;
 use model::name::PoolName;
 use model::resource::Resource;
+use tracing::info;
 
 use super::context::{Failed, HolderContext, charge, check_name, decided};
 use super::reserve::time;
@@ -29,8 +30,14 @@ pub(super) async fn confirm(
         }
         None => None,
     };
+    let used = actual.as_ref().map(|actual| actual.amounts);
     let change = Change::Confirm(Confirmation { claim, actual, lease_ms });
-    finish(context, &reservation, change, statement.as_deref()).await
+    let answer = finish(context, &reservation, change, statement.as_deref()).await?;
+    if used.is_some_and(|used| used.nominal().any_more(reservation.amounts.nominal())) {
+        let (id, pool) = (reservation.id(), reservation.request.scopes.pool_name());
+        info!(event = "over_reservation", %id, pool, user = context.user(), "holder uses more than it reserved");
+    }
+    Ok(answer)
 }
 
 /// Extends the lease.

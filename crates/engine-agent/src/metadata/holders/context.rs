@@ -1,25 +1,26 @@
 //! The context of a holder's call: the caller with its rights, and the changes of the ledger on its behalf.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use agent_api::{ApiError, ReservationAnswer, ReservationCall, ReservationRefused};
-use metadata::{Caller, Error, HolderStatement, Refusal as RefusedStatement, Store};
+use agent_api::{ApiError, RegistrationCall, ReservationAnswer, ReservationCall, ReservationRefused};
+use metadata::{CALL_DEADLINE, Caller, Error, HolderStatement, Refusal as RefusedStatement, Store};
 use model::alteration::{RequestId, Source};
 use model::catalog::{Catalog, DEFAULT_RESOURCE_KIND};
-use model::error::{ErrorKind, UserError};
+use model::error::{ErrorKind, REQUEST_TIMEOUT, UserError};
 use model::ledger::{
-    Amounts, Change, Decided, LedgerError, Refusal, Request, Reservation, ReservationStatus, ScopeKey, ScopeKind,
-    ScopedChange, Scopes, State,
+    Amounts, Change, Decided, LedgerError, Refusal, Request, Reservation, ReservationStatus, ScopedChange, Scopes,
+    State,
 };
 use model::name::{PoolName, TenantName};
-use model::quota::{Principal, QuotaSubject};
 use model::resource::{RequestPolicy, Resource};
 use model::rights::{StatementKind, Subject};
 use model::text::cut;
 use model::user_name::{is_listed, is_user_name};
+use tokio::time::Instant;
 use tracing::{debug, info};
 
-use super::settings::{HolderSettings, MAX_NAME_BYTES};
+use super::settings::{HolderSettings, MAX_HOLD, MAX_NAME_BYTES};
 use super::text;
 use crate::metadata::api::api_error;
 use crate::metadata::context::Agent;
@@ -44,6 +45,10 @@ impl From<UserError> for Failed {
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
+        // A proxy sends a call that is not decided to another agent, which would wait for the same row.
+        if matches!(error, Error::LockTimeout(_)) {
+            return error.user_error().into();
+        }
         match api_error(error) {
             ApiError::Refused(error) => error.into(),
             undecided => Self::Api(undecided),
@@ -55,10 +60,23 @@ pub(super) struct HolderContext {
     pub(super) agent: Arc<Agent>,
     pub(super) id: RequestId,
     pub(super) caller: Caller,
+    /// When the call is refused, on the boot clock.
+    pub(super) deadline: Duration,
+    /// Its transactions end by the deadline.
+    store: Store,
 }
 
 impl HolderContext {
-    pub(super) fn new(agent: Arc<Agent>, id: RequestId, (user, groups): (String, Vec<String>), source: Source) -> Self {
+    pub(super) fn new(
+        agent: Arc<Agent>,
+        id: RequestId,
+        (user, groups): (String, Vec<String>),
+        source: Source,
+        deadline_ms: Option<i64>,
+    ) -> Self {
+        let time = deadline_ms
+            .map_or(MAX_HOLD + CALL_DEADLINE, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or_default()));
+        let (deadline, store) = (agent.clock.boottime() + time, agent.store.until(Instant::now() + time));
         let entry = |text: Option<String>| text.map(|text| cut(&text, MAX_SOURCE_BYTES).to_owned());
         let source = Source {
             via: entry(source.via),
@@ -67,11 +85,25 @@ impl HolderContext {
             client: entry(source.client),
         };
         let subject = Subject::new(user, groups, &agent.settings.roles);
-        Self { agent, id, caller: Caller { subject, source } }
+        Self { agent, id, caller: Caller { subject, source }, deadline, store }
     }
 
     pub(super) fn store(&self) -> &Store {
-        &self.agent.store
+        &self.store
+    }
+
+    /// The failure, or `REQUEST_TIMEOUT` if the database did not reply before the deadline of the call: nothing was changed.
+    pub(super) fn in_time(&self, failed: Failed) -> Failed {
+        match failed {
+            Failed::Api(ApiError::Unavailable(cause)) if self.agent.clock.boottime() >= self.deadline => {
+                UserError::new(ErrorKind::Timeout, "deadline of the call exceeded")
+                    .detail(format!("Nothing was changed (REQUEST_TIMEOUT, retryable): {cause}."))
+                    .hint("Repeat the request.")
+                    .with_error_code(REQUEST_TIMEOUT)
+                    .into()
+            }
+            other => other,
+        }
     }
 
     pub(super) fn settings(&self) -> &HolderSettings {
@@ -166,7 +198,14 @@ impl HolderContext {
             ReservationCall::Confirm { claim, .. } | ReservationCall::Release { claim } => {
                 (Some(format!("reservation \"{}\"", claim.id)), None)
             }
-            ReservationCall::Get { .. } | ReservationCall::List(_) | ReservationCall::Renew { .. } => (None, None),
+            ReservationCall::Registration {
+                pool,
+                call: RegistrationCall::Register(_) | RegistrationCall::Unregister { .. },
+            } => (Some(format!("resource pool \"{pool}\"")), None),
+            ReservationCall::Get { .. }
+            | ReservationCall::List(_)
+            | ReservationCall::Renew { .. }
+            | ReservationCall::Registration { .. } => (None, None),
         };
         let refusal = RefusedStatement {
             id: self.id.clone(),
@@ -176,7 +215,8 @@ impl HolderContext {
             tenant,
             sqlstate: error.sqlstate().to_owned(),
         };
-        if let Err(error) = self.store().record_refusal(&refusal).await {
+        // Also of a call whose deadline has passed.
+        if let Err(error) = self.agent.store.record_refusal(&refusal).await {
             debug!(%error, id = %self.id, "could not audit a refused statement");
         }
     }
@@ -198,27 +238,11 @@ pub(super) fn refused(catalog: &Catalog, request: &Request, refusal: &Refusal) -
 }
 
 fn error_of(catalog: &Catalog, refusal: &Refusal, request: &Request) -> UserError {
-    let quota = match refusal {
-        Refusal::Short(shortage) => quota_of(catalog, &shortage.scope),
+    let remedy = match refusal {
+        Refusal::Short(shortage) => metadata::remedy(catalog, shortage),
         _ => None,
     };
-    refusal.error(request, quota.as_deref())
-}
-
-/// The name of the quota that limits a scope.
-fn quota_of(catalog: &Catalog, scope: &ScopeKey) -> Option<String> {
-    let of = |subject: QuotaSubject| catalog.quota_of(&subject).map(|(name, _)| name.to_string());
-    match scope.kind {
-        ScopeKind::User => of(QuotaSubject::User(Principal::Named(scope.name.to_string())))
-            .or_else(|| of(QuotaSubject::User(Principal::Default))),
-        ScopeKind::Creator => of(QuotaSubject::Creator(Principal::Named(scope.name.to_string())))
-            .or_else(|| of(QuotaSubject::Creator(Principal::Default))),
-        ScopeKind::Tenant => {
-            let (tenant, pool) = scope.tenant_and_pool()?;
-            of(QuotaSubject::Tenant(TenantName::new(tenant).ok()?, PoolName::new(pool).ok()?))
-        }
-        ScopeKind::Pool => None,
-    }
+    refusal.error(request, remedy.as_deref())
 }
 
 /// What the pool charges for a resource.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use agent_api::{HolderClaim, ReservationCall, Target};
+use agent_api::{HolderClaim, RegistrationCall, ReservationCall, Target};
 use ddl::quoted_string;
 use model::resource::Resource;
 use model::rights::StatementKind;
@@ -35,7 +35,32 @@ pub(super) fn of(user: &str, call: &ReservationCall) -> Option<String> {
             add_span(&mut text, "LEASE", *lease_ms);
         }
         ReservationCall::Release { claim } => add_claim(&mut text, "RELEASE", user, claim),
-        ReservationCall::Renew { .. } | ReservationCall::Get { .. } | ReservationCall::List(_) => return None,
+        ReservationCall::Registration { pool, call: RegistrationCall::Register(register) } => {
+            let _ = write!(text, "REGISTER RESOURCE POOL {pool}");
+            add(&mut text, "NAME", &register.name);
+            add(&mut text, "INSTANCE", &register.instance);
+            if let Some(kind) = register.kind {
+                add(&mut text, "RESOURCE_KIND", kind.name());
+            }
+            add_json(&mut text, "CAPACITY", Some(&register.capacity));
+            add_json(&mut text, "PROTECTED", register.protected.as_ref());
+            add_span(&mut text, "LEASE", register.lease_ms);
+        }
+        ReservationCall::Registration { pool, call: RegistrationCall::Unregister { instance, force } } => {
+            let _ = write!(text, "UNREGISTER RESOURCE POOL {pool}");
+            if let Some(instance) = instance {
+                add(&mut text, "INSTANCE", instance);
+            }
+            if *force {
+                text.push_str(" FORCE");
+            }
+        }
+        ReservationCall::Renew { .. }
+        | ReservationCall::Get { .. }
+        | ReservationCall::List(_)
+        | ReservationCall::Registration { call: RegistrationCall::Renew { .. } | RegistrationCall::Get, .. } => {
+            return None;
+        }
     }
     Some(text)
 }
@@ -51,8 +76,12 @@ fn add_claim(text: &mut String, verb: &str, user: &str, claim: &HolderClaim) {
 }
 
 fn add_resource(text: &mut String, resource: Option<&Resource>) {
+    add_json(text, "RESOURCE", resource);
+}
+
+fn add_json(text: &mut String, word: &str, resource: Option<&Resource>) {
     if let Some(json) = resource.and_then(|resource| resource.to_json().ok()) {
-        add(text, "RESOURCE", &json);
+        add(text, word, &json);
     }
 }
 

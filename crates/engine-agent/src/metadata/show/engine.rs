@@ -1,5 +1,7 @@
 //! DESCRIBE ENGINE: everything that is known about one engine, as (property, value) rows.
 
+use std::time::Duration;
+
 use metadata::{EngineDetail, ObservedRow, user_error};
 use model::clock::utc;
 use model::configuration::Configuration;
@@ -10,8 +12,12 @@ use model::labels;
 use model::ledger::{Reservation, queue_position};
 use model::millis;
 use model::name::PoolName;
+use model::owner::Owner;
+use model::slot::{Replacement, Slot};
+use model::span;
 
 use super::freshness::{Freshness, log_freshness};
+use super::idle;
 use super::quota::{amounts, amounts_of};
 use crate::metadata::answer::Answer;
 use crate::metadata::context::Context;
@@ -58,6 +64,9 @@ fn properties(
     row("slot", record.slot.to_string());
     row("incarnation", record.incarnation.to_string());
     row("current", current.to_string());
+    let slot = detail.slot.as_ref().filter(|slot| slot.owns(record.incarnation));
+    row("origin", slot.map(|slot| slot.origin.as_str().to_owned()).unwrap_or_default());
+    row("owner", slot.map(owner_of).unwrap_or_default());
     row("state", freshness.shown(state(detail)).as_str().to_owned());
     row("config", sizes(context, detail).unwrap_or_default());
     row("config hash", record.config.clone());
@@ -69,9 +78,14 @@ fn properties(
     row("uid", record.uid.clone().unwrap_or_default());
     if let Some(slot) = detail.slot.as_ref().filter(|_| current) {
         row("failures in a row", slot.failures.to_string());
+        match slot.replacement {
+            Replacement::StandIn => {}
+            Replacement::Force => row("replacement", "with FORCE".to_owned()),
+            Replacement::InPlace => row("replacement", "in place".to_owned()),
+        }
     }
     if let Some(seen) = &detail.seen {
-        observed(&mut row, seen);
+        observed(&mut row, seen, context, detail);
         orchestrated(&mut row, seen, context.subject.sees_installation());
     }
     let reason = detail.seen.as_ref().and_then(|row| row.engine.reason.clone()).or(record.ended_reason.clone());
@@ -80,7 +94,7 @@ fn properties(
         row("condemned", reason.clone());
     }
     if let Some(grace_ms) = record.end_grace_ms {
-        row("grace when it ends", model::span::print(millis::to_duration(grace_ms)));
+        row("grace when it ends", span::print(millis::to_duration(grace_ms)));
     }
     if let Some(ended_at) = record.ended_at_ms {
         row("ended at", utc(ended_at));
@@ -90,6 +104,15 @@ fn properties(
         row("log", log.clone());
     }
     rows
+}
+
+/// Whose sessions its engines serve.
+fn owner_of(slot: &Slot) -> String {
+    match (&slot.owner, slot.started_for.as_ref()) {
+        (None, _) => format!("tenant \"{}\"", slot.key.tenant),
+        (Some(owner @ Owner::Session(_)), Some(started_for)) => format!("{owner} of user \"{}\"", started_for.user),
+        (Some(owner), _) => owner.to_string(),
+    }
 }
 
 /// The sizes that it was created with; before it is observed, those that it would be created with.
@@ -125,17 +148,23 @@ fn charged(
     row("position", position.map(|position| position.to_string()).unwrap_or_default());
 }
 
-fn observed(row: &mut impl FnMut(&str, String), seen: &ObservedRow) {
-    let engine = &seen.engine;
+fn observed(row: &mut impl FnMut(&str, String), seen: &ObservedRow, context: &Context, detail: &EngineDetail) {
+    let (engine, slot, catalog) = (&seen.engine, &detail.record.slot, &detail.catalog);
     let count = |of: Option<u32>| of.map_or_else(|| "unknown".to_owned(), |number| number.to_string());
     row("phase", engine.phase.to_string());
     row("registered", engine.registered.to_string());
     row("drains", engine.draining.to_string());
     row("sessions", count(engine.sessions));
+    row("seats", catalog.unit(&slot.unit).map(|unit| unit.seats().to_string()).unwrap_or_default());
+    row("stateful sessions", count(engine.stateful));
     row("running", count(engine.running));
+    let current = detail.slot.as_ref().filter(|slot| slot.incarnation == detail.record.incarnation);
+    idle::rows(row, engine, current, catalog, &context.agent.settings.rules.defaults);
     row("address", engine.address.clone().unwrap_or_default());
     row("node", engine.node.clone().unwrap_or_default());
     row("started at", engine.started_at_ms.map(utc).unwrap_or_default());
+    let age = engine.started_at_ms.and_then(|at_ms| u64::try_from(detail.now_ms.saturating_sub(at_ms)).ok());
+    row("age", age.map(|ms| span::age(Duration::from_millis(ms))).unwrap_or_default());
     row("observed at", utc(seen.observed_at_ms));
     row("observed in epoch", seen.epoch.to_string());
     for (label, value) in engine.labels.iter() {

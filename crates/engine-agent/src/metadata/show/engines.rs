@@ -6,6 +6,7 @@ use std::time::Duration;
 use ddl::EngineScope;
 use hs2::{SqlType, Value};
 use metadata::{ObservedRow, Overview};
+use model::catalog::UnitSpec;
 use model::clock::utc;
 use model::configuration::Configuration;
 use model::engine_name::EngineName;
@@ -14,16 +15,17 @@ use model::error::UserError;
 use model::labels;
 use model::name::TenantName;
 use model::observation::ObservedEngine;
+use model::owner::Owner;
 use model::rights::StatementKind;
-use model::slot::SlotKey;
+use model::slot::{Origin, Slot, SlotKey};
 
-use super::foreign;
 use super::freshness::{Freshness, log_freshness};
+use super::{foreign, idle};
 use crate::metadata::answer::{Answer, maybe, number, text};
 use crate::metadata::context::Context;
 use crate::metadata::starting;
 
-const COLUMNS: [(&str, SqlType); 12] = [
+const COLUMNS: [(&str, SqlType); 15] = [
     ("tenant", SqlType::String),
     ("pool", SqlType::String),
     ("unit", SqlType::String),
@@ -31,7 +33,10 @@ const COLUMNS: [(&str, SqlType); 12] = [
     ("state", SqlType::String),
     ("config", SqlType::String),
     ("current", SqlType::Boolean),
+    ("origin", SqlType::String),
+    ("owner", SqlType::String),
     ("sessions", SqlType::BigInt),
+    ("seats", SqlType::BigInt),
     ("running", SqlType::BigInt),
     ("address", SqlType::String),
     ("started_at", SqlType::String),
@@ -45,7 +50,13 @@ pub(in crate::metadata) struct EngineRow {
     pub(in crate::metadata) state: EngineState,
     pub(in crate::metadata) config: Option<String>,
     pub(in crate::metadata) current: bool,
+    /// `None` if the slot is gone.
+    pub(in crate::metadata) origin: Option<Origin>,
+    /// Whose sessions it serves; `None`: the tenant's, or the slot is gone.
+    pub(in crate::metadata) owner: Option<Owner>,
     pub(in crate::metadata) sessions: Option<u32>,
+    /// How many may be open at once; `None` if its unit is gone.
+    pub(in crate::metadata) seats: Option<u32>,
     pub(in crate::metadata) running: Option<u32>,
     pub(in crate::metadata) address: Option<String>,
     pub(in crate::metadata) started_at: Option<String>,
@@ -119,29 +130,33 @@ pub(in crate::metadata) fn rows(
     let (freshness, lacks) = (freshness(context, overview), context.proxy_lacks.as_deref());
     let snapshot = &overview.snapshot;
     let seen = |name: &EngineName| overview.observed.iter().find(|row| row.engine.name == *name);
+    let defaults = &context.agent.settings.rules.defaults;
     let configuration = |key: &SlotKey| {
-        Configuration::from_slot(&snapshot.catalog, key, &context.agent.settings.rules.defaults)
-            .map(|configuration| configuration.sizes())
+        Configuration::from_slot(&snapshot.catalog, key, defaults).map(|configuration| configuration.sizes())
     };
     let mut rows = Vec::new();
     for slot in snapshot.slots.iter().filter(|slot| reaches(&slot.key)) {
         let name = slot.engine();
-        rows.push(row(&slot.key, name.clone(), true, seen(&name), configuration(&slot.key)));
+        rows.push(row(&slot.key, name.clone(), (true, Some(slot)), seen(&name), configuration(&slot.key)));
     }
     let is_present = |name: &EngineName| snapshot.slots.iter().any(|slot| slot.engine() == *name);
     for engine in &snapshot.engines {
         let ends = engine.ended_at_ms.is_none() && engine.uid.is_some();
         if reaches(&engine.slot) && !is_present(&engine.name) && (ends || seen(&engine.name).is_some()) {
-            rows.push(row(&engine.slot, engine.name.clone(), false, seen(&engine.name), None));
+            let slot = snapshot.slots.iter().find(|slot| slot.key == engine.slot && slot.owns(engine.incarnation));
+            rows.push(row(&engine.slot, engine.name.clone(), (false, slot), seen(&engine.name), None));
         }
     }
     let start_deadline = context.agent.settings.start_deadline;
     for row in &mut rows {
-        let start = seen(&row.name).and_then(|observed| {
-            starting::progress(&observed.engine, snapshot.now_ms, start_deadline, Duration::from_secs(1))
+        row.seats = snapshot.catalog.unit(&row.slot.unit).map(UnitSpec::seats);
+        let added = seen(&row.name).and_then(|observed| {
+            let slot = snapshot.slots.iter().find(|slot| row.current && slot.key == row.slot);
+            let idle = || idle::reason(&observed.engine, slot?, &snapshot.catalog, defaults, snapshot.now_ms);
+            starting::progress(&observed.engine, snapshot.now_ms, start_deadline, Duration::from_secs(1)).or_else(idle)
         });
-        if let Some(start) = start {
-            row.reason = Some(row.reason.take().map_or(start.clone(), |reason| format!("{reason}; {start}")));
+        if let Some(added) = added {
+            row.reason = Some(row.reason.take().map_or(added.clone(), |reason| format!("{reason}; {added}")));
         }
         row.state = freshness.shown(row.state);
         row.reason = freshness.added_to(row.reason.take(), lacks);
@@ -151,9 +166,9 @@ pub(in crate::metadata) fn rows(
 }
 
 fn row(
-    slot: &SlotKey,
+    key: &SlotKey,
     name: EngineName,
-    current: bool,
+    (current, slot): (bool, Option<&Slot>),
     seen: Option<&ObservedRow>,
     desired: Option<String>,
 ) -> EngineRow {
@@ -161,12 +176,15 @@ fn row(
     let state = engine.map_or(EngineState::Pending, ObservedEngine::state);
     let nothing_seen = || (engine.is_none()).then(|| "not observed by the master yet".to_owned());
     EngineRow {
-        slot: slot.clone(),
+        slot: key.clone(),
         name,
         state,
         config: engine.and_then(|engine| engine.labels.get(labels::UNIT_CONFIGS).cloned()).or(desired),
         current,
+        origin: slot.map(|slot| slot.origin),
+        owner: slot.and_then(|slot| slot.owner.clone()),
         sessions: engine.and_then(|engine| engine.sessions),
+        seats: None,
         running: engine.and_then(|engine| engine.running),
         address: engine.and_then(|engine| engine.address.clone()),
         started_at: engine.and_then(|engine| engine.started_at_ms).map(utc),
@@ -184,7 +202,10 @@ fn values(row: EngineRow) -> Vec<Value> {
         text(row.state.as_str()),
         maybe(row.config),
         Value::Bool(row.current),
+        maybe(row.origin.map(|origin| origin.as_str().to_owned())),
+        maybe(row.owner.map(|owner| owner.to_string())),
         count(row.sessions),
+        count(row.seats),
         count(row.running),
         maybe(row.address),
         maybe(row.started_at),

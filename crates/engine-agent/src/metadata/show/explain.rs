@@ -7,6 +7,9 @@ use model::catalog::Catalog;
 use model::change::Change;
 use model::error::UserError;
 use model::observation::ObservedEngine;
+use model::rights::StatementKind;
+use model::slot::Replacement;
+use model::snapshot::Snapshot;
 use model::table_catalog::DETAIL;
 
 use crate::metadata::answer::{Answer, number, text};
@@ -31,6 +34,7 @@ pub(super) async fn input(
     check(&overview.snapshot.catalog)?;
     context.log.line("the plan starts from the master's last observation");
     log_freshness(context, &freshness(context, &overview), &overview.snapshot.master).await;
+    log_demand(context, &overview.snapshot);
     let seen: Vec<ObservedEngine> = overview.observed.iter().map(|row| row.engine.clone()).collect();
     let mut observed = planner::ObservedState::from_report(&seen, &overview.snapshot);
     let place = context.store().node_overview().await.map_err(|error| error.user_error())?;
@@ -47,7 +51,27 @@ pub(super) async fn input(
     Ok(Input { desired, observed, own: own.collect() })
 }
 
-pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> Result<Answer, UserError> {
+/// Sessions that wait are part of the plan. The log counts those that the caller may see.
+fn log_demand(context: &Context, snapshot: &Snapshot) {
+    let Snapshot { catalog, demand, .. } = snapshot;
+    let sees_all = context.subject.may_in_any(StatementKind::ShowDemand);
+    let visible = context.subject.tenants(catalog, StatementKind::ShowDemand);
+    let seen = demand.iter().filter(|demand| sees_all || visible.contains(&&demand.key.tenant));
+    match seen.map(|demand| demand.waiting).sum::<u64>() {
+        0 => {}
+        1 => context.log.line("1 session waits for an engine: the plan assumes that it goes on waiting"),
+        waiting => {
+            let line = format!("{waiting} sessions wait for an engine: the plan assumes that they go on waiting");
+            context.log.line(line);
+        }
+    }
+}
+
+pub(in crate::metadata) async fn explain(
+    context: &Context,
+    change: &Change,
+    replacement: Replacement,
+) -> Result<Answer, UserError> {
     context.require_right()?;
     let Input { desired, observed, own } = input(context, |_| Ok(())).await?;
     let mut answer = Answer::new(&[
@@ -60,8 +84,8 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
     // Computing the plan of a large installation takes seconds: not on a thread that serves other calls.
     let (change, rules) = (change.clone(), context.agent.settings.rules.clone());
     let explained =
-        tokio::task::spawn_blocking(move || planner::explain_change(&desired, &change, &rules, &observed)).await;
-    let rows = explained.map_err(|error| UserError::internal(format!("EXPLAIN did not finish: {error}")))??;
+        tokio::task::spawn_blocking(move || planner::explain_change(&desired, &change, replacement, &rules, &observed));
+    let rows = explained.await.map_err(|error| UserError::internal(format!("EXPLAIN did not finish: {error}")))??;
     warn_of_lost_tables(context, &own, &rows);
     for row in rows {
         answer.row(vec![number(row.step), text(row.decision), text(row.engine), text(row.slot), text(row.because)]);

@@ -11,7 +11,7 @@ use model::engine_name::EngineName;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::Incarnation;
-use model::slot::{Link, Origin, Slot, StartedFor};
+use model::slot::{Link, Origin, Replacement, Slot, StartedFor};
 use planner::{DesiredState, ExplainedStart, ObservedState, Row, ScopeRow};
 
 use super::explain::{Input, input};
@@ -39,9 +39,13 @@ pub(in crate::metadata) async fn start(
     let link = Link { tenant: tenant.clone(), pool: pool.clone(), unit: unit.clone() };
     let Input { desired, observed, .. } = input(context, |catalog| {
         context.require_right_in(catalog, tenant)?;
-        metadata::linked(catalog, &link, &context.caller()).map(drop)
+        let spec = metadata::linked(catalog, &link, &context.caller())?;
+        metadata::owner_of_started(unit, spec, &context.subject).map(drop)
     })
     .await?;
+    let owner =
+        desired.snapshot.catalog.unit(unit).map(|spec| metadata::owner_of_started(unit, spec, &context.subject));
+    let owner = owner.transpose()?.flatten();
     let of_link: Vec<Slot> = desired.snapshot.slots.iter().filter(|slot| slot.key.link() == link).cloned().collect();
     let ordinal = lowest_free_ordinal(&link, &of_link);
     let unnumbered = Incarnation(0);
@@ -50,9 +54,10 @@ pub(in crate::metadata) async fn start(
         incarnation: unnumbered,
         origin: Origin::Start,
         failures: 0,
-        forced: false,
+        replacement: Replacement::StandIn,
         born: unnumbered,
         started_for: Some(StartedFor { user: context.subject.user.clone(), creator: context.creator.clone() }),
+        owner,
         asked_at_ms: desired.snapshot.now_ms,
     };
     let explained =
@@ -62,8 +67,8 @@ pub(in crate::metadata) async fn start(
 
 pub(in crate::metadata) async fn restart(
     context: &Context,
-    pool: &PoolName,
-    engine: &EngineName,
+    (pool, engine): (&PoolName, &EngineName),
+    replacement: Replacement,
 ) -> Result<Answer, UserError> {
     let detail = context.store().engine(engine).await.map_err(|error| error.user_error())?;
     let tenant = detail.as_ref().map(|detail| detail.record.slot.tenant.clone());
@@ -77,8 +82,9 @@ pub(in crate::metadata) async fn restart(
         return Err(user_error::engine_of_other_pool(engine, pool, &key.pool));
     }
     let tenant = key.tenant.clone();
-    let found =
-        explained(desired, observed, move |desired, observed| planner::explain_restart(desired, observed, &key, false));
+    let found = explained(desired, observed, move |desired, observed| {
+        planner::explain_restart(desired, observed, &key, replacement)
+    });
     let Some(found) = found.await? else {
         context.log.line("the engine is no longer desired: RESTART would change nothing");
         return Ok(Answer::new(&COLUMNS));

@@ -66,6 +66,9 @@ fn row(scope: &EngineScope, pool: &PoolName, foreign: &ForeignEngine) -> Vec<Val
         Value::Null,
         Value::Null,
         Value::Null,
+        Value::Null,
+        Value::Null,
+        Value::Null,
         text(describe(foreign)),
     ]
 }

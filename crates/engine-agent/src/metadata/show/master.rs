@@ -31,6 +31,7 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
         ("lock", SqlType::String),
         ("queued", SqlType::BigInt),
         ("reservations", SqlType::String),
+        ("drifts", SqlType::BigInt),
     ]);
     log_freshness(context, &freshness, &master).await;
     foreign::log_warnings(context, &master);
@@ -49,6 +50,7 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
         text(master.holder),
         number(ledger.queued),
         text(reservations(&ledger)),
+        number(ledger.drifts),
     ]);
     Ok(answer)
 }

@@ -1,6 +1,6 @@
 //! DESCRIBE and SHOW CREATE of a tenant, resource pool, resource unit or resource quota.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use hs2::SqlType;
 use metadata::QuotaScope;
@@ -9,10 +9,11 @@ use model::capacity::{Amount, MAX_DIFFERENCE_PERCENT, PoolCapacity};
 use model::catalog::{Catalog, DEFAULT_RESOURCE_KIND, PoolSpec, TenantSpec, UnitSpec};
 use model::change::{Object, excess_capacity, excess_guarantees};
 use model::charge::Charge;
-use model::configuration::DEFAULT_NAMESPACE;
+use model::clock::utc;
+use model::configuration::{DEFAULT_NAMESPACE, Defaults};
+use model::engine_type::Executors;
 use model::error::UserError;
-use model::instance::InstanceKind;
-use model::ledger::{Role, ScopeKey};
+use model::ledger::{Registration, Role, ScopeKey};
 use model::name::{PoolName, UnitName};
 use model::number::Generation;
 use model::observation::ObservedNode;
@@ -56,7 +57,7 @@ pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef)
         Object::ResourcePool { name, spec } => {
             let scopes = context.store().quota_scopes().await.map_err(|error| error.user_error())?;
             let mut rows = pool(catalog, name, spec);
-            rows.extend(held(name, &scopes));
+            rows.extend(held(name, &scopes, place.now_ms));
             let known = (!place.nodes.is_empty()).then(|| PoolCapacity::new(catalog, name, spec, &place.nodes).total());
             rows.extend(excess_guarantees(catalog, name, spec, known).map(|warning| ("warning", warning)));
             let excess = known.and_then(|nodes| excess_capacity(name, spec, nodes));
@@ -68,9 +69,7 @@ pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef)
             }
             rows
         }
-        Object::ResourceUnit { name, spec } => {
-            unit(catalog, name, spec, context.agent.settings.rules.defaults.instances)
-        }
+        Object::ResourceUnit { name, spec } => unit(catalog, name, spec, &context.agent.settings.rules.defaults),
         Object::ResourceQuota { name, spec } => described(catalog, name, spec),
     };
     rows.push(("generation", generation.to_string()));
@@ -108,7 +107,7 @@ fn pool(catalog: &Catalog, name: &PoolName, spec: &PoolSpec) -> Rows {
 }
 
 /// What the ledger holds of the pool. Nothing before its first master has counted it.
-fn held(name: &PoolName, scopes: &[QuotaScope]) -> Rows {
+fn held(name: &PoolName, scopes: &[QuotaScope], now_ms: i64) -> Rows {
     let key = ScopeKey::pool(name);
     let Some(scope) = scopes.iter().find(|scope| scope.key == key) else { return Vec::new() };
     let Role::Pool(pool) = scope.scope.role else { return Vec::new() };
@@ -121,7 +120,10 @@ fn held(name: &PoolName, scopes: &[QuotaScope]) -> Rows {
         Component::ALL.into_iter().filter_map(|component| Some(component.shown(scope.scope.counter.left(component)?)));
     let left: Vec<String> = left.collect();
     let mut rows = Vec::new();
-    rows.extend(scope.capacity.map(|measured| ("measured capacity", limits(&measured))));
+    match &scope.registration {
+        Some(registration) => rows.extend(registered(registration, pool.open_until_ms, now_ms)),
+        None => rows.extend(scope.capacity.map(|measured| ("measured capacity", limits(&measured)))),
+    }
     rows.extend([
         ("held", amounts(&scope.scope.counter.held)),
         ("left", if left.is_empty() { "unlimited".to_owned() } else { left.join(", ") }),
@@ -130,7 +132,23 @@ fn held(name: &PoolName, scopes: &[QuotaScope]) -> Rows {
     ]);
     if !scope.scope.is_open {
         rows.push(("warning", "nothing is granted: its capacity is not known".to_owned()));
+    } else if !scope.scope.admits_at(now_ms) {
+        rows.push(("warning", "nothing is granted: the lease of its registered capacity has ended".to_owned()));
     }
+    rows
+}
+
+/// Who has registered what, and until when.
+fn registered(registration: &Registration, until_ms: i64, now_ms: i64) -> Rows {
+    let Registration { name, instance, user, offered, protected, registered_at_ms, .. } = registration;
+    let mut rows = vec![
+        ("registered capacity", limits(offered)),
+        ("registered by", format!("{name}, instance {instance}, user {user}")),
+        ("registered at", utc(*registered_at_ms)),
+        (if until_ms > now_ms { "registered until" } else { "lease ended at" }, utc(until_ms)),
+    ];
+    let protected = protected.as_ref().and_then(|protected| protected.to_json().ok());
+    rows.extend(protected.map(|protected| ("kept by it", protected)));
     rows
 }
 
@@ -187,22 +205,43 @@ fn warnings(capacity: &PoolCapacity<'_>) -> Vec<String> {
     warnings
 }
 
-fn unit(catalog: &Catalog, name: &UnitName, spec: &UnitSpec, kind: InstanceKind) -> Rows {
+/// The effective value of an option, and whether it is the installation's.
+fn or_default(is_set: bool, effective: &dyn Display) -> String {
+    if is_set { effective.to_string() } else { format!("{effective}, by default") }
+}
+
+fn unit(catalog: &Catalog, name: &UnitName, spec: &UnitSpec, defaults: &Defaults) -> Rows {
     let properties: Vec<String> = spec.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    vec![
+    let mut rows = vec![
         ("resource unit", name.to_string()),
         ("offered by pools", names(&catalog.pools_of_unit(name))),
         ("engine type", spec.engine_type.to_string()),
         ("driver cpu", spec.driver_cpu.to_string()),
         ("driver memory", spec.driver_memory.to_string()),
-        ("executor cpu", spec.executor_cpu.to_string()),
-        ("executor memory", spec.executor_memory.to_string()),
-        ("executors", format!("{} to {}", spec.min_executors, spec.max_executors)),
-        ("charge", spec.charge.as_str().to_owned()),
-        ("charge per engine", Charge::of_unit(spec, kind).to_string()),
+    ];
+    if spec.engine_type.resources().executors != Executors::Refused {
+        rows.extend([
+            ("executor cpu", spec.executor_cpu.to_string()),
+            ("executor memory", spec.executor_memory.to_string()),
+            ("executors", format!("{} to {}", spec.min_executors, spec.max_executors)),
+            ("charge", spec.charge.as_str().to_owned()),
+        ]);
+    }
+    rows.extend([
+        ("charge per engine", Charge::of_unit(spec, defaults.instances).to_string()),
         ("priority", spec.priority.to_string()),
         ("engines", format!("{} to {} for each tenant and pool", spec.min_engines, spec.max_engines)),
+        ("start on demand", or_default(spec.start_on_demand.is_some(), &spec.starts_on_demand(defaults))),
+        (
+            "sessions per engine",
+            spec.sessions_per_engine.map_or_else(|| "unlimited".to_owned(), |sessions| sessions.to_string()),
+        ),
+        ("spare engines", spec.spare_engines.to_string()),
+        ("idle timeout", or_default(spec.idle_timeout.is_some(), &spec.idle_timeout(defaults))),
+        ("shared by", spec.shared_by.to_string()),
+        ("run as", spec.run_as.to_string()),
         ("properties", properties.join(", ")),
         ("comment", spec.comment.clone().unwrap_or_default()),
-    ]
+    ]);
+    rows
 }

@@ -56,6 +56,7 @@ pub const DESIRED: Check = check(INVARIANTS, "desired engines");
 pub const READINESS: Check = check(INVARIANTS, "readiness");
 pub const ORPHANS: Check = check(INVARIANTS, "orphans");
 pub const ENDS: Check = check(INVARIANTS, "ends");
+pub const UNREACHABLE: Check = check(INVARIANTS, "unreachable");
 pub const REGISTRATIONS: Check = check(INVARIANTS, "registrations");
 pub const PERMITS: Check = check(INVARIANTS, "permits");
 pub const DRAIN_ORDERS: Check = check(INVARIANTS, "drain orders");
@@ -70,7 +71,7 @@ pub const QUEUE: Check = check(RESOURCES, "queue");
 pub const LIMITS: Check = check(RESOURCES, "limits");
 
 /// Every check, in the order of the report.
-pub const ALL: [Check; 42] = [
+pub const ALL: [Check; 43] = [
     SERVERS,
     SESSION_TIMEOUT,
     ROOT,
@@ -102,6 +103,7 @@ pub const ALL: [Check; 42] = [
     READINESS,
     ORPHANS,
     ENDS,
+    UNREACHABLE,
     REGISTRATIONS,
     PERMITS,
     DRAIN_ORDERS,

@@ -15,6 +15,7 @@ use model::change::Rules;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels;
+use model::ledger::ScopeKey;
 use model::millis;
 use model::number::Epoch;
 use model::observation::{ObservedEngine, ObservedNode};
@@ -44,6 +45,8 @@ pub struct Desired {
     pub others: BTreeMap<EngineName, Option<EngineDetail>>,
     /// The nodes that the master last observed; `None` if they were not read.
     pub nodes: Option<Vec<ObservedNode>>,
+    /// When less may have become left of each scope, in milliseconds since 1970; `None` if that was not read.
+    pub reductions: Option<BTreeMap<ScopeKey, i64>>,
     /// The database, or the metadata agent that was asked.
     pub read_from: String,
 }
@@ -152,7 +155,8 @@ async fn from_store(
     let nodes = Some(store.node_overview().await?.nodes);
     let observed = overview.observed.into_iter().map(|seen| (seen.engine, Some(seen.epoch))).collect();
     let read_from = DATABASE.to_owned();
-    Ok(Desired { snapshot: overview.snapshot, observed, alteration_of_node, others, nodes, read_from })
+    let reductions = Some(store.reductions().await?);
+    Ok(Desired { snapshot: overview.snapshot, observed, alteration_of_node, others, nodes, reductions, read_from })
 }
 
 async fn from_agents(target: &Target, agents: &[Agent], node: Option<&RequestId>) -> Result<Desired, String> {
@@ -173,7 +177,15 @@ async fn from_agents(target: &Target, agents: &[Agent], node: Option<&RequestId>
                 let observed = observed.into_iter().map(|engine| (engine, None)).collect();
                 let read_from = format!("metadata agent {}", agent.address);
                 let others = BTreeMap::new();
-                return Ok(Desired { snapshot, observed, alteration_of_node, others, nodes: None, read_from });
+                return Ok(Desired {
+                    snapshot,
+                    observed,
+                    alteration_of_node,
+                    others,
+                    nodes: None,
+                    reductions: None,
+                    read_from,
+                });
             }
             Err(error) => reason = format!("metadata agent {}: {error}", agent.address),
         }

@@ -4,24 +4,24 @@
 //! | code | condition |
 //! | --- | --- |
 //! | `EH2501` | drift: a scope holds another amount than its reservations |
-//! | `EH2502` | less than nothing is left of a limit |
-//! | `EH2503` | a request has been queued for 10 minutes |
+//! | `EH2502` | less than nothing has been left of a limit for 10 minutes |
+//! | `EH2503` | a request has been queued for 10 minutes, or at all for a pool whose capacity no program has registered |
 //! | `EH2504` | guarantees exceed the capacity of their pool |
 //! | `EH2505` | a declared capacity exceeds that of the nodes by more than 10 % |
 
 use std::time::Duration;
 
-use model::capacity::{Amount, PoolCapacity};
-use model::change::{excess_capacity, excess_guarantees};
 use model::clock::utc;
 use model::engine_name::EngineName;
-use model::ledger::{Counter, Ledger, Reservation, Role, ScopeKey, ScopeKind, State, queue_position};
-use model::resource::Component;
+use model::ledger::{Ledger, Reservation, Role, ScopeKey, State, lineage_of, queue_position};
+use model::quota::Capacity;
+use model::slot::Replacement;
 use model::span;
 use orchestrator::ObservedInstance;
 
 use super::checks::{LEDGER, LIMITS, QUEUE, RESERVATIONS};
 use super::facts::{Desired, Facts, RunningEngines, elapsed};
+use super::limits;
 use super::report::{Finding, Report, count};
 
 /// How long a request may be queued.
@@ -34,7 +34,7 @@ pub fn check(facts: &Facts, report: &mut Report) {
     let ledger = &desired.snapshot.ledger;
     drifts(ledger, report);
     queue(desired, report);
-    limits(desired, report);
+    limits::check(desired, report);
     match &facts.running {
         Ok(running) => reservations(desired, running, report),
         Err(reason) => report.skip(&[RESERVATIONS], reason),
@@ -87,7 +87,14 @@ fn reservations(desired: &Desired, running: &RunningEngines, report: &mut Report
         running.listing.engines.iter().any(|instance| instance.name.as_str() == id)
             || running.listing.unreadable.iter().any(|unreadable| unreadable.name == id)
     };
-    findings.extend(of_engines().filter(|reservation| !is_listed(reservation)).map(|reservation| {
+    // IN PLACE and FORCE: the charge of an engine that is gone stays until it passes to the slot's current engine.
+    let passes_on = |reservation: &Reservation| {
+        let slots = desired.snapshot.slots.iter().filter(|slot| slot.replacement != Replacement::StandIn);
+        let mut lineages = slots.map(|slot| lineage_of(&slot.key, slot.incarnation, Some(slot)));
+        lineages.any(|lineage| lineage == reservation.request.lineage)
+    };
+    let is_left = |reservation: &&Reservation| !is_listed(reservation) && !passes_on(reservation);
+    findings.extend(of_engines().map(AsRef::as_ref).filter(is_left).map(|reservation| {
         let what = "its reservation is used, and the engine does not exist";
         Finding::problem(
             reservation.id().to_string(),
@@ -125,13 +132,38 @@ fn queue(desired: &Desired, report: &mut Report) {
         });
     }
     let late = waiting.iter().filter(|one| elapsed(one.since_ms, now_ms) >= QUEUE_PATIENCE);
-    let findings = late.map(|one| one.finding(now_ms)).collect();
+    let mut findings: Vec<Finding> = late.map(|one| one.finding(now_ms)).collect();
+    findings.extend(unregistered(desired));
     let summary = if waiting.is_empty() {
         "no request is queued".to_owned()
     } else {
         format!("{} queued", count(waiting.len(), "request"))
     };
     report.checked(QUEUE, summary, findings);
+}
+
+/// Pools whose requests wait until a program registers their capacity.
+fn unregistered(desired: &Desired) -> Vec<Finding> {
+    let (catalog, now_ms) = (&desired.snapshot.catalog, desired.snapshot.now_ms);
+    let mut findings = Vec::new();
+    for (name, pool) in &catalog.pools {
+        let Some(scope) = desired.snapshot.ledger.scope(&ScopeKey::pool(name)) else { continue };
+        let queued = match scope.role {
+            Role::Pool(row) => usize::try_from(row.queued).unwrap_or(0),
+            Role::Principal | Role::Tenant(_) => 0,
+        };
+        if pool.spec.capacity != Some(Capacity::Registered) || scope.admits_at(now_ms) || queued == 0 {
+            continue;
+        }
+        let state = match scope.registered_until_ms() {
+            Some(until_ms) => format!("the lease of its registered capacity has ended ({})", utc(until_ms)),
+            None => "no program has registered its capacity".to_owned(),
+        };
+        let what = format!("EH2503: {} queued, and {state}", count(queued, "request"));
+        let mend = "start the program that registers it, or ALTER RESOURCE POOL with another CAPACITY";
+        findings.push(Finding::warning(format!("resource pool \"{name}\""), what, mend).about_set_up());
+    }
+    findings
 }
 
 struct Waiting {
@@ -149,49 +181,4 @@ impl Waiting {
         let mend = "SHOW QUOTAS shows what is held: stop engines, or raise the limit that is named";
         Finding::warning(id.clone(), what, mend).about_set_up()
     }
-}
-
-/// Limits below what is held, and amounts that are promised and do not exist.
-fn limits(desired: &Desired, report: &mut Report) {
-    let mut findings: Vec<Finding> = Vec::new();
-    for (key, scope) in desired.snapshot.ledger.scopes() {
-        findings.extend(negative(key, &scope.counter, "").map(|what| below(key, what)));
-        if let Role::Pool(pool) = &scope.role {
-            findings.extend(negative(key, &pool.shared, "shared part: ").map(|what| below(key, what)));
-            findings.extend(negative(key, &pool.unguaranteed, "unguaranteed part: ").map(|what| below(key, what)));
-        }
-    }
-    let catalog = &desired.snapshot.catalog;
-    for (name, pool) in &catalog.pools {
-        let nodes = desired.nodes.as_deref().filter(|nodes| !nodes.is_empty());
-        let total: Option<Amount> = nodes.map(|nodes| PoolCapacity::new(catalog, name, &pool.spec, nodes).total());
-        let subject = format!("resource pool \"{name}\"");
-        findings.extend(excess_guarantees(catalog, name, &pool.spec, total).map(|what| {
-            let mend = format!("lower guarantees of SHOW QUOTAS POOL {name}, or raise its capacity");
-            Finding::warning(&subject, format!("EH2504: {what}"), mend).about_set_up()
-        }));
-        findings.extend(total.and_then(|total| excess_capacity(name, &pool.spec, total)).map(|what| {
-            let mend = format!("ALTER RESOURCE POOL {name} CAPACITY NODES, or an amount that its nodes have");
-            Finding::warning(&subject, format!("EH2505: {what}"), mend).about_set_up()
-        }));
-    }
-    let limited = desired.snapshot.ledger.scopes().filter(|(_, scope)| scope.is_limited()).count();
-    report.checked(LIMITS, format!("{} limited", count(limited, "scope")), findings);
-}
-
-/// The components of which less than nothing is left.
-fn negative(key: &ScopeKey, counter: &Counter, part: &str) -> Option<String> {
-    debug_assert!(part.is_empty() || key.kind == ScopeKind::Pool);
-    let short = Component::ALL.into_iter().filter_map(|component| {
-        let left = counter.left(component).filter(|left| *left < 0)?;
-        Some(component.shown(left))
-    });
-    let short: Vec<String> = short.collect();
-    (!short.is_empty())
-        .then(|| format!("EH2502: {part}{} left: nothing is granted, and nothing ends", short.join(", ")))
-}
-
-fn below(key: &ScopeKey, what: String) -> Finding {
-    let mend = "wait until engines end, stop some, or raise the limit";
-    Finding::warning(key.to_string(), what, mend).about_set_up()
 }

@@ -1,12 +1,13 @@
 //! Checks of slots: every slot has its engine, and the engine becomes ready.
 //!
-//! An engine that is being created, or that waits for its turn behind a stand-in, passes until the start deadline.
+//! An engine that is being created, or that waits for its turn behind a stand-in, passes until the start deadline; one that
+//! replaces an older engine in place, while that one ends: the check of the drains reports it if it takes too long.
 
 use model::clock::utc;
 use model::engine_name::EngineName;
 use model::engine_state::{EngineState, Phase};
 use model::ledger::queue_position;
-use model::slot::Slot;
+use model::slot::{Replacement, Slot};
 use model::span;
 use orchestrator::ObservedInstance;
 
@@ -214,6 +215,9 @@ fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&ObservedInstance>) ->
             describe,
         ));
     }
+    if slot.replacement == Replacement::InPlace && has_older(view, slot) {
+        return SlotState::OnItsWay;
+    }
     let cause = cause.map(|cause| format!("desired engines were not created: {cause}"));
     let finding = Finding::problem(
         slot.key.to_string(),
@@ -236,6 +240,13 @@ fn stand_in<'a>(view: &SlotView<'a>, slot: &Slot) -> Option<&'a ObservedInstance
         let engine = view.running.listing.find(&record.name)?;
         (is_alive(engine) && view.coordinated.is_ready(&record.name)).then_some(engine)
     })
+}
+
+/// Whether an instance of an older engine of the slot is left.
+fn has_older(view: &SlotView<'_>, slot: &Slot) -> bool {
+    let records = view.desired.snapshot.engines.iter();
+    let mut older = records.filter(|record| record.slot == slot.key && record.incarnation < slot.incarnation);
+    older.any(|record| view.running.listing.find(&record.name).is_some())
 }
 
 #[cfg(test)]

@@ -5,12 +5,11 @@
 //! ends that engine only. A Java virtual machine has no such limit, because it reserves far more addresses than it uses; its
 //! heap is fixed instead. In a pod the limit of the container replaces both.
 
-use model::engine_type::EngineType;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing::{info, warn};
 
-use super::host::EngineHost;
-use crate::launch::EngineFile;
+use crate::engine_file::EngineFile;
+use crate::engine_types::host::EngineHost;
 use crate::machine;
 
 /// The address space of a DataFusion engine that `DRIVER_MEMORY` does not count: the program and what it loads.
@@ -24,8 +23,8 @@ const OOM_SCORE: i32 = 1_000;
 /// The score of this process, and of its children from now on.
 const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 
-/// Applies the limits to this process. A failure is logged, and the engine serves without that limit.
-pub fn apply(file: &EngineFile, host: &EngineHost) {
+/// Applies the limits to this process, that of the address space only if the engine type allows it. A failure is logged, and the engine serves without that limit.
+pub fn apply(file: &EngineFile, limits_address_space: bool, host: &EngineHost) {
     if !host.is_shared_machine() {
         return;
     }
@@ -40,7 +39,7 @@ pub fn apply(file: &EngineFile, host: &EngineHost) {
     if let Err(error) = raise_oom_score() {
         warn!(%error, "could not raise the OOM score of this engine");
     }
-    if file.engine_type == EngineType::Datafusion {
+    if limits_address_space {
         let own = std::thread::available_parallelism().map_or(1, usize::from);
         limit_address_space(address_space(file.memory_bytes, file.cpu_threads + own));
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use master::CandidateState;
 use metadata::Store;
+use model::end::{EndClass, EndWord};
 use model::engine_name::EngineName;
 use model::labels;
 use model::number::Epoch;
@@ -130,14 +131,29 @@ async fn record_ends(store: &Store, epoch: Epoch, ended: &BTreeSet<EngineName>) 
     let lives =
         |name: &EngineName| snapshot.engines.iter().any(|engine| engine.name == *name && engine.ended_at_ms.is_none());
     let ended: Vec<&EngineName> = ended.iter().filter(|name| lives(name)).collect();
-    let ends =
-        ended.iter().map(|name| EndedEngine { name: (*name).clone(), reason: REASON.to_owned(), log_tail: None });
+    let ends = ended.iter().map(|name| EndedEngine {
+        name: (*name).clone(),
+        reason: REASON.to_owned(),
+        class: Some(EndClass::of(EndWord::Stopped)),
+        log_tail: None,
+    });
     let gone = ended.iter().map(|name| (*name).clone()).collect();
     store.record(epoch, &EngineFacts { ended: ends.collect(), ..EngineFacts::default() }).await?;
     store.publish(epoch, &Publication { gone, ..Publication::default() }).await?;
-    let slots = snapshot.slots.into_iter().filter(|slot| ended.contains(&&slot.engine()));
+    let ledger = &snapshot.ledger;
+    let has_registered = |name: &EngineName| {
+        ledger.reservation(name.as_str()).is_some_and(|reservation| reservation.used_at_ms.is_some())
+    };
+    let slots = snapshot.slots.iter().filter(|slot| ended.contains(&&slot.engine()));
     let renewals: Vec<Renewal> = slots
-        .map(|slot| Renewal { slot: slot.key, observed: slot.incarnation, failures: slot.failures, condemn: None })
+        .map(|slot| Renewal {
+            slot: slot.key.clone(),
+            observed: slot.incarnation,
+            failures: slot.failures,
+            replacement: slot.next_replacement(has_registered(&slot.engine())),
+            condemn: None,
+            ends: None,
+        })
         .collect();
     match store.new_incarnations(epoch, &renewals).await?.into_iter().find_map(Result::err) {
         Some(moved) => Err(metadata::Error::Conflict(moved)),

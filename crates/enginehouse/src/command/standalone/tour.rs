@@ -1,9 +1,12 @@
 //! The tour: a script that runs through the proxy's own port, with the code of `enginehouse sql`.
 //!
 //! `{samples}` is the folder of the sample data; `{engine}` is the current engine of the last result with a column `engine`.
-//! The comment `{refused 53400}` precedes a statement that must be refused, with this SQLSTATE.
+//! Comments in braces are instructions and are not printed: `{refused 53400}` precedes a statement that must be refused, with this
+//! SQLSTATE; `{new session}` one that a new session runs, after the other one was closed; `{until empty}` a query that is repeated until it
+//! has no rows.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Context as _;
 
@@ -17,6 +20,9 @@ use crate::sql::{runner, script};
 const SCRIPT: &str = include_str!("tour.sql");
 /// The user of the session.
 const USER: &str = "admin";
+/// How long and how often a query is repeated that is to have no rows.
+const EMPTY_WITHIN: Duration = Duration::from_mins(1);
+const EMPTY_POLL: Duration = Duration::from_millis(100);
 /// The number of rides in the sample data set.
 #[cfg(feature = "datafusion-engine")]
 const RIDES: u64 = 200_000;
@@ -36,12 +42,20 @@ pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> any
     let mut all_well = true;
     for statement in script::statements(SCRIPT) {
         let text = statement.text.replace("{samples}", &samples).replace("{engine}", &engine);
-        let refusal = statement.remarks.iter().find_map(|remark| expected_sqlstate(remark));
+        let instructed =
+            |word: &str| statement.remarks.iter().find_map(|remark| instruction(remark)?.strip_prefix(word));
+        let refusal = instructed("refused ");
         print_line("");
-        for remark in statement.remarks.iter().filter(|remark| expected_sqlstate(remark).is_none()) {
+        for remark in statement.remarks.iter().filter(|remark| instruction(remark).is_none()) {
             print_line(&format!("-- {}", remark.replace("{seed}", &seed.to_string())));
         }
         print_line(&format!("{text};"));
+        if instructed("new session").is_some() {
+            connection.reopen(&login).await?;
+        }
+        if instructed("until empty").is_some() {
+            wait_until_empty(&mut connection, &text).await?;
+        }
         match runner::run_captured(&mut connection, &text, Format::Table).await? {
             Ok(_) if refusal.is_some() => {
                 print_line("The statement was not refused.");
@@ -67,9 +81,19 @@ pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> any
     Ok(all_well)
 }
 
-/// The SQLSTATE with which the next statement must be refused, if the comment says so.
-fn expected_sqlstate(remark: &str) -> Option<&str> {
-    remark.trim().strip_prefix("{refused ")?.strip_suffix('}')
+/// The instruction for the next statement, if the comment is one: other braces stand for values.
+fn instruction(remark: &str) -> Option<&str> {
+    remark.trim().strip_prefix('{')?.strip_suffix('}')
+}
+
+/// Repeats a query until it has no rows.
+async fn wait_until_empty(connection: &mut Connection, text: &str) -> anyhow::Result<()> {
+    let deadline = tokio::time::Instant::now() + EMPTY_WITHIN;
+    while runner::has_rows(connection, text).await? {
+        anyhow::ensure!(tokio::time::Instant::now() < deadline, "after {EMPTY_WITHIN:?} there are rows left: {text}");
+        tokio::time::sleep(EMPTY_POLL).await;
+    }
+    Ok(())
 }
 
 fn random_seed() -> u64 {

@@ -2,8 +2,8 @@
 CREATE RESOURCE UNIT IF NOT EXISTS small
     ENGINE_TYPE 'datafusion', DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_ENGINES 3;
 
--- Reset the memory, in case the tour was run before.
-ALTER RESOURCE UNIT small DRIVER_MEMORY '512M';
+-- Reset what the tour changes, in case it was run before.
+ALTER RESOURCE UNIT small DRIVER_MEMORY '512M', IDLE_TIMEOUT DEFAULT;
 
 -- A resource pool is where engines run; it lists the units that it offers.
 CREATE RESOURCE POOL IF NOT EXISTS local UNIT_LIST ('small');
@@ -23,16 +23,15 @@ START ENGINE demo local small WAIT '2m';
 
 ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 1);
 
--- Start an engine, and wait until it serves queries.
-START ENGINE demo local small WAIT '2m';
-
-SHOW ENGINES demo;
-
--- Ordinary SQL is sent to an engine of the tenant. The data was generated from seed {seed}.
+-- Ordinary SQL is sent to an engine of the tenant. None runs yet, so this statement waits while one is started for it.
+-- The data was generated from seed {seed}.
 CREATE EXTERNAL TABLE IF NOT EXISTS rides STORED AS PARQUET LOCATION '{samples}/rides/';
 
 SELECT city, count(*) AS rides, sum(fare) AS fares, max(distance_km) AS farthest_km
 FROM rides GROUP BY city ORDER BY fares DESC LIMIT 5;
+
+-- The engine follows demand: it came with the session, and goes when it is idle. An engine of START ENGINE runs until STOP ENGINE.
+SHOW ENGINES demo;
 
 -- What would change if engines had twice the memory? EXPLAIN changes nothing.
 EXPLAIN ALTER RESOURCE UNIT small DRIVER_MEMORY '1G';
@@ -59,8 +58,16 @@ DESCRIBE ENGINE local '{engine}';
 -- What does the tenant hold?
 SHOW QUOTAS TENANT demo;
 
--- The engine leaves the registry, finishes its statements and terminates.
-STOP ENGINE local '{engine}' WITHIN '30s' WAIT '1m';
+-- Idle engines are released after 5 minutes; here after a second. No engine restarts for it.
+ALTER RESOURCE UNIT small IDLE_TIMEOUT '1s';
+
+-- The session is closed, so its engine is idle. A new one shows that the engine has been released: it needs none itself.
+-- {new session}
+-- {until empty}
+SHOW ENGINES demo;
+
+-- Which engines came and went, and why?
+SHOW ENGINE HISTORY demo LIMIT 2;
 
 -- Without the quota the tenant is not limited.
 DROP RESOURCE QUOTA demo_share;

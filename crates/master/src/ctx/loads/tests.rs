@@ -66,6 +66,9 @@ impl Handler for FakeAgent {
                         draining: false,
                         idle: self.idle,
                         retiring: false,
+                        stateful: Some(0),
+                        seats: None,
+                        served: self.idle.map(|idle| idle.as_secs()),
                     },
                 ),
                 RETIRE => {
@@ -105,8 +108,11 @@ async fn the_idle_time_of_the_last_poll_is_what_an_agent_is_asked_with() {
     let since = RetireRequest { idle: Duration::from_secs(8), ..request.clone() };
     assert_eq!(client.retire(&engine, &address, &since).await, Ok(false));
     assert_eq!(*agent.retires.lock(), [request, since]);
+    // An agent that does not answer any more has ended, or will: what it had served is recorded with its end.
+    assert!(client.ask(&engine, "127.0.0.1:1").await.is_err());
+    assert_eq!((client.idle(&engine), client.served(&engine)), (None, Some((engine.clone(), 7))));
     client.retain(|_| false);
-    assert_eq!(client.idle(&engine), None, "it is gone");
+    assert_eq!(client.served(&engine), None, "it is gone");
 }
 
 #[tokio::test]

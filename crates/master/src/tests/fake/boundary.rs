@@ -1,12 +1,15 @@
 //! The fake as a context.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use coordination::{AlterNode, Observation as Coordination};
 use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
+use model::demand::Demand;
 use model::engine_name::EngineName;
 use model::ledger::{LedgerRecord, LedgerRecorded};
+use model::name::TenantName;
 use model::number::Epoch;
 use model::observation::Publication;
 use model::snapshot::{MasterRecord, Snapshot};
@@ -56,7 +59,8 @@ impl ControllerCtx for Fake {
             instances: state.simulation.observed.instances.iter().chain(&state.list.instances).cloned().collect(),
             ..state.list.clone()
         });
-        Ok(Observation { coordination, instances, loads: state.simulation.observed.loads.clone() })
+        let idle = state.simulation.observed.scaling.idle.clone();
+        Ok(Observation { coordination, instances, loads: state.simulation.observed.loads.clone(), idle })
     }
 
     async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
@@ -73,6 +77,12 @@ impl ControllerCtx for Fake {
         let mut state = self.state();
         state.begin("database: snapshot")?;
         Ok(state.simulation.desired.snapshot.clone())
+    }
+
+    async fn demand(&self, _: &mut Observation, _: &BTreeSet<TenantName>) -> Result<Vec<Demand>, Failure> {
+        let mut state = self.state();
+        state.begin("database: demand")?;
+        Ok(state.simulation.desired.snapshot.demand.clone())
     }
 
     async fn settle(&self, id: &RequestId, abort: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {
@@ -156,7 +166,7 @@ impl Fake {
         if let Some(reason) = state.moved(decision, expected.nodes) {
             return Err(Failure::Moved(reason));
         }
-        if state.declines && matches!(decision.action, Action::Retire { .. }) {
+        if state.declines && matches!(decision.action, Action::Retire { .. } | Action::Scale(_)) {
             return Ok(Applied::Declined);
         }
         let applied = if let Action::Finish { id, transition } = &decision.action {

@@ -98,6 +98,7 @@ fn text(change: &Change) -> String {
         Change::Confirm(_) => "confirm",
         Change::End(_) => "end",
         Change::Admit { .. } => "admit",
+        Change::Transfer { .. } => "transfer",
         other => panic!("a master does not decide {other:?}"),
     };
     format!("{word} {}", change.id())

@@ -6,6 +6,7 @@
 //! pod is deleted.
 
 mod containers;
+mod fault;
 mod reason;
 mod warnings;
 
@@ -17,10 +18,11 @@ use model::EngineName;
 use model::clock::utc;
 use model::engine_state::Phase;
 use model::observation::{MAX_DETAIL_BYTES, MAX_LOG_TAIL_BYTES};
+use model::observed_pods::ObservedPods;
 use model::text::{cut, tail};
 
 use super::signature::Signer;
-use super::{labels, names};
+use super::{labels, names, nodes};
 use crate::{Exit, ForeignObject, ObservedInstance, Unreadable};
 
 use containers::ContainerExit;
@@ -99,6 +101,7 @@ pub fn classify(pod: &Pod, warnings: &[Warning], signer: &Signer) -> Classified 
     let failed = exit.as_ref().is_some_and(|exit| exit.code != Some(0));
     let log_tail = container_exit.as_ref().filter(|_| failed);
     let log_tail = log_tail.map(|container| tail(container.log.trim_end(), MAX_LOG_TAIL_BYTES).to_owned());
+    let fault = fault::of(pod, phase, exit.as_ref(), container_exit.as_ref());
     let observed = ObservedInstance {
         name: engine,
         uid,
@@ -111,6 +114,8 @@ pub fn classify(pod: &Pod, warnings: &[Warning], signer: &Signer) -> Classified 
         started_at_ms: containers::started_at_ms(pod),
         exit,
         log_tail: log_tail.filter(|text| !text.is_empty()),
+        fault,
+        pods: Some(pods(pod, phase).into()),
         details: details(pod, warnings).into(),
     };
     Classified::Engine(Box::new(EnginePod {
@@ -121,6 +126,11 @@ pub fn classify(pod: &Pod, warnings: &[Warning], signer: &Signer) -> Classified 
             grace_s: metadata.deletion_grace_period_seconds.unwrap_or(0),
         }),
     }))
+}
+
+/// The engine's own pod. One that has ended is on its node no longer.
+fn pods(pod: &Pod, phase: Phase) -> ObservedPods {
+    ObservedPods::of_driver(nodes::size_of(pod), node(pod).filter(|_| phase < Phase::Ended))
 }
 
 /// A time of the API server or a kubelet, in milliseconds since 1970.

@@ -151,7 +151,7 @@ fn ended(pod: &Pod, exit: Option<&Exit>, container_exit: Option<&ContainerExit>)
 }
 
 /// Status, reason and message of a condition.
-fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<(&'a str, &'a str, &'a str)> {
+pub(super) fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let found = conditions.iter().find(|condition| condition.type_ == kind)?;
     let text = |text: &'a Option<String>| text.as_deref().unwrap_or_default();

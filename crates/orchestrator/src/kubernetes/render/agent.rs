@@ -31,7 +31,7 @@ const STARTUP_SLACK_S: u64 = 30;
 const FILE_MODE: i32 = 0o440;
 
 /// The agent, which contains the engine unless that is Spark.
-pub(super) fn container(spec: &Spec, config: &Config) -> Container {
+pub(super) fn container(spec: &Spec, config: &Config, users: security::Users) -> Container {
     let has_spark = spec.options.spark.is_some();
     let mut environment: Vec<EnvVar> = spec.environment.iter().map(|(name, value)| variable(name, value)).collect();
     environment.push(from_pod(UID_VARIABLE, "metadata.uid"));
@@ -47,7 +47,7 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Container {
             Some(container) => resources::agent(container),
             None => resources::engine(&spec.charge.driver.engine),
         }),
-        security_context: Some(security::container_context(security::AGENT_USER)),
+        security_context: Some(security::container_context(users.agent)),
         // Succeeds after the warm-up query.
         startup_probe: Some(Probe {
             failure_threshold: Some(startup_tries(config)),

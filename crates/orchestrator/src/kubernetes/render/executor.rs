@@ -3,18 +3,21 @@
 use k8s_openapi::api::core::v1::{Container, LocalObjectReference, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{agent, placement, security};
+use super::{agent, passwd, placement, security};
 use crate::Spec;
 use crate::kubernetes::config::Config;
 use crate::kubernetes::{labels, names};
 
 /// Where an executor may write.
 const TMP: &str = "tmp";
+/// The volume with the executor's file of accounts.
+const PASSWD: &str = "passwd";
 /// The termination grace of an executor.
 const GRACE_SECONDS: i64 = 30;
 
 /// Spark adds name, owner (the driver's pod), image, sizes and its own labels.
-pub(super) fn template(spec: &Spec, config: &Config) -> Pod {
+pub(super) fn template(spec: &Spec, config: &Config, users: security::Users) -> Pod {
+    let passwd = passwd::line(spec, users).is_some();
     let secrets: Vec<_> =
         config.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect();
     Pod {
@@ -24,11 +27,13 @@ pub(super) fn template(spec: &Spec, config: &Config) -> Pod {
             automount_service_account_token: Some(false),
             containers: vec![Container {
                 name: names::EXECUTOR.to_owned(),
-                security_context: Some(security::container_context(security::SPARK_USER)),
-                volume_mounts: Some(vec![
-                    agent::mount(TMP, "/tmp", false),
-                    agent::mount("work", "/opt/spark/work-dir", false),
-                ]),
+                security_context: Some(security::container_context(users.spark)),
+                volume_mounts: Some(
+                    [agent::mount(TMP, "/tmp", false), agent::mount("work", "/opt/spark/work-dir", false)]
+                        .into_iter()
+                        .chain(passwd.then(|| passwd::mount(PASSWD)))
+                        .collect(),
+                ),
                 ..Container::default()
             }],
             enable_service_links: Some(false),
@@ -37,7 +42,12 @@ pub(super) fn template(spec: &Spec, config: &Config) -> Pod {
             security_context: Some(security::pod_context()),
             termination_grace_period_seconds: Some(GRACE_SECONDS),
             tolerations: Some(placement::tolerations(spec)),
-            volumes: Some(vec![agent::empty_dir(TMP), agent::empty_dir("work")]),
+            volumes: Some(
+                [agent::empty_dir(TMP), agent::empty_dir("work")]
+                    .into_iter()
+                    .chain(passwd.then(|| agent::config_map_volume(PASSWD, spec, vec![passwd::item()])))
+                    .collect(),
+            ),
             ..PodSpec::default()
         }),
         status: None,

@@ -9,6 +9,7 @@ mod agent;
 mod executor;
 mod namespace;
 mod network;
+mod passwd;
 mod placement;
 mod properties;
 mod resources;
@@ -86,6 +87,8 @@ pub fn check(spec: &Spec, config: &Config) -> Result<(), Error> {
     } else if spec.files.iter().map(|file| file.content.len()).sum::<usize>() > MAX_ANNOTATED_BYTES {
         return refuse(format!("more than {MAX_ANNOTATED_BYTES} bytes of files"));
     }
+    security::Users::new(spec, config)?;
+    passwd::check(spec)?;
     match spec.files.iter().find(|file| std::str::from_utf8(&file.content).is_err()) {
         Some(file) => refuse(format!("file \"{}\" is not text", file.path)),
         None => Ok(()),
@@ -94,16 +97,17 @@ pub fn check(spec: &Spec, config: &Config) -> Result<(), Error> {
 
 pub fn engine(spec: &Spec, config: &Config, signer: &Signer, epoch: Epoch) -> Result<EngineObjects, Error> {
     check(spec, config)?;
+    let users = security::Users::new(spec, config)?;
     let mut annotations = labels::engine_annotations(spec, epoch, signer);
-    let mut containers = vec![agent::container(spec, config)];
+    let mut containers = vec![agent::container(spec, config, users)];
     let mut volumes = vec![agent::scratch_volume()];
     let mut gates = None;
     let owned = if spec.options.spark.is_some() {
-        volumes.extend([agent::files_from_config_map(spec), spark::files_volume(spec), spark::token_volume()]);
+        volumes.extend([agent::files_from_config_map(spec), spark::files_volume(spec, users), spark::token_volume()]);
         volumes.extend(spark::scratch_volumes());
-        containers.extend(spark::container(spec, config));
+        containers.extend(spark::container(spec, config, users));
         gates = Some(vec![PodSchedulingGate { name: names::GATE.to_owned() }]);
-        Some(OwnedObjects { service: spark::service(spec), config_map: spark::config_map(spec, config)? })
+        Some(OwnedObjects { service: spark::service(spec), config_map: spark::config_map(spec, config, users)? })
     } else {
         volumes.push(agent::files_from_annotations(spec));
         annotations.extend(agent::file_annotations(spec));

@@ -3,10 +3,11 @@
 
 use k8s_openapi::api::core::v1::{Capabilities, PodSecurityContext, SeccompProfile, SecurityContext};
 
-/// The user of the engine agent.
-pub(super) const AGENT_USER: i64 = 10_001;
+use crate::kubernetes::config::{AGENT_UID, Config};
+use crate::{Error, Spec};
+
 /// The user of Spark in Apache's images. It differs from the agent's, so that neither can inspect the other.
-pub(super) const SPARK_USER: i64 = 185;
+const SPARK_USER: u32 = 185;
 /// The group of the files of volumes.
 const GROUP: i64 = 10_001;
 
@@ -16,6 +17,23 @@ pub(super) fn pod_context() -> PodSecurityContext {
         run_as_non_root: Some(true),
         seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
         ..PodSecurityContext::default()
+    }
+}
+
+/// The users of an engine's containers. An engine that runs as its owner has the owner's uid wherever statements are run: in Spark and
+/// its executors, or in the agent that contains the engine.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Users {
+    pub(super) agent: i64,
+    pub(super) spark: i64,
+}
+
+impl Users {
+    pub(super) fn new(spec: &Spec, config: &Config) -> Result<Self, Error> {
+        let owner = spec.run_as.as_ref().map(|run_as| config.user_id(&run_as.user)).transpose()?;
+        let has_spark = spec.options.spark.is_some();
+        let agent = owner.filter(|_| !has_spark).unwrap_or(AGENT_UID);
+        Ok(Self { agent: agent.into(), spark: owner.unwrap_or(SPARK_USER).into() })
     }
 }
 

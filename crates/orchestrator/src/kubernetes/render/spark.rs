@@ -16,9 +16,9 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use model::labels;
 
-use super::{agent, executor, owned_metadata, properties, resources, security};
+use super::{agent, executor, owned_metadata, passwd, properties, resources, security};
 use crate::kubernetes::config::Config;
-use crate::kubernetes::names::{self, EXECUTOR_TEMPLATE, SPARK, SPARK_DIR, SPARK_PROPERTIES};
+use crate::kubernetes::names::{self, EXECUTOR_TEMPLATE, PASSWD, SPARK, SPARK_DIR, SPARK_PROPERTIES};
 use crate::{Error, Spec, java_properties};
 
 /// The volume with Spark's properties and the executor template.
@@ -38,9 +38,10 @@ const POD_ADDRESS_VARIABLE: &str = "POD_ADDRESS";
 const TOKEN_SECONDS: i64 = 3_607;
 
 /// Spark's container, if the engine is Spark.
-pub(super) fn container(spec: &Spec, config: &Config) -> Option<Container> {
+pub(super) fn container(spec: &Spec, config: &Config, users: security::Users) -> Option<Container> {
     let spark = spec.options.spark.as_ref()?;
     let mut mounts = vec![agent::mount(FILES, SPARK_DIR, true), agent::mount(TOKEN, TOKEN_DIR, true)];
+    mounts.extend(passwd::line(spec, users).map(|_| passwd::mount(FILES)));
     mounts.extend(SCRATCH.iter().map(|(volume, path)| agent::mount(volume, path, false)));
     let own = [(LOCAL_DIRS_VARIABLE, SCRATCH[1].1)];
     let variables = spark.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -65,7 +66,7 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Option<Container> {
             agent::port("blocks", properties::BLOCK_PORT),
         ]),
         resources: Some(resources::engine(&spec.charge.driver.engine)),
-        security_context: Some(security::container_context(security::SPARK_USER)),
+        security_context: Some(security::container_context(users.spark)),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         volume_mounts: Some(mounts),
         working_dir: Some(SCRATCH[2].1.to_owned()),
@@ -83,9 +84,11 @@ pub(super) fn scratch_volumes() -> impl Iterator<Item = Volume> {
     SCRATCH.iter().map(|(volume, _)| agent::empty_dir(volume))
 }
 
-pub(super) fn files_volume(spec: &Spec) -> Volume {
+pub(super) fn files_volume(spec: &Spec, users: security::Users) -> Volume {
     let item = |key: &str| KeyToPath { key: key.to_owned(), mode: None, path: key.to_owned() };
-    agent::config_map_volume(FILES, spec, vec![item(SPARK_PROPERTIES), item(EXECUTOR_TEMPLATE)])
+    let mut items = vec![item(SPARK_PROPERTIES), item(EXECUTOR_TEMPLATE)];
+    items.extend(passwd::line(spec, users).map(|_| passwd::item()));
+    agent::config_map_volume(FILES, spec, items)
 }
 
 /// The volume that Kubernetes would mount into every container if the service account's token were mounted automatically.
@@ -152,7 +155,7 @@ pub(super) fn service(spec: &Spec) -> Service {
 }
 
 /// The agent's files, Spark's properties, the executor template.
-pub(super) fn config_map(spec: &Spec, config: &Config) -> Result<ConfigMap, Error> {
+pub(super) fn config_map(spec: &Spec, config: &Config, users: security::Users) -> Result<ConfigMap, Error> {
     let mut data = BTreeMap::new();
     for (index, file) in spec.files.iter().enumerate() {
         data.insert(names::file_key(index), String::from_utf8_lossy(&file.content).into_owned());
@@ -162,8 +165,9 @@ pub(super) fn config_map(spec: &Spec, config: &Config) -> Result<ConfigMap, Erro
         let properties = properties::all(spec, spark, config);
         data.insert(SPARK_PROPERTIES.to_owned(), java_properties::text(&comment, &properties));
     }
-    let template = serde_json::to_string_pretty(&executor::template(spec, config))
+    let template = serde_json::to_string_pretty(&executor::template(spec, config, users))
         .map_err(|error| Error::refused("could not serialize the executor template").caused_by(error))?;
     data.insert(EXECUTOR_TEMPLATE.to_owned(), template);
+    data.extend(passwd::line(spec, users).map(|lines| (PASSWD.to_owned(), lines)));
     Ok(ConfigMap { metadata: owned_metadata(spec), data: Some(data), immutable: Some(true), ..ConfigMap::default() })
 }

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use model::engine_state::Phase;
+use model::fit::NodeAmount;
 use model::observation::ObservedNode;
 
-use super::{Entry, Store};
-use crate::kubernetes::nodes::NodeCapacity;
+use super::Store;
 
 impl Store {
-    /// The nodes with what the engines on them request; `None` until the first list of nodes has succeeded or failed.
-    /// Executors are created by their drivers and are not counted.
+    /// The nodes with what the engines on them request, their executors included; `None` until the first list of nodes has
+    /// succeeded or failed. Other pods are not counted.
     pub(in crate::kubernetes) fn observed_nodes(&self) -> Option<Vec<ObservedNode>> {
         let inner = self.lock();
         if !inner.nodes.is_tried() {
             return None;
         }
-        let mut used: BTreeMap<&str, NodeCapacity> = BTreeMap::new();
-        let is_alive = |entry: &&Entry| entry.engine().is_some_and(|engine| engine.observed.phase < Phase::Ended);
-        for entry in inner.entries.values().filter(is_alive) {
-            let Some(node) = entry.pod.node() else { continue };
+        let engines = inner.entries.values().filter_map(|entry| entry.engine()?.observed.pods.as_ref());
+        let on_nodes = engines.flat_map(|pods| pods.on_nodes.iter().map(|(node, requests)| (node.as_str(), *requests)));
+        let executors = inner.executors.on_nodes().map(|(node, size)| (node, size.requests));
+        let mut used: BTreeMap<&str, NodeAmount> = BTreeMap::new();
+        for (node, requests) in on_nodes.chain(executors) {
             let used = used.entry(node).or_default();
-            *used = used.saturating_add(entry.requests);
+            *used = used.plus(requests);
         }
         let observed = inner.nodes.all().iter().map(|(name, facts)| {
             let used = used.get(name.as_str()).copied().unwrap_or_default();

@@ -28,9 +28,14 @@ impl ForeignPods {
 
     /// Removes the pod with this uid.
     pub(super) fn remove(&mut self, key: &Key, uid: &str) {
-        if self.0.get(key).is_some_and(|(foreign, _)| foreign.uid == uid) {
+        if self.has(key, uid) {
             self.0.remove(key);
         }
+    }
+
+    /// Whether it has the pod with this uid.
+    pub(super) fn has(&self, key: &Key, uid: &str) -> bool {
+        self.0.get(key).is_some_and(|(foreign, _)| foreign.uid == uid)
     }
 
     /// Removes the pod, whatever its uid.

@@ -31,9 +31,11 @@ impl Store {
         let mut inner = self.lock();
         let key = (engine.observed.name.to_string(), engine.namespace.clone());
         let entry = inner.entries.get_mut(&key);
-        match entry.filter(|entry| entry.has_uid(&engine.observed.uid)) {
+        let mut observed = match entry.filter(|entry| entry.has_uid(&engine.observed.uid)) {
             Some(entry) => entry.listed(engine, now, now_ms),
             None => engine.listed(None),
-        }
+        };
+        inner.executors.by_engine().complete(&mut observed, &engine.namespace);
+        observed
     }
 }

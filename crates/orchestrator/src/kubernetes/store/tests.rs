@@ -8,6 +8,7 @@ use model::engine_state::Phase;
 use model::labels::LabelMap;
 use serde_json::{Value, json};
 
+use super::executors::MAX_EXECUTORS;
 use super::foreign::MAX_FOREIGN;
 use super::*;
 use crate::kubernetes::signature::SIGNATURE_ANNOTATION;
@@ -209,4 +210,78 @@ fn an_event_without_a_change_wakes_no_watcher() {
     assert!(Future::poll(waiting.as_mut(), &mut context).is_pending());
     store.apply_event(0, pod("a", "u1", 3, &failed()));
     assert!(Future::poll(waiting.as_mut(), &mut context).is_ready());
+}
+
+/// An executor of engine `a` on a node.
+fn executor(name: &str, uid: &str, version: u64) -> TrimmedPod {
+    let pod = json!({"metadata": {"name": name, "namespace": "n", "uid": uid, "resourceVersion": version.to_string(),
+        "labels": {"enginehouse.io/role": "executor", "name": "a"}},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "spark-kubernetes-executor",
+            "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}}]},
+        "status": {"phase": "Running"}});
+    TrimmedPod::from(serde_json::from_value::<Pod>(pod).unwrap())
+}
+
+/// How many executors the only engine has, and the CPU that they may use.
+fn executors(store: &Store) -> (u32, u64) {
+    let engine = store.list(&LabelMap::new(), NOW, 0).engines.remove(0);
+    let executors = engine.pods.unwrap().executors;
+    (executors.count, executors.total.cpu_millis)
+}
+
+#[test]
+fn an_older_version_of_an_executor_changes_nothing() {
+    let store = store();
+    resync(&store, &[pod("a", "u1", 5, &json!({})), executor("x", "u2", 7)]);
+    assert_eq!(executors(&store), (1, 2_000));
+    let mut ended = executor("x", "u2", 6);
+    ended.0.status.get_or_insert_default().phase = Some("Failed".to_owned());
+    store.apply_event(0, ended.clone());
+    assert_eq!(executors(&store).0, 1);
+    ended.0.metadata.resource_version = Some("8".to_owned());
+    store.apply_event(0, ended);
+    assert_eq!(executors(&store).0, 0);
+    store.apply_event(0, executor("x", "u3", 9));
+    store.apply_delete(&executor("x", "u2", 10));
+    assert_eq!(executors(&store).0, 1, "the deletion of an earlier pod of the name");
+    resync(&store, &[pod("a", "u1", 5, &json!({}))]);
+    assert_eq!(executors(&store).0, 0);
+}
+
+#[test]
+fn a_pod_whose_role_is_changed_moves_between_engines_and_executors() {
+    let store = store();
+    resync(&store, &[pod("a", "u1", 5, &json!({})), pod("b", "u2", 6, &json!({}))]);
+    let mut relabelled = executor("b", "u2", 7);
+    relabelled.0.metadata.annotations = pod("b", "u2", 7, &json!({})).0.metadata.annotations;
+    store.apply_event(0, relabelled);
+    assert_eq!((engines(&store).len(), executors(&store).0), (1, 1));
+    store.apply_event(0, pod("b", "u2", 6, &json!({})));
+    assert_eq!(engines(&store).len(), 1, "an older version");
+    store.apply_event(0, pod("b", "u2", 8, &json!({})));
+    assert_eq!((engines(&store).len(), executors(&store).0), (2, 0));
+    // A foreign pod.
+    store.apply_event(0, executor("x", "u3", 9));
+    let mut foreign = executor("x", "u3", 10);
+    foreign.0.metadata.labels.get_or_insert_default().insert("enginehouse.io/role".to_owned(), "engine".to_owned());
+    store.apply_event(0, foreign);
+    let foreign = |store: &Store| store.list(&LabelMap::new(), NOW, 0).foreign.len();
+    assert_eq!((executors(&store).0, foreign(&store)), (0, 1));
+    store.apply_event(0, executor("x", "u3", 11));
+    assert_eq!((executors(&store).0, foreign(&store)), (1, 0));
+}
+
+#[test]
+fn executors_above_the_limit_are_not_counted() {
+    let mut executors = Executors::default();
+    let mut pod = executor("x", "u", 9);
+    for number in 0..MAX_EXECUTORS {
+        pod.0.metadata.name = Some(number.to_string());
+        assert!(executors.apply(&pod));
+    }
+    let (last, another) = (pod, executor("another", "u", 9));
+    assert!(!executors.apply(&another));
+    assert_eq!(executors.on_nodes().count(), MAX_EXECUTORS);
+    assert!(executors.remove(&last.key(), last.uid()) && executors.apply(&another), "one takes the place of another");
+    assert_eq!(executors.on_nodes().count(), MAX_EXECUTORS);
 }

@@ -1,0 +1,104 @@
+//! The file of an engine: the start-up parameters of its agent, which the master writes.
+//!
+//! Secrets in it give access to this engine only. The contents of an engine are public to its tenant, because engines run
+//! users' code. The cluster secret is not in the file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use coordination::EngineCredential;
+use model::engine_name::EngineName;
+use model::engine_type::EngineType;
+use model::error::UserError;
+use model::name::TenantName;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::configuration::{Span, ZookeeperSection};
+use crate::engine_types::spark::location::SparkLocation;
+
+/// The start-up parameters of an engine agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineFile {
+    pub name: EngineName,
+    pub tenant: TenantName,
+    pub engine_type: EngineType,
+    /// The hash of its configuration.
+    pub config: String,
+    /// CPU of the driver, in threads.
+    pub cpu_threads: usize,
+    /// Memory of the driver, in bytes.
+    pub memory_bytes: u64,
+    /// The key that proxies and masters present.
+    pub key: String,
+    /// The key that the agent presents to the engine.
+    pub backend_key: String,
+    /// The deadline of the warm-up query.
+    pub start_deadline: Span,
+    /// The tenant's catalog, shared by its engines.
+    pub catalog_dir: PathBuf,
+    /// The catalogs of all tenants in an object store, instead of the folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<CatalogBucket>,
+    /// Whether an engine that is not our own has its tables in a metastore that outlives it. An agent of version 0.1.0
+    /// refuses a file that has this, or `catalog`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_metastore: bool,
+    /// The folder for spilled data.
+    pub scratch_dir: PathBuf,
+    /// Folders that an external table's LOCATION may be in.
+    pub allowed_locations: Vec<PathBuf>,
+    /// Paths of Enginehouse itself: no statement reads or writes there, whatever is allowed.
+    #[serde(default)]
+    pub own_paths: Vec<PathBuf>,
+    pub zookeeper: ZookeeperSection,
+    /// The credential of the engine in ZooKeeper.
+    pub credential: EngineCredential,
+    /// Free properties of the unit.
+    pub properties: BTreeMap<String, String>,
+    /// The user that it runs as, and whose sessions alone it opens; absent if that is the account of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_as: Option<String>,
+    /// The location of Spark, for engines of type `spark`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spark: Option<SparkLocation>,
+    /// What the launch part of another type has for its connector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connector: Option<toml::Table>,
+}
+
+impl EngineFile {
+    /// Sets what the launch part of a type has for its connector.
+    pub fn set_connector(&mut self, value: &impl Serialize) -> Result<(), UserError> {
+        let table = toml::Table::try_from(value);
+        let failed =
+            |error| UserError::internal(format!("could not write the file of engine \"{}\": {error}", self.name));
+        self.connector = Some(table.map_err(failed)?);
+        Ok(())
+    }
+
+    /// What the launch part has for the connector.
+    pub fn connector<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        let table = self.connector.clone().context("the file of the engine has no table \"connector\"")?;
+        table.try_into().context("the table \"connector\" of the engine's file is invalid")
+    }
+}
+
+/// The object store of catalogs: `engines.catalog_url` and `engines.catalog_options`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CatalogBucket {
+    /// Such as `s3://bucket/prefix`.
+    pub url: String,
+    /// Options of the store; keys and secrets among them.
+    pub options: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for CatalogBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CatalogBucket").field("url", &self.url).finish_non_exhaustive()
+    }
+}

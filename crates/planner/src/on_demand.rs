@@ -1,0 +1,277 @@
+//! The slots of a plan that follow demand: what it adds before the round of admission as requests, and what it decides after it.
+//!
+//! A plan does this in two steps around its one round of admission. The first assigns demand to links and computes the engines
+//! that are wanted; each is a request like those of the slots, with the age of its demand. The second scales with the number
+//! that was granted. A slot without a reservation counts as on its way in the first step and, unless it was granted, as queued
+//! in the second.
+//!
+//! The engines of a link that have different owners are different groups: each has the sessions of its owner, and they share
+//! `MAX_ENGINES`. Engines of one user are charged to it, so their requests are, too.
+//!
+//! All engines of a group count, also those that an incremental plan does not cover. Nothing is done without demand and
+//! without slots of origin *demand*, nor while
+//! the registry may be incomplete and an engine that runs is missing there: it may be in use.
+
+mod groups;
+mod links;
+mod reason;
+mod request;
+mod slots;
+mod unmet;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
+
+use model::demand::ScalingGroup;
+use model::ledger::Moment;
+use model::number::Generation;
+use model::scaling::{LinkScale, SlotAddition, SlotRemoval, SlotsSeen};
+use model::slot::{Link, Origin, SlotKey};
+
+use crate::admit::{Admission, Headroom, Request};
+use crate::builder::{Candidate, PlanBuilder};
+use crate::choose::{Assignment, choose};
+use crate::decision::{Action, Decision, Release, Scaling, Stage};
+use crate::demand_reported::DemandReported;
+use crate::desired::DesiredState;
+use crate::inventory::Inventory;
+use crate::observed::{Instance, ObservedState};
+use crate::role::{self, Engines};
+use crate::scale::{Group, RemovalReason, Scaled, scale_link};
+use groups::GroupDemand;
+use links::{LinkOptions, keeps_spares};
+use reason::{because, end_word, removal_reason};
+pub(crate) use request::put_users;
+use request::{UNPLACED, request_of};
+use slots::{LinkSlots, is_of_session};
+
+/// The engines on demand between the two steps.
+pub(crate) struct OnDemand<'p> {
+    links: Vec<LinkOptions<'p>>,
+    slots: BTreeMap<Link, LinkSlots<'p>>,
+    assignment: Assignment,
+    /// Link by link.
+    groups: Vec<GroupDemand>,
+    /// The requests for engines without a slot, by id, with the index of their group.
+    wanted: BTreeMap<String, usize>,
+    requests: Vec<Request>,
+}
+
+/// Whether the plan has anything to do here: sessions wait, slots follow demand, or spare engines may be needed.
+pub(crate) fn is_needed(builder: &PlanBuilder<'_>) -> bool {
+    let (snapshot, defaults) = (&builder.desired.snapshot, &builder.desired.defaults);
+    is_settled(builder.observed)
+        && (snapshot.demand.iter().any(|demand| demand.is_current(snapshot.now_ms))
+            || snapshot.slots.iter().any(|slot| slot.origin == Origin::Demand)
+            || snapshot.catalog.units.values().any(|unit| keeps_spares(&unit.spec, defaults)))
+}
+
+/// Whether it is known which engines are registered. While the registry may be incomplete, it is if none that runs is missing:
+/// a new installation need not wait.
+fn is_settled(observed: &ObservedState) -> bool {
+    let registered: HashSet<&str> =
+        observed.registrations.iter().filter_map(|registration| registration.uid.as_deref()).collect();
+    let is_missing = |instance: &&Instance| instance.is_alive() && !registered.contains(instance.uid.as_str());
+    observed.registry_complete || !observed.instances.iter().any(|instance| is_missing(&instance))
+}
+
+impl<'p> OnDemand<'p> {
+    /// The first step: what is wanted. Links of pools in `adopting` are left alone.
+    pub fn new(
+        builder: &PlanBuilder<'p>,
+        engines: Engines<'_, '_>,
+        candidates: &BTreeMap<String, Candidate>,
+        headroom: &Headroom,
+        adopting: &BTreeSet<String>,
+        at: Moment,
+    ) -> Self {
+        let (desired, observed) = (builder.desired, builder.observed);
+        let slots = if engines.is_complete {
+            slots::all(builder, (engines.inventory, engines.roles), candidates)
+        } else {
+            let inventory = Inventory::join(desired, observed, None);
+            let roles = role::classify_all(desired, &inventory);
+            slots::all(builder, (&inventory, &roles), candidates)
+        };
+        let links = links::all(desired, &slots, headroom, adopting, at);
+        let states: Vec<_> = links.iter().map(|link| link.state(desired, slots.get(&link.link))).collect();
+        let pools = links::pools(desired, headroom);
+        let assignment = choose(&desired.snapshot.demand, &states, &pools, desired.snapshot.now_ms);
+        let groups = groups::all(&links, &slots, &assignment);
+        let mut this = Self { links, slots, assignment, groups, wanted: BTreeMap::new(), requests: Vec::new() };
+        for of_link in this.by_link() {
+            let scaled = this.scaled(desired, of_link.clone(), builder, None);
+            let mut ordinal = UNPLACED;
+            for (at, scaled) in of_link.zip(scaled) {
+                ordinal = this.want(desired, at, (scaled.start, ordinal));
+            }
+        }
+        this
+    }
+
+    /// The indexes of the groups of each link.
+    fn by_link(&self) -> Vec<Range<usize>> {
+        let mut first = 0;
+        let of_links = self.groups.chunk_by(|one, other| one.link == other.link);
+        let ranges = of_links.map(|groups| {
+            let range = first..first + groups.len();
+            first = range.end;
+            range
+        });
+        ranges.collect()
+    }
+
+    /// Scales the groups of one link. `granted`: which candidates of the round have a reservation now; `None` before it.
+    fn scaled(
+        &self,
+        desired: &DesiredState,
+        of_link: Range<usize>,
+        builder: &PlanBuilder<'_>,
+        granted: Option<&BTreeSet<&str>>,
+    ) -> Vec<Scaled<SlotKey>> {
+        let of_link = &self.groups[of_link];
+        let max = of_link.first().map_or(0, |group| u64::from(self.links[group.link].unit.max_engines));
+        let groups = of_link.iter().map(|demand| self.group(desired, demand, builder, granted));
+        scale_link(&mut groups.collect::<Vec<_>>(), max)
+    }
+
+    fn group(
+        &self,
+        desired: &DesiredState,
+        demand: &GroupDemand,
+        builder: &PlanBuilder<'_>,
+        granted: Option<&BTreeSet<&str>>,
+    ) -> Group<SlotKey> {
+        let link = &self.links[demand.link];
+        let owner = demand.group.owner.as_ref();
+        let scaling = &builder.observed.scaling;
+        let recent = scaling.recent_demand.as_ref();
+        let recent = recent.map(|recent| recent.get(&demand.group).copied().unwrap_or(0));
+        let mut group = link.empty_group(desired, owner);
+        group.waiting = demand.waiting;
+        group.admitted = granted.map(|_| demand.granted);
+        group.has_lapsed = recent.is_some_and(|recent| recent <= demand.waiting);
+        group.is_cooling = scaling.released.contains(&link.link) && !is_of_session(owner);
+        if let Some(slots) = self.slots.get(&link.link) {
+            slots.add_to(owner, &mut group, granted);
+        }
+        group
+    }
+
+    /// Adds requests for engines that have no slot yet, with the age of their demand and ordinals from the given one on. Returns
+    /// the next ordinal.
+    fn want(&mut self, desired: &DesiredState, at: usize, (engines, first): (u64, u32)) -> u32 {
+        let demand = &self.groups[at];
+        let link = &self.links[demand.link];
+        let asked_at_ms = demand.since_ms.unwrap_or(desired.snapshot.now_ms);
+        let next = first.saturating_add(u32::try_from(engines).unwrap_or(u32::MAX));
+        for ordinal in first..next {
+            let Link { tenant, pool, unit } = link.link.clone();
+            let key = SlotKey { tenant, pool, unit, ordinal };
+            let Some((reservation, pods)) = request_of(desired, &key, demand.started_for.as_ref()) else { break };
+            self.wanted.insert(reservation.id.to_string(), at);
+            let priority = link.unit.priority;
+            self.requests.push(Request { reservation, replaces: None, priority, asked_at_ms, pods: Some(pods) });
+        }
+        next
+    }
+
+    /// The requests that take part in the round of admission.
+    pub fn requests(&self) -> &[Request] {
+        &self.requests
+    }
+
+    /// Counts a granted request; returns whether it is one of these.
+    pub fn count_granted(&mut self, id: &str) -> bool {
+        let Some(at) = self.wanted.get(id) else { return false };
+        self.groups[*at].granted += 1;
+        true
+    }
+
+    /// The second step: the slots that are added and removed, after the round of admission.
+    pub fn decide(self, builder: &mut PlanBuilder<'p>, admission: &Admission<'_>) {
+        let granted: BTreeSet<&str> = admission.granted.iter().map(|request| request.id()).collect();
+        let mut scaled: BTreeMap<ScalingGroup, Scaled<SlotKey>> = BTreeMap::new();
+        for of_link in self.by_link() {
+            let groups = &self.groups[of_link.clone()];
+            let results = self.scaled(builder.desired, of_link, builder, Some(&granted));
+            if let Some(decision) = self.decision(groups, &results, builder.desired.snapshot.catalog.generation) {
+                keep_uncreated(builder, &decision);
+                builder.push(Stage::Scale, vec![decision]);
+            }
+            scaled.extend(groups.iter().map(|demand| demand.group.clone()).zip(results));
+        }
+        let groups = self.assignment.groups.iter();
+        let group_of = |id: &str| Some(self.groups[*self.wanted.get(id)?].group.clone());
+        builder.demand = DemandReported {
+            assigned: groups.map(|(group, demand)| (group.clone(), demand.waiting)).collect(),
+            unmet: unmet::of(
+                &self.assignment,
+                &scaled,
+                &self.links,
+                group_of,
+                admission,
+                &builder.desired.snapshot.catalog,
+            ),
+            due: self.links.iter().filter_map(|link| self.slots.get(&link.link)?.due(link.idle_timeout)).min(),
+        };
+    }
+
+    /// The change of a link's slots, of all its groups.
+    fn decision(&self, groups: &[GroupDemand], results: &[Scaled<SlotKey>], read_at: Generation) -> Option<Decision> {
+        let link = &self.links[groups.first()?.link];
+        let slots = self.slots.get(&link.link);
+        let seen = SlotsSeen { read_at, ..slots.map(|slots| slots.seen).unwrap_or_default() };
+        let mut scaling = Scaling {
+            slots: LinkScale { link: link.link.clone(), seen, add: Vec::new(), remove: Vec::new() },
+            release: Vec::new(),
+        };
+        let mut waiting = Vec::new();
+        for (demand, scaled) in groups.iter().zip(results) {
+            if scaled.start > 0 {
+                scaling.slots.add.push(SlotAddition {
+                    owner: demand.group.owner.clone(),
+                    started_for: demand.started_for.clone(),
+                    count: u32::try_from(scaled.start).unwrap_or(u32::MAX),
+                });
+                waiting.push(demand.waiting);
+            }
+            for removal in &scaled.removals {
+                let slot = slots.and_then(|slots| slots.slot(&removal.id)).filter(|slot| slot.is_removable());
+                let Some(slot) = slot else { continue };
+                let removed = SlotRemoval {
+                    slot: removal.id.clone(),
+                    incarnation: slot.incarnation(),
+                    reason: removal_reason(removal.reason, link, demand.group.owner.as_ref()),
+                    word: end_word(removal.reason, demand.group.owner.as_ref()),
+                };
+                match (removal.reason, slot.serving()) {
+                    (RemovalReason::Idle, Some((engine, uid))) => {
+                        scaling.release.push(Release { engine: engine.clone(), uid: uid.to_owned(), slot: removed });
+                    }
+                    // Only an agent can tell that its engine is idle.
+                    (RemovalReason::Idle, None) => {}
+                    _ => scaling.slots.remove.push(removed),
+                }
+            }
+        }
+        if scaling.slots.add.is_empty() && scaling.is_only_added() {
+            return None;
+        }
+        let reason = because(&scaling, link, &waiting);
+        Some(Decision { engine: None, slot: None, reason, action: Action::Scale(Box::new(scaling)) })
+    }
+}
+
+/// An engine whose slot is removed is not created before.
+fn keep_uncreated(builder: &mut PlanBuilder<'_>, decision: &Decision) {
+    let Action::Scale(scaling) = &decision.action else { return };
+    let removed: BTreeSet<&SlotKey> = scaling.slots.remove.iter().map(|removal| &removal.slot).collect();
+    if removed.is_empty() {
+        return;
+    }
+    builder.chains.retain(|chain| {
+        let slot = chain.decisions.first().and_then(|decision| decision.slot.as_ref());
+        chain.stage != Stage::Create || !slot.is_some_and(|slot| removed.contains(slot))
+    });
+}

@@ -1,0 +1,309 @@
+//! The slots of links as scaling sees them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::engine_name::EngineName;
+use model::number::Incarnation;
+use model::on_demand::IdleTimeout;
+use model::owner::Owner;
+use model::scaling::SlotsSeen;
+use model::slot::{Link, Origin, Slot, SlotKey};
+
+use crate::backoff;
+use crate::builder::{Candidate, PlanBuilder};
+use crate::desired::DesiredState;
+use crate::inventory::{Engine, Inventory};
+use crate::observed::ObservedState;
+use crate::role::{self, Role};
+use crate::scale::{EngineCondition, Group, Occupancy, PendingEngine, ReadyEngine, StalledSlot};
+
+/// The slots of one link.
+#[derive(Debug)]
+pub(super) struct LinkSlots<'p> {
+    pub seen: SlotsSeen,
+    slots: BTreeMap<&'p SlotKey, SlotState<'p>>,
+    /// A link may have as many owners as slots.
+    of_owner: BTreeMap<Option<&'p Owner>, BTreeSet<&'p SlotKey>>,
+}
+
+/// One slot.
+#[derive(Debug)]
+pub(super) struct SlotState<'p> {
+    slot: &'p Slot,
+    kind: Kind,
+    has_stand_in: bool,
+    /// The name of its current engine.
+    current: EngineName,
+    /// The instance of the current engine, if that serves.
+    uid: Option<String>,
+    /// Whether a session has been open on the engine that serves.
+    was_used: bool,
+    /// Why its current engine cannot start, if a repetition does not remove that.
+    refusal: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// An engine serves, or did and may again.
+    Ready(Occupancy),
+    /// Its engine holds a reservation and is on its way.
+    Pending { is_created: bool },
+    /// It takes part in this plan's round of admission.
+    Candidate,
+    /// Its engine is unreachable: the plan gives it another one, which is on its way from then on.
+    Replaced,
+    /// Nothing is on its way: its last start has failed and waits.
+    BackingOff,
+    /// Its last start has failed and is repeated by this plan.
+    Repeating,
+    /// The plan gives it another engine first.
+    Changing,
+}
+
+/// The slots of all links.
+pub(super) fn all<'p>(
+    builder: &PlanBuilder<'p>,
+    (inventory, roles): (&Inventory<'_>, &[Role<'_>]),
+    candidates: &BTreeMap<String, Candidate>,
+) -> BTreeMap<Link, LinkSlots<'p>> {
+    let (desired, observed, failed_nodes) = (builder.desired, builder.observed, &builder.failed_nodes);
+    let stand_ins = role::stand_ins(inventory, roles, Some(failed_nodes));
+    let slots: BTreeMap<&SlotKey, &'p Slot> = desired.snapshot.slots.iter().map(|slot| (&slot.key, slot)).collect();
+    let mut links: BTreeMap<Link, LinkSlots<'p>> = BTreeMap::new();
+    for (slot, at) in &inventory.slots {
+        let Some(slot) = slots.get(&slot.key).copied() else { continue };
+        let engine = &inventory.engines[*at];
+        let stand_in = stand_ins.get(&slot.key).and_then(|name| inventory.engine(name));
+        let is_candidate = candidates.contains_key(engine.name.as_str());
+        let kind = if failed_nodes.is_unreachable(engine) {
+            Kind::Replaced
+        } else {
+            kind((desired, observed), slot, engine, stand_in, is_candidate)
+        };
+        let uid = engine.alive().filter(|_| engine.is_ready()).map(|instance| instance.uid.clone());
+        let has_stand_in = stand_in.is_some();
+        let was_used = observed.scaling.idle.get(&engine.name).is_some_and(|idle| idle.was_used);
+        let refusal = refusal(observed, engine).filter(|_| kind == Kind::BackingOff);
+        let state = SlotState { slot, kind, has_stand_in, current: engine.name.clone(), uid, was_used, refusal };
+        let link = links.entry(slot.key.link()).or_insert_with(|| LinkSlots {
+            seen: SlotsSeen::default(),
+            slots: BTreeMap::new(),
+            of_owner: BTreeMap::new(),
+        });
+        link.slots.insert(&slot.key, state);
+        link.of_owner.entry(slot.owner.as_ref()).or_default().insert(&slot.key);
+    }
+    for link in links.values_mut() {
+        link.seen = SlotsSeen::of(link.slots.values().map(|state| state.slot));
+    }
+    links
+}
+
+fn kind(
+    (desired, observed): (&DesiredState, &ObservedState),
+    slot: &Slot,
+    engine: &Engine<'_>,
+    stand_in: Option<&Engine<'_>>,
+    is_candidate: bool,
+) -> Kind {
+    if let Some(serving) = [Some(engine), stand_in].into_iter().flatten().find(|engine| engine.is_ready()) {
+        let occupancy = occupancy(observed, serving);
+        // What is being replaced is not released before it is.
+        let is_current = serving.name == engine.name;
+        return Kind::Ready(if is_current { occupancy } else { never_idle(occupancy) });
+    }
+    let stays = engine.record.is_none_or(|record| record.end_reason.is_none() && record.ended_at_ms.is_none());
+    let was_registered = engine.permit.is_some_and(|permit| permit.answered) && engine.alive().is_some();
+    if stays && (was_registered || stand_in.is_some_and(Engine::has_registered)) {
+        return Kind::Ready(Occupancy::Unknown);
+    }
+    if is_candidate {
+        return Kind::Candidate;
+    }
+    let failed = observed.create_failures.get(&engine.name).is_some_and(|failure| !failure.retry_in.is_zero());
+    let ended = engine.record.and_then(|record| Some(backoff::after_end(slot, record, record.ended_at_ms?)));
+    if failed || ended.is_some_and(|back_off| back_off.until_ms > desired.snapshot.now_ms) {
+        return Kind::BackingOff;
+    }
+    // Its seats are no reason to wait.
+    if stays && engine.alive().is_some() && refusal(observed, engine).is_some() {
+        return Kind::BackingOff;
+    }
+    if ended.is_some() {
+        return Kind::Repeating;
+    }
+    match engine.charged() {
+        Some(_) if stays => Kind::Pending { is_created: engine.uid().is_some() },
+        _ => Kind::Changing,
+    }
+}
+
+/// Why the slot's engine, which has not registered, failed or cannot start, if a repetition does not remove that.
+fn refusal(observed: &ObservedState, engine: &Engine<'_>) -> Option<String> {
+    let unknown = || "unknown reason".to_owned();
+    if let Some(record) = engine.record.filter(|record| record.ended_at_ms.is_some()) {
+        let reason = || record.ended_reason.clone().unwrap_or_else(unknown);
+        return (record.retryable == Some(false)).then(reason);
+    }
+    if let Some(failure) = observed.create_failures.get(&engine.name) {
+        return (!failure.is_retryable).then(|| format!("it could not be created: {}", failure.reason));
+    }
+    let instance = engine.alive().filter(|_| !engine.has_registered())?;
+    let is_refused = instance.fault.is_some_and(|fault| !fault.is_retryable());
+    is_refused.then(|| instance.reason.clone().unwrap_or_else(unknown))
+}
+
+fn occupancy(observed: &ObservedState, engine: &Engine<'_>) -> Occupancy {
+    let Some(load) = engine.load else { return Occupancy::Unknown };
+    let idle = observed.scaling.idle.get(&engine.name);
+    match idle {
+        Some(idle) if idle.is_retiring && load.sessions == 0 => Occupancy::Retiring,
+        // An agent that reports no idle time does not know the call to retire.
+        _ => {
+            let idle_ms = idle.map_or(0, |idle| u64::try_from(idle.lasted.as_millis()).unwrap_or(u64::MAX));
+            let is_idle = load.sessions == 0 && load.running == 0;
+            Occupancy::Sessions { taken: u64::from(load.sessions), idle_ms: if is_idle { idle_ms } else { 0 } }
+        }
+    }
+}
+
+fn never_idle(occupancy: Occupancy) -> Occupancy {
+    match occupancy {
+        Occupancy::Sessions { taken, .. } => Occupancy::Sessions { taken, idle_ms: 0 },
+        other => other,
+    }
+}
+
+impl LinkSlots<'_> {
+    /// Whether a slot follows demand.
+    pub fn has_demand(&self) -> bool {
+        self.slots.values().any(|state| state.slot.origin == Origin::Demand)
+    }
+
+    /// For each owner, which engine cannot start and why, if that is so of every slot of the owner without a serving engine.
+    pub fn refusals(&self) -> BTreeMap<Option<Owner>, String> {
+        let of_owner = self.of_owner.iter().filter_map(|(owner, keys)| {
+            let states = keys.iter().filter_map(|key| self.slots.get(*key));
+            let waits = states.filter(|state| !matches!(state.kind, Kind::Ready(_)));
+            let mut refusals = waits.map(|state| Some((&state.current, state.refusal.as_deref()?)));
+            let (engine, reason) = refusals.next()??;
+            let text = || (owner.cloned(), format!("engine \"{engine}\" cannot start: {reason}"));
+            refusals.all(|refusal| refusal.is_some()).then(text)
+        });
+        of_owner.collect()
+    }
+
+    pub fn slot(&self, key: &SlotKey) -> Option<&SlotState<'_>> {
+        self.slots.get(key)
+    }
+
+    /// How many there are, of all owners.
+    pub fn count(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    /// The owners of their engines; `None` of those that the tenant shares.
+    pub fn owners(&self) -> impl Iterator<Item = Option<&Owner>> {
+        self.of_owner.keys().copied()
+    }
+
+    /// Adds those of an owner to its group. Before the round of admission, candidates count as on their way; after it those that
+    /// were granted.
+    pub fn add_to(&self, owner: Option<&Owner>, group: &mut Group<SlotKey>, granted: Option<&BTreeSet<&str>>) {
+        let keys = self.of_owner.get(&owner).into_iter().flatten();
+        for state in keys.filter_map(|key| self.slots.get(key)) {
+            let (id, is_on_demand) = (state.slot.key.clone(), state.slot.origin == Origin::Demand);
+            let has_stand_in = state.has_stand_in;
+            let pending = |id, is_created| PendingEngine { id, is_on_demand, has_stand_in, is_created };
+            let is_granted = granted.is_none_or(|granted| granted.contains(state.current.as_str()));
+            match state.kind {
+                // While sessions wait, engines are polled before each plan. Otherwise one without an answer has just registered:
+                // it is no reason for another one, and is not cancelled either.
+                Kind::Ready(Occupancy::Unknown) if group.waiting == 0 && state.uid.is_some() => {
+                    let (has_stand_in, is_created) = (true, true);
+                    group.pending.push(PendingEngine { id, is_on_demand, has_stand_in, is_created });
+                }
+                Kind::Ready(occupancy) => {
+                    let occupancy =
+                        if is_of_session(owner) { state.ends_with_session(occupancy, group) } else { occupancy };
+                    group.engines.push(ReadyEngine {
+                        id,
+                        is_on_demand,
+                        condition: EngineCondition::Serving,
+                        occupancy,
+                    });
+                }
+                // It has lost its sessions, and none of those that wait needs another engine. The next plan may cancel it.
+                Kind::Replaced => {
+                    let (has_stand_in, is_created) = (true, true);
+                    group.pending.push(PendingEngine { id, is_on_demand, has_stand_in, is_created });
+                }
+                Kind::Pending { is_created } => group.pending.push(pending(id, is_created)),
+                Kind::Candidate if is_granted => group.pending.push(pending(id, false)),
+                Kind::Candidate => {
+                    group.stalled.push(StalledSlot { id, is_on_demand, has_stand_in, is_backing_off: false });
+                }
+                Kind::BackingOff => {
+                    group.is_backing_off = true;
+                    group.stalled.push(StalledSlot { id, is_on_demand, has_stand_in, is_backing_off: true });
+                }
+                // Its seats are on their way, unless they turn out to be short of capacity in the next plan.
+                Kind::Repeating => {
+                    group.pending.push(PendingEngine { id, is_on_demand: false, has_stand_in, is_created: false });
+                }
+                // It is left to the plan's other decisions, and no start waits for it.
+                Kind::Changing => {
+                    group.stalled.push(StalledSlot { id, is_on_demand: false, has_stand_in, is_backing_off: false });
+                }
+            }
+        }
+    }
+
+    /// The time until the next idle engine reaches the timeout. Those of sessions have none.
+    pub fn due(&self, timeout: IdleTimeout) -> Option<Duration> {
+        let timeout = timeout.duration()?;
+        let on_demand = self.slots.values().filter(|state| state.slot.origin == Origin::Demand);
+        let idle = on_demand.filter(|state| !is_of_session(state.slot.owner.as_ref()));
+        let idle = idle.filter_map(|state| match state.kind {
+            Kind::Ready(Occupancy::Sessions { taken: 0, idle_ms }) if idle_ms > 0 => {
+                Some(Duration::from_millis(idle_ms))
+            }
+            _ => None,
+        });
+        idle.filter_map(|idle| timeout.checked_sub(idle)).filter(|left| !left.is_zero()).min()
+    }
+}
+
+/// Whether the engine is that of a single session, which it ends with.
+pub(super) const fn is_of_session(owner: Option<&Owner>) -> bool {
+    matches!(owner, Some(Owner::Session(_)))
+}
+
+impl SlotState<'_> {
+    /// The occupancy of the engine of a session: idle, whatever the timeout, as soon as its session has closed. One that was not
+    /// used yet is until its demand has lapsed, because a session leaves the demand shortly before it is opened.
+    fn ends_with_session(&self, occupancy: Occupancy, group: &Group<SlotKey>) -> Occupancy {
+        match occupancy {
+            Occupancy::Sessions { taken: 0, idle_ms } => {
+                let has_ended = self.was_used || group.has_lapsed;
+                Occupancy::Sessions { taken: 0, idle_ms: if has_ended { idle_ms } else { 0 } }
+            }
+            other => other,
+        }
+    }
+
+    pub fn incarnation(&self) -> Incarnation {
+        self.slot.incarnation
+    }
+
+    /// Whether scaling may remove it: slots of other origins end by statements only.
+    pub fn is_removable(&self) -> bool {
+        self.slot.origin == Origin::Demand
+    }
+
+    /// Its current engine with the uid of its instance, if that is registered.
+    pub fn serving(&self) -> Option<(&EngineName, &str)> {
+        Some((&self.current, self.uid.as_deref()?))
+    }
+}
