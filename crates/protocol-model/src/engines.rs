@@ -16,6 +16,8 @@ mod pods;
 mod properties;
 mod requests;
 mod state;
+mod turns;
+mod view;
 
 use std::fmt;
 
@@ -67,6 +69,8 @@ pub enum Action {
     DrawIncarnation(usize),
     /// Master: an end is recorded.
     RecordEnd(usize),
+    /// Master: the reservation of a registered engine is confirmed.
+    Confirm(usize),
     /// Master: a drain order is written, permit and registration go.
     Drain(usize),
     /// Master, without the one multi only: permit and registration are deleted.
@@ -122,8 +126,11 @@ impl Action {
         Self::Issue(0, Request::Stop(0)),
         Self::Issue(0, Request::Restart(0)),
         Self::Issue(0, Request::Force(0)),
+        Self::Issue(0, Request::InPlace(0)),
         Self::Issue(0, Request::Alter),
         Self::Issue(0, Request::AlterBroken),
+        Self::Issue(0, Request::AlterInPlace),
+        Self::Issue(0, Request::AlterBrokenInPlace),
         Self::Issue(0, Request::Drop),
         Self::Win,
         Self::ReadEpoch,
@@ -137,6 +144,7 @@ impl Action {
         Self::WritePermitUid(0),
         Self::DrawIncarnation(0),
         Self::RecordEnd(0),
+        Self::Confirm(0),
         Self::Drain(0),
         Self::Withdraw(0),
         Self::DeletePermit(0),
@@ -170,6 +178,7 @@ impl Action {
             Effect::WritePermitUid { .. } => Self::WritePermitUid(engine),
             Effect::DrawIncarnation { .. } => Self::DrawIncarnation(engine),
             Effect::RecordEnd => Self::RecordEnd(engine),
+            Effect::Confirm => Self::Confirm(engine),
             Effect::Drain { .. } => Self::Drain(engine),
             Effect::Withdraw(_) => Self::Withdraw(engine),
             Effect::DeletePermit(_) => Self::DeletePermit(engine),
@@ -184,8 +193,17 @@ impl Action {
         match self {
             Self::Issue(_, Request::Start) => "metadata::start::start",
             Self::Issue(_, Request::Stop(_)) => "metadata::request::stop",
-            Self::Issue(_, Request::Restart(_) | Request::Force(_)) => "metadata::request::restart",
-            Self::Issue(_, Request::Alter | Request::AlterBroken | Request::Drop) => "metadata::commit::commit",
+            Self::Issue(_, Request::Restart(_) | Request::Force(_) | Request::InPlace(_)) => {
+                "metadata::request::restart"
+            }
+            Self::Issue(
+                _,
+                Request::Alter
+                | Request::AlterBroken
+                | Request::AlterInPlace
+                | Request::AlterBrokenInPlace
+                | Request::Drop,
+            ) => "metadata::commit::commit",
             Self::Win => "master.lock.won",
             Self::ReadEpoch => "master::term::raise",
             Self::RaiseEpoch => "master.epoch.raised",
@@ -198,6 +216,7 @@ impl Action {
             Self::WritePermitUid(_) => "master.after.write_permit_uid",
             Self::DrawIncarnation(_) => "master.after.draw_incarnation",
             Self::RecordEnd(_) => "master.after.record_end",
+            Self::Confirm(_) => "master.after.ledger",
             Self::Drain(_) => "master.after.drain",
             Self::Withdraw(_) => "without: permit and registration are deleted by a separate call",
             Self::DeletePermit(_) => "master.after.delete_permit",
@@ -232,6 +251,7 @@ impl Action {
             | Self::WritePermitUid(engine)
             | Self::DrawIncarnation(engine)
             | Self::RecordEnd(engine)
+            | Self::Confirm(engine)
             | Self::Drain(engine)
             | Self::Withdraw(engine)
             | Self::DeletePermit(engine)

@@ -1,6 +1,6 @@
 //! A model of the protocol that is checked exhaustively within explicit limits.
 //!
-//! There are four models, each a set of small state machines whose steps are those of the real code:
+//! There are five models, each a set of small state machines whose steps are those of the real code:
 //!
 //! - [`alteration`]: metadata agents, the acting master, the alter node with its id child, the database (catalog
 //!   lock, generation, alteration rows, epoch), unknown COMMITs, late and repeated calls, crashes, lost sessions,
@@ -11,6 +11,8 @@
 //!   levels, broken connections, lost replies, deposed masters.
 //! - [`reservations`]: when a charge is made and when it is returned: instances that terminate, late calls, deadlines,
 //!   an external holder with two programs, an upgrade with running engines.
+//! - [`demand`]: engines on demand: sessions that wait and are reported, slots that are added and removed, engines that retire, lose
+//!   their sessions or their machine.
 //!
 //! **Names.** Every step has the name of the failpoint at its end in the code, or of the function that performs it
 //! (`crate::module::function`); the names of faults begin with `fault:`. A test compares the names with the sources, and
@@ -29,6 +31,7 @@
 //! Invariant: this crate imports no other crate of the project. It is compared with the code by names, not by types.
 
 pub mod alteration;
+pub mod demand;
 pub mod engines;
 pub mod ledger;
 pub mod reservations;

@@ -4,7 +4,8 @@
 //! reservation; one external holder with two programs that both mean to use its reservation; the acting master and one
 //! late call, of a deposed master or one that the acting master gave up. A change of the ledger is one step;
 //! [`ledger`](crate::ledger) has its statements. Permits, registrations and drains are in
-//! [`engines`](crate::engines): here an engine registers once its uid is recorded, and ends when it is deleted.
+//! [`engines`](crate::engines): here an engine registers once its uid is recorded, and ends when it is deleted. Of drain orders
+//! only that of a slot's turn in place is here, as a condemned row: like the multi of a drain, it is refused to a deposed master.
 //!
 //! The plan is that of `crates/planner`, reimplemented in a smaller form. A list of instances is read first, then
 //! everything else; missing instances are probed at that time.
@@ -55,6 +56,10 @@ pub enum Action {
     End(usize),
     /// Master: an engine is reserved for.
     Reserve(usize),
+    /// Master: the charge of an older engine passes to an engine.
+    Transfer(usize),
+    /// Master: the engine is drained in the turn of its slot.
+    Drain(usize),
     /// Master: an instance is created.
     CreateEngine(usize),
     /// Master: a uid is recorded.
@@ -101,6 +106,7 @@ impl Action {
         Self::Issue(0, Request::Start),
         Self::Issue(0, Request::Stop(0)),
         Self::Issue(0, Request::Restart(0)),
+        Self::Issue(0, Request::InPlace(0)),
         Self::Issue(0, Request::Hold),
         Self::RaiseEpoch,
         Self::List,
@@ -109,6 +115,8 @@ impl Action {
         Self::Confirm(0),
         Self::End(0),
         Self::Reserve(0),
+        Self::Transfer(0),
+        Self::Drain(0),
         Self::CreateEngine(0),
         Self::RecordUid(0),
         Self::DrawIncarnation(0),
@@ -136,6 +144,8 @@ impl Action {
             Effect::Confirm { .. } => Self::Confirm(engine),
             Effect::End => Self::End(engine),
             Effect::Reserve => Self::Reserve(engine),
+            Effect::Transfer { .. } => Self::Transfer(engine),
+            Effect::Drain => Self::Drain(engine),
             Effect::CreateEngine => Self::CreateEngine(engine),
             Effect::RecordUid { .. } => Self::RecordUid(engine),
             Effect::DrawIncarnation => Self::DrawIncarnation(engine),
@@ -151,12 +161,15 @@ impl Action {
         match self {
             Self::Issue(_, Request::Start) => "metadata::start::start",
             Self::Issue(_, Request::Stop(_)) => "metadata::request::stop",
-            Self::Issue(_, Request::Restart(_)) => "metadata::request::restart",
+            Self::Issue(_, Request::Restart(_) | Request::InPlace(_)) => "metadata::request::restart",
             Self::Issue(_, Request::Hold) => "holder: it requests a reservation",
             Self::RaiseEpoch => "master.epoch.raised",
             Self::List => "master::ctx::live::observe_instances",
             Self::Plan => "master.tick.planned",
-            Self::Adopt(_) | Self::Confirm(_) | Self::End(_) | Self::Reserve(_) => "master.after.ledger",
+            Self::Adopt(_) | Self::Confirm(_) | Self::End(_) | Self::Reserve(_) | Self::Transfer(_) => {
+                "master.after.ledger"
+            }
+            Self::Drain(_) => "master.after.drain",
             Self::CreateEngine(_) => "master.after.create_engine",
             Self::RecordUid(_) => "master.after.record_uid",
             Self::DrawIncarnation(_) => "master.after.draw_incarnation",
@@ -186,6 +199,7 @@ impl Action {
             Self::Confirm(_) => Some("confirm"),
             Self::End(_) => Some("end"),
             Self::Reserve(_) => Some("reserve"),
+            Self::Transfer(_) => Some("transfer"),
             _ => None,
         }
     }
@@ -196,6 +210,8 @@ impl Action {
             | Self::Confirm(engine)
             | Self::End(engine)
             | Self::Reserve(engine)
+            | Self::Transfer(engine)
+            | Self::Drain(engine)
             | Self::CreateEngine(engine)
             | Self::RecordUid(engine)
             | Self::DrawIncarnation(engine)

@@ -5,7 +5,7 @@
 use protocol_model::engines::{Engines, Limits, Request, Without};
 use protocol_model::search::search;
 
-use Request::{Alter, AlterBroken, Drop, Force, Restart, Start, Stop};
+use Request::{Alter, AlterBroken, AlterBrokenInPlace, AlterInPlace, Drop, Force, InPlace, Restart, Start, Stop};
 
 const NONE: Limits =
     Limits { depositions: 0, expiries: 0, deaths: 0, vanishings: 0, hand_deletions: 0, losses: 0, relabelings: 0 };
@@ -103,6 +103,19 @@ fn a_broken_image_ends_no_working_engine_and_blocks_no_other() {
     hold(2, &[AlterBroken], &[NONE, SINGLE[0]]);
     hold(1, &[AlterBroken, Alter], &[NONE, SINGLE[0], SINGLE[1], SINGLE[4]]);
     hold(1, &[AlterBroken, Stop(0)], &[NONE, SINGLE[0]]);
+}
+
+#[test]
+fn an_engine_is_replaced_in_place() {
+    hold(1, &[InPlace(0)], &SINGLE);
+    hold(1, &[InPlace(0), Stop(0)], &SINGLE);
+    hold(1, &[InPlace(0), Restart(0)], &[SINGLE[0], SINGLE[1], SINGLE[4]]);
+}
+
+#[test]
+fn two_slots_take_turns_in_place() {
+    hold(2, &[AlterInPlace], &SINGLE);
+    hold(2, &[AlterBrokenInPlace], &SINGLE);
 }
 
 /// A pair of requests: under a deposed master with each other fault in the long tier, with an expiry else.

@@ -8,7 +8,7 @@
 use protocol_model::engines::{Engines, Limits, Request, Without};
 use protocol_model::search::{SearchResult, search};
 
-use Request::{Alter, AlterBroken, Drop, Force, Restart, Start, Stop};
+use Request::{Alter, AlterBroken, AlterBrokenInPlace, AlterInPlace, Drop, Force, InPlace, Restart, Start, Stop};
 
 const NONE: Limits =
     Limits { depositions: 0, expiries: 0, deaths: 0, vanishings: 0, hand_deletions: 0, losses: 0, relabelings: 0 };
@@ -24,6 +24,8 @@ const DEPOSED_WRITE: &str = "no write of a deposed master is accepted";
 const NAME_AGAIN: &str = "an acting master never reuses a name";
 const CONVERGED: &str = "a converged engine was created or ordered to drain, or a stand-in serves";
 const REST: &str = "at rest engines equal metadata, with no drain order and nothing left over";
+const TWICE: &str = "in place, an engine is created when nothing is left of the older one";
+const DOWN: &str = "in place, one slot at a time is taken down";
 const RECORDED: &str = "only the recorded engine registers";
 const ABSENCE: &str = "an engine that ever registered is never drained before its replacement is ready";
 
@@ -182,4 +184,22 @@ fn a_condemned_engine_deleted_at_once_has_no_drain_order() {
 fn a_permit_that_admits_any_uid_registers_a_late_create() {
     let without = without(|removed| removed.permit_uid = true);
     fails("permit of any uid", (1, &[Start], NONE), without, RECORDED, 12);
+}
+
+#[test]
+fn a_successor_in_place_that_does_not_wait_runs_while_the_older_engine_does() {
+    let without = without(|removed| removed.older_is_gone = true);
+    fails("created while the older engine exists", (1, &[InPlace(0)], NONE), without, TWICE, 9);
+}
+
+#[test]
+fn slots_in_place_without_turns_are_drained_at_once() {
+    let without = without(|removed| removed.turns = true);
+    fails("no turns", (2, &[AlterInPlace], NONE), without, DOWN, 9);
+}
+
+#[test]
+fn a_failed_successor_that_is_not_in_place_takes_down_the_next_slot() {
+    let without = without(|removed| removed.stays_in_place = true);
+    fails("not in place again", (2, &[AlterBrokenInPlace], DEAD), without, DOWN, 41);
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use protocol_model::{alteration, engines, ledger, reservations};
+use protocol_model::{alteration, demand, engines, ledger, reservations};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -22,13 +22,14 @@ fn names() -> BTreeSet<&'static str> {
     let engines = engines::Action::EACH.iter().map(|action| action.name());
     let ledger = ledger::Action::EACH.iter().map(|action| action.name());
     let reservations = reservations::Action::EACH.iter().map(|action| action.name());
-    alteration.chain(engines).chain(ledger).chain(reservations).collect()
+    let demand = demand::Action::EACH.iter().map(|action| action.name());
+    alteration.chain(engines).chain(ledger).chain(reservations).chain(demand).collect()
 }
 
-/// Steps that are no code of ours: faults, deadlines, late arrivals, what ZooKeeper, the orchestrator and external
+/// Steps that are no code of ours: faults, deadlines, late arrivals, what ZooKeeper, the orchestrator, clients and external
 /// holders do by themselves, and what only a variant does.
 fn is_outside(name: &str) -> bool {
-    let outside = ["fault: ", "time: ", "late: ", "zookeeper: ", "orchestrator: ", "holder: ", "without: "];
+    let outside = ["fault: ", "time: ", "late: ", "zookeeper: ", "orchestrator: ", "client: ", "holder: ", "without: "];
     outside.iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -73,7 +74,7 @@ fn the_page_has_every_step_and_every_variant() {
     for name in names() {
         assert!(page.contains(&format!("`{name}`")), "docs/model.md lacks the step `{name}`");
     }
-    for file in ["alteration_without", "engines_without", "ledger_without", "reservations_without"] {
+    for file in ["alteration_without", "engines_without", "ledger_without", "reservations_without", "demand_without"] {
         let source = read(&format!("crates/protocol-model/tests/{file}.rs"));
         let tests: Vec<&str> = source
             .split("#[test]")
@@ -97,7 +98,7 @@ fn switches(file: &str) -> Vec<String> {
 
 #[test]
 fn each_switchable_rule_is_switched_off_by_a_test() {
-    for (model, least) in [("alteration", 15), ("engines", 15), ("ledger", 14), ("reservations", 13)] {
+    for (model, least) in [("alteration", 15), ("engines", 15), ("ledger", 14), ("reservations", 13), ("demand", 20)] {
         let tests = read(&format!("crates/protocol-model/tests/{model}_without.rs"));
         let switches = switches(&format!("{model}/parameters.rs"));
         assert!(switches.len() >= least, "{model}: {switches:?}");

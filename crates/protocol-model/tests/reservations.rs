@@ -5,7 +5,7 @@
 use protocol_model::reservations::{Limits, Pool, Request, Reservations, Without};
 use protocol_model::search::search;
 
-use Request::{Hold, Restart, Start, Stop};
+use Request::{Hold, InPlace, Restart, Start, Stop};
 
 const NONE: Limits = Limits { depositions: 0, given_up: 0, vanishings: 0, deadlines: 0 };
 /// One fault of each kind.
@@ -22,6 +22,7 @@ const EMPTY: Pool = Pool { capacity: 1, running: 0, reserved: true };
 const FULL: Pool = Pool { running: 1, ..EMPTY };
 /// Room for one engine in addition to the running one.
 const HALF: Pool = Pool { capacity: 2, ..FULL };
+const FULL_OF_TWO: Pool = Pool { capacity: 2, running: 2, reserved: true };
 /// After an upgrade from a version that had no reservations.
 const UPGRADED: Pool = Pool { reserved: false, ..FULL };
 
@@ -64,6 +65,25 @@ fn an_external_holder_shares_the_pool() {
     hold(EMPTY, &[Hold], &[ONE]);
     hold(EMPTY, &[Hold, Start], &[ONE]);
     hold(FULL, &[Hold, Stop(0)], &SINGLE);
+}
+
+#[test]
+fn an_engine_is_replaced_in_place_in_a_full_pool() {
+    hold(FULL, &[InPlace(0)], &[ONE]);
+    hold(FULL, &[InPlace(0), Hold], &SINGLE);
+    hold(FULL, &[InPlace(0), Start], &SINGLE[..1]);
+}
+
+#[test]
+fn a_replacement_in_place_races_with_a_stop_and_a_restart() {
+    hold(FULL, &[InPlace(0), Stop(0)], &SINGLE);
+    hold(FULL, &[InPlace(0), InPlace(0)], &SINGLE[..1]);
+    hold(FULL, &[InPlace(0), Restart(0)], &SINGLE[..1]);
+}
+
+#[test]
+fn two_slots_are_replaced_in_place_one_after_the_other() {
+    hold(FULL_OF_TWO, &[InPlace(0), InPlace(1)], &[NONE, SINGLE[0], SINGLE[2]]);
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use protocol_model::reservations::{Limits, Pool, Request, Reservations, Without};
 use protocol_model::search::{SearchResult, search};
 
-use Request::{Hold, Restart, Start, Stop};
+use Request::{Hold, InPlace, Restart, Start, Stop};
 
 const NONE: Limits = Limits { depositions: 0, given_up: 0, vanishings: 0, deadlines: 0 };
 const DEPOSED: Limits = Limits { depositions: 1, ..NONE };
@@ -20,8 +20,13 @@ const FULL: Pool = Pool { running: 1, ..EMPTY };
 /// After an upgrade from a version that had no reservations.
 const UPGRADED: Pool = Pool { reserved: false, ..FULL };
 
+const FULL_OF_TWO: Pool = Pool { capacity: 2, running: 2, reserved: true };
+const VANISHED: Limits = Limits { vanishings: 1, ..NONE };
+
 const FITS: &str = "what runs fits its pool";
 const CHARGED: &str = "what runs is charged";
+const STAYS: &str = "a slot that was taken down stays charged";
+const ONE_DOWN: &str = "one slot at a time is taken down";
 const ONE_PROGRAM: &str = "one program runs under a reservation";
 const REST: &str = "at rest every slot has a charged engine or waits for capacity, and nothing else is charged";
 
@@ -127,4 +132,28 @@ fn a_confirmation_without_the_state_runs_without_a_charge() {
 fn a_pool_charged_once_for_a_replacement_runs_both() {
     let without = without(|removed| removed.pool_for_both = true);
     fails("pool charged once", (FULL, &[Restart(0)], NONE), without, FITS, 6);
+}
+
+#[test]
+fn a_charge_that_is_returned_in_between_is_taken_by_another() {
+    let without = without(|removed| removed.transferred = true);
+    fails("returned, then reserved", (FULL, &[InPlace(0), Hold], NONE), without, STAYS, 13);
+}
+
+#[test]
+fn a_successor_of_a_terminating_engine_does_not_fit() {
+    let without = without(|removed| removed.older_is_gone = true);
+    fails("created beside", (FULL, &[InPlace(0)], NONE), without, FITS, 13);
+}
+
+#[test]
+fn a_configuration_that_fails_takes_down_one_slot_after_the_other() {
+    let without = without(|removed| removed.in_place_is_kept = true);
+    fails("not in place after a failure", (FULL_OF_TWO, &[InPlace(0), InPlace(1)], VANISHED), without, ONE_DOWN, 28);
+}
+
+#[test]
+fn slots_without_turns_are_all_down_at_once() {
+    let without = without(|removed| removed.turns = true);
+    fails("no turns", (FULL_OF_TWO, &[InPlace(0), InPlace(1)], NONE), without, ONE_DOWN, 7);
 }

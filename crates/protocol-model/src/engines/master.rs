@@ -1,6 +1,8 @@
 //! The holder of the lock: raise the epoch, then in each tick observe, snapshot, plan and execute with preconditions.
 
-use super::state::{Call, Decision, Effect, Engine, Master, Observed, Phase, Pod, Registration, State, Tick};
+use super::state::{
+    Call, Decision, Effect, Engine, Master, Observed, Phase, Pod, Registration, Replacement, State, Tick,
+};
 use super::{Action, Engines};
 
 /// How a tick continues.
@@ -107,7 +109,11 @@ impl Engines {
         let index = decision.engine;
         let known = |uid: u8| if uid == 0 { made } else { uid };
         match decision.effect {
-            Effect::RecordUid { .. } | Effect::DrawIncarnation { .. } | Effect::RecordEnd | Effect::Finish
+            Effect::RecordUid { .. }
+            | Effect::DrawIncarnation { .. }
+            | Effect::RecordEnd
+            | Effect::Confirm
+            | Effect::Finish
                 if state.epoch != epoch =>
             {
                 if holds || !self.without.epoch_in_transaction {
@@ -148,6 +154,7 @@ impl Engines {
             Effect::DrawIncarnation { observed } => return self.draw(state, index, observed),
             Effect::Finish => {}
             Effect::RecordEnd => engine.record.ended = true,
+            Effect::Confirm => engine.confirmed = true,
             Effect::Drain { .. } => return self.drain(state, decision),
             Effect::Withdraw(below) | Effect::DeletePermit(below) => {
                 if engine.nodes.permit.is_none() || engine.nodes.below() != below {
@@ -180,13 +187,19 @@ impl Engines {
                 .engines
                 .iter()
                 .any(|engine| engine.incarnation == row.incarnation && engine.slot == slot && engine.broken);
-            state.issue(slot, false, broken);
+            let confirmed = state.engines[index].confirmed;
+            let is_kept = row.replacement == Replacement::InPlace && !confirmed && !self.without.stays_in_place;
+            let replacement = if is_kept { Replacement::InPlace } else { Replacement::StandIn };
+            let down = state.history.down;
+            state.issue(slot, replacement, broken);
+            // Only a user's request ends that the slot was taken down.
+            state.history.down = down;
         }
         Done::Yes(0)
     }
 
     fn drain(&self, state: &mut State, decision: Decision) -> Done {
-        let Effect::Drain { uid, newer, permit } = decision.effect else { return Done::Failed };
+        let Effect::Drain { uid, newer, permit, in_place } = decision.effect else { return Done::Failed };
         let newer_there = newer.is_none_or(|newer| state.engines[newer].nodes.registration != Registration::None);
         let engine = &state.engines[decision.engine];
         let as_seen = permit.is_none_or(|below| engine.nodes.permit.is_some() && engine.nodes.below() == below);
@@ -196,7 +209,7 @@ impl Engines {
         {
             return Done::Failed;
         }
-        note_drain(state, decision.engine, uid);
+        note_drain(state, decision.engine, uid, in_place);
         let engine = &mut state.engines[decision.engine];
         engine.nodes.drain_order = Some(uid);
         if let Some(pod) = engine.pod.as_mut().filter(|pod| pod.uid == uid) {
@@ -215,7 +228,11 @@ impl Engines {
         let outside = matches!(effect, Effect::CreateEngine | Effect::DeleteEngine { .. });
         let database = matches!(
             effect,
-            Effect::RecordUid { .. } | Effect::DrawIncarnation { .. } | Effect::RecordEnd | Effect::Finish
+            Effect::RecordUid { .. }
+                | Effect::DrawIncarnation { .. }
+                | Effect::RecordEnd
+                | Effect::Confirm
+                | Effect::Finish
         );
         outside || database || matches!(effect, Effect::Drain { .. }) && self.without.drain_lock
     }
@@ -261,11 +278,26 @@ fn create(state: &mut State, index: usize, generation: u8, holds: bool) -> u8 {
         return pod.uid;
     }
     state.history.name_made_again |= holds && engine.was_recorded;
+    state.history.created_before_end_of_older |= holds && has_older_in_place(state, index);
+    let engine = &mut state.engines[index];
     engine.last_uid += 1;
     let uid = engine.last_uid;
     let phase = Phase::Starting;
     engine.pod = Some(Pod { uid, phase, was_registered: false, generation, relabeled: false, ordered: false });
     uid
+}
+
+/// Whether an older instance is left of the slot that the engine takes over in place. One whose uid is not recorded is an
+/// orphan: a late create, which may arrive at any time.
+fn has_older_in_place(state: &State, index: usize) -> bool {
+    let engine = &state.engines[index];
+    let is_in_place = state.slots[engine.slot]
+        .is_some_and(|slot| slot.replacement == Replacement::InPlace && slot.incarnation == engine.incarnation);
+    is_in_place
+        && state.engines.iter().any(|other| {
+            let is_older = other.slot == engine.slot && other.incarnation < engine.incarnation;
+            is_older && other.pod.is_some_and(|pod| pod.uid == other.record.uid)
+        })
 }
 
 /// The alteration is converged, by a plan whose generation is at least its own.
@@ -274,13 +306,15 @@ fn finish(state: &mut State, generation: u8) -> Done {
         return Done::Failed;
     };
     state.alteration = Some(super::state::Alteration { converging: false, ..row });
-    // Every slot that it affected has its engine, or one that served before stands in.
+    // Every slot that it affected has its engine, or one that served before stands in, or it waits in place for the end of the
+    // older one.
     let missing = (0..2).any(|slot| {
         let Some(present) = state.slots[slot].filter(|slot| slot.incarnation <= row.generation) else { return false };
         let stands = |engine: &Engine| {
             engine.incarnation == present.incarnation || !engine.record.condemned && !engine.record.ended
         };
-        !state.engines.iter().any(|engine| engine.slot == slot && engine.was_recorded && stands(engine))
+        present.replacement != Replacement::InPlace
+            && !state.engines.iter().any(|engine| engine.slot == slot && engine.was_recorded && stands(engine))
     });
     // And every engine that was condemned by then has a drain order.
     let unordered = state.engines.iter().any(|engine| {
@@ -301,13 +335,21 @@ fn delete(state: &mut State, index: usize, uid: u8) {
     }
 }
 
-/// Records violations: a serving engine is drained without a replacement, or a desired one is drained.
-fn note_drain(state: &mut State, index: usize, uid: u8) {
+/// Records violations: a serving engine is drained without a replacement, or a desired one is drained. The drain of a turn
+/// stays if a later request asks for another replacement.
+fn note_drain(state: &mut State, index: usize, uid: u8, in_place: bool) {
     let engine = &state.engines[index];
     let Some(pod) = engine.pod.filter(|pod| pod.uid == uid && pod.is_alive() && engine.record.uid == uid) else {
         return;
     };
     if engine.record.condemned || pod.phase == Phase::Draining {
+        return;
+    }
+    if in_place {
+        let slot = engine.slot;
+        state.history.both_down |= state.history.down[1 - slot];
+        // A request since the plan may have decided otherwise.
+        state.history.down[slot] |= state.slots[slot].is_some_and(|row| row.replacement == Replacement::InPlace);
         return;
     }
     let Some(slot) = state.slots[engine.slot] else { return };
@@ -318,7 +360,7 @@ fn note_drain(state: &mut State, index: usize, uid: u8) {
     });
     let present = slot.incarnation == engine.incarnation;
     state.history.drained_desired |= present;
-    let unreplaced = !present && !slot.forced && !replaced;
+    let unreplaced = !present && slot.replacement != Replacement::Force && !replaced;
     state.history.drained_early |= unreplaced && engine.nodes.registration == Registration::Alive(uid);
     state.history.drained_in_absence |= unreplaced && pod.was_registered;
 }

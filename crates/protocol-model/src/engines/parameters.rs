@@ -13,10 +13,16 @@ pub enum Request {
     Restart(usize),
     /// RESTART ENGINE FORCE: no stand-in, no surge limit.
     Force(usize),
+    /// RESTART ENGINE IN PLACE: the slot's engine ends before the new one is created.
+    InPlace(usize),
     /// ALTER of the unit: every slot has another configuration.
     Alter,
     /// ALTER to a configuration whose engines never answer.
     AlterBroken,
+    /// ALTER … IN PLACE.
+    AlterInPlace,
+    /// ALTER … IN PLACE to a configuration whose engines never answer.
+    AlterBrokenInPlace,
     /// DROP of the unit: every slot is deleted.
     Drop,
 }
@@ -97,4 +103,10 @@ pub struct Without {
     pub order_only: bool,
     /// The master ticks only when it is woken, and a wake-up may be lost.
     pub timer: bool,
+    /// In place, an engine is created although an older one of its slot is left.
+    pub older_is_gone: bool,
+    /// In place, each slot has its turn at once.
+    pub turns: bool,
+    /// The replacement of an engine that failed after IN PLACE is not in place.
+    pub stays_in_place: bool,
 }

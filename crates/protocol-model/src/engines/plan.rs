@@ -5,9 +5,9 @@
 //! not occur here, because lists are not late.
 
 use super::Engines;
-use super::state::{
-    Decision, Effect, Engine, Nodes, Observed, Phase, Pod, Record, Registration, Slot, Snapshot, State,
-};
+use super::state::{Decision, Effect, Engine, Observed, Phase, Pod, Replacement, Slot, Snapshot, State};
+use super::turns::{Turns, has_older, waits_in_place};
+use super::view::{EngineView, Role};
 
 const CREATE: u8 = 0;
 const KEEP: u8 = 1;
@@ -16,56 +16,13 @@ const DRAIN: u8 = 3;
 const CLEAR: u8 = 4;
 const FINISH: u8 = 5;
 
-/// The inventory entry of a name.
-struct EngineView {
-    slot: usize,
-    incarnation: u8,
-    record: Record,
-    nodes: Nodes,
-    /// The pod of the recorded uid, or of the name while none is recorded.
-    pod: Option<Pod>,
-    stray: Option<Pod>,
-    /// A probe of the recorded or drained uid found no pod.
-    vanished: bool,
-    is_stale: bool,
-}
-
-impl EngineView {
-    fn alive(&self) -> Option<Pod> {
-        self.pod.filter(|pod| pod.is_alive())
-    }
-
-    fn is_ready(&self) -> bool {
-        let staying = !self.record.condemned && !self.record.ended;
-        let registered =
-            |pod: Pod| self.nodes.registration.uid() == Some(pod.uid) && self.nodes.drain_order != Some(pod.uid);
-        staying && self.alive().is_some_and(registered)
-    }
-
-    fn uid(&self) -> Option<u8> {
-        (self.record.uid != 0).then_some(self.record.uid).or(self.pod.map(|pod| pod.uid))
-    }
-
-    fn is_registered(&self) -> bool {
-        self.nodes.registration != Registration::None
-    }
-}
-
-enum Role {
-    Stale,
-    Current(Slot),
-    StandIn,
-    Condemned { newer: Option<usize> },
-    Gone,
-}
-
 impl Engines {
     /// The decisions in order.
     pub(super) fn plan(&self, state: &State, seen: &Observed, grace_over: bool) -> (u8, Vec<Decision>) {
         let snap = seen.early.clone().unwrap_or_else(|| state.snapshot());
         let known = self.inventory(state, seen, &snap);
         let roles: Vec<Role> = (0..known.len()).map(|engine| self.role(&known, engine, &snap)).collect();
-        let waiting = waiting_for_turn(&known, &roles, &snap);
+        let turns = self.turns(&known, &roles, &snap);
         let mut decisions = Vec::new();
         for (engine, view) in known.iter().enumerate() {
             let mut push = |stage, effects: Vec<Effect>| {
@@ -73,11 +30,23 @@ impl Engines {
             };
             match &roles[engine] {
                 Role::Stale => continue,
-                Role::Current(slot) => self.current(view, *slot, waiting[view.slot], &mut push),
+                Role::Current(slot) => {
+                    let is_in_place = slot.replacement == Replacement::InPlace;
+                    let has_older = is_in_place && !self.without.older_is_gone && has_older(&known, engine);
+                    if is_in_place && view.is_ready() && !view.confirmed {
+                        push(CREATE, vec![Effect::Confirm]);
+                    }
+                    self.current(view, *slot, turns.waiting[view.slot] || has_older, &mut push);
+                }
+                Role::StandIn if turns.taken[view.slot] => {
+                    if let Some(pod) = view.alive() {
+                        end_pod(view, pod, (None, true), true, grace_over, &mut push);
+                    }
+                }
                 Role::StandIn => push(KEEP, view.alive().map(|pod| keep(view, pod)).unwrap_or_default()),
                 Role::Condemned { newer } => {
                     if let Some(pod) = view.alive() {
-                        end_pod(view, pod, *newer, true, grace_over, &mut push);
+                        end_pod(view, pod, (*newer, false), true, grace_over, &mut push);
                     }
                 }
                 Role::Gone => push(CLEAR, clear_gone(view)),
@@ -85,14 +54,14 @@ impl Engines {
             if let Some(pod) = view.stray {
                 let owns_permit = view.nodes.permit == Some(pod.uid);
                 if pod.is_alive() {
-                    end_pod(view, pod, None, owns_permit, grace_over, &mut push);
+                    end_pod(view, pod, (None, false), owns_permit, grace_over, &mut push);
                 } else {
                     push(CLEAR, vec![Effect::DeleteEngine { uid: pod.uid }]);
                 }
             }
             push(CLEAR, completed_drain_order(view));
         }
-        let undone = (0..known.len()).any(|engine| self.is_undone(&known, &roles, waiting, engine, &snap));
+        let undone = (0..known.len()).any(|engine| self.is_undone(&known, &roles, turns, engine, &snap));
         let converging = snap.alteration.is_some_and(|row| row.converging && row.generation <= snap.generation);
         if converging && (!undone || self.without.converged_means) {
             decisions.push(Decision { stage: FINISH, engine: 0, effect: Effect::Finish });
@@ -139,6 +108,7 @@ impl Engines {
                 stray: pod.filter(|_| !matches_row),
                 vanished: asked.is_some() && found.is_none(),
                 is_stale: newer && !self.without.newer_is_stale,
+                confirmed: snap.confirmed.get(index).copied().unwrap_or(false),
             }
         });
         known.collect()
@@ -166,7 +136,7 @@ impl Engines {
             view.nodes.permit.is_some() && !view.nodes.answered && !view.is_registered()
         };
         let unregistered = self.without.absence_ends_nothing && !view.is_registered();
-        if slot.forced || never_ran || unregistered {
+        if slot.replacement == Replacement::Force || never_ran || unregistered {
             return condemned;
         }
         let ready = (0..known.len()).filter(|other| {
@@ -178,14 +148,7 @@ impl Engines {
     }
 
     /// Whether the alteration still waits for this engine. One that was issued later belongs to another change.
-    fn is_undone(
-        &self,
-        known: &[EngineView],
-        roles: &[Role],
-        waiting: [bool; 2],
-        engine: usize,
-        snap: &Snapshot,
-    ) -> bool {
+    fn is_undone(&self, known: &[EngineView], roles: &[Role], turns: Turns, engine: usize, snap: &Snapshot) -> bool {
         let view = &known[engine];
         if snap.alteration.is_some_and(|row| view.incarnation > row.generation) {
             return false;
@@ -195,7 +158,7 @@ impl Engines {
             Role::Current(_) => match view.pod {
                 _ if view.record.condemned => true,
                 _ if view.record.ended => false,
-                None => view.record.uid == 0 && !waiting[view.slot],
+                None => view.record.uid == 0 && !turns.waiting[view.slot] && !waits_in_place(known, engine, snap),
                 Some(pod) if pod.is_alive() => {
                     let late = self.without.no_readiness && !view.is_ready();
                     view.record.uid == 0 || pod.relabeled || view.nodes.drain_order == Some(pod.uid) || late
@@ -203,6 +166,7 @@ impl Engines {
                 Some(_) => false,
             },
             Role::Condemned { .. } => view.alive().is_some_and(|pod| view.nodes.drain_order != Some(pod.uid)),
+            Role::StandIn if turns.taken[view.slot] => true,
             _ => false,
         };
         undone || stray_runs
@@ -285,14 +249,14 @@ fn keep(view: &EngineView, pod: Pod) -> Vec<Effect> {
 fn end_pod(
     view: &EngineView,
     pod: Pod,
-    newer: Option<usize>,
+    (newer, in_place): (Option<usize>, bool),
     withdraw: bool,
     grace_over: bool,
     push: &mut impl FnMut(u8, Vec<Effect>),
 ) {
     let Some(drain_order) = view.nodes.drain_order else {
         let permit = (withdraw && view.nodes.permit.is_some()).then(|| view.nodes.below());
-        return push(DRAIN, vec![Effect::Drain { uid: pod.uid, newer, permit }]);
+        return push(DRAIN, vec![Effect::Drain { uid: pod.uid, newer, permit, in_place }]);
     };
     if drain_order != pod.uid {
         return;
@@ -352,31 +316,4 @@ fn completed_drain_order(view: &EngineView) -> Vec<Effect> {
     let there = [view.pod, view.stray].into_iter().flatten().any(|pod| pod.uid == uid);
     let registered = view.nodes.registration.uid() == Some(uid);
     if there || registered { Vec::new() } else { vec![Effect::RemoveDrainOrder] }
-}
-
-/// By ordinal: the slots with a stand-in and without an engine that wait for the surge limit.
-fn waiting_for_turn(known: &[EngineView], roles: &[Role], snap: &Snapshot) -> [bool; 2] {
-    let stands_in =
-        |slot: usize| known.iter().zip(roles).any(|(view, role)| view.slot == slot && matches!(role, Role::StandIn));
-    let (mut left, mut waiting) = (1_u8, [false; 2]);
-    let mut candidates = Vec::new();
-    for (ordinal, slot) in snap.slots.iter().enumerate() {
-        let Some(slot) = slot.filter(|_| stands_in(ordinal)) else { continue };
-        let Some(present) = known.iter().find(|view| view.slot == ordinal && view.incarnation == slot.incarnation)
-        else {
-            continue;
-        };
-        if slot.forced || present.is_ready() {
-            continue;
-        }
-        if present.uid().is_some() || present.nodes.permit.is_some() {
-            left = left.saturating_sub(1);
-        } else {
-            candidates.push(ordinal);
-        }
-    }
-    for ordinal in candidates {
-        if left > 0 { left -= 1 } else { waiting[ordinal] = true }
-    }
-    waiting
 }

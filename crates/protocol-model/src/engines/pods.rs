@@ -30,7 +30,8 @@ impl Engines {
             engine.nodes.registration = if dead { Registration::None } else { engine.nodes.registration };
             return dead;
         }
-        let Engine { nodes, pod: Some(pod), broken, .. } = engine else { return false };
+        let is_current = state.slots[engine.slot].is_some_and(|slot| slot.incarnation == engine.incarnation);
+        let Engine { nodes, pod: Some(pod), broken, slot, .. } = engine else { return false };
         let ordered = nodes.drain_order == Some(pod.uid);
         let obeys =
             ordered || self.without.order_only && pod.was_registered && nodes.registration == Registration::None;
@@ -52,6 +53,7 @@ impl Engines {
                     nodes.registration = Registration::Alive(pod.uid);
                     nodes.answered = !self.without.mark;
                     pod.was_registered = true;
+                    state.history.down[*slot] &= !is_current;
                 }
             }
             (Action::BeginDrain(_), Phase::Warm) if obeys => {

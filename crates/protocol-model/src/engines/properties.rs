@@ -33,6 +33,10 @@ fn promised() -> Vec<Property<Engines>> {
             "a converged engine was created or ordered to drain, or a stand-in serves",
             |_, state: &State| !state.history.converged_early,
         ),
+        Property::always("in place, an engine is created when nothing is left of the older one", |_, state: &State| {
+            !state.history.created_before_end_of_older
+        }),
+        Property::always("in place, one slot at a time is taken down", |_, state: &State| !state.history.both_down),
         Property::always("an acting master never reuses a name", |_, state: &State| !state.history.name_made_again),
         Property::always("no write of a deposed master is accepted", |_, state: &State| !state.history.deposed_wrote),
         Property::always("only the recorded engine registers", registered_is_recorded),

@@ -6,7 +6,15 @@ use super::Limits;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Slot {
     pub incarnation: u8,
-    pub forced: bool,
+    pub replacement: Replacement,
+}
+
+/// How the slot's engine replaces the older ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Replacement {
+    StandIn,
+    Force,
+    InPlace,
 }
 
 /// The row of table `engine`.
@@ -115,6 +123,9 @@ pub(super) struct Engine {
     pub condemned_at: Option<u8>,
     /// Its configuration is one that never answers its warm-up.
     pub broken: bool,
+    /// Its reservation is confirmed: a master has observed its registration. Only of slots in place, which need no other part
+    /// of the ledger here.
+    pub confirmed: bool,
 }
 
 impl Engine {
@@ -131,6 +142,7 @@ impl Engine {
             was_recorded: false,
             condemned_at: None,
             broken: false,
+            confirmed: false,
         }
     }
 
@@ -166,6 +178,8 @@ pub(super) struct Snapshot {
     pub generation: u8,
     pub slots: [Option<Slot>; 2],
     pub records: Vec<Record>,
+    /// By engine: whether its reservation is confirmed.
+    pub confirmed: Vec<bool>,
     pub alteration: Option<Alteration>,
 }
 
@@ -196,10 +210,14 @@ pub(super) enum Effect {
         observed: u8,
     },
     RecordEnd,
+    /// The reservation of a registered engine is confirmed.
+    Confirm,
     Drain {
         uid: u8,
         newer: Option<usize>,
         permit: Option<Below>,
+        /// In the turn of its slot, IN PLACE.
+        in_place: bool,
     },
     /// The rest of a drain in several calls.
     Withdraw(Below),
@@ -254,6 +272,10 @@ pub(super) struct History {
     pub drained_desired: bool,
     pub killed_without_drain_order: bool,
     pub converged_early: bool,
+    /// By ordinal: its engine was drained in place, and none has registered since.
+    pub down: [bool; 2],
+    pub both_down: bool,
+    pub created_before_end_of_older: bool,
 }
 
 /// A state of the model.
@@ -291,7 +313,7 @@ impl State {
             history: History::default(),
         };
         for slot in 0..slots {
-            state.slots[slot] = Some(Slot { incarnation: 1, forced: false });
+            state.slots[slot] = Some(Slot { incarnation: 1, replacement: Replacement::StandIn });
             state.engines.push(Engine::running(slot, 1));
         }
         state
@@ -299,19 +321,22 @@ impl State {
 
     pub(super) fn snapshot(&self) -> Snapshot {
         let records = self.engines.iter().map(|engine| engine.record).collect();
+        let confirmed = self.engines.iter().map(|engine| engine.confirmed).collect();
         let alteration = self.alteration;
-        Snapshot { generation: self.generation, slots: self.slots, records, alteration }
+        Snapshot { generation: self.generation, slots: self.slots, records, confirmed, alteration }
     }
 
     /// Draws a number from the catalog's counter and issues the slot's next name.
-    pub(super) fn issue(&mut self, slot: usize, forced: bool, broken: bool) {
+    pub(super) fn issue(&mut self, slot: usize, replacement: Replacement, broken: bool) {
         self.generation += 1;
-        self.slots[slot] = Some(Slot { incarnation: self.generation, forced });
+        self.history.down[slot] &= replacement == Replacement::InPlace;
+        self.slots[slot] = Some(Slot { incarnation: self.generation, replacement });
         self.engines.push(Engine { broken, ..Engine::issued(slot, self.generation) });
     }
 
     pub(super) fn condemn(&mut self, slot: usize) {
         self.generation += 1;
+        self.history.down[slot] = false;
         for engine in self.engines.iter_mut().filter(|engine| engine.slot == slot && !engine.record.ended) {
             engine.record.condemned = true;
             engine.condemned_at.get_or_insert(self.generation);

@@ -65,11 +65,22 @@ impl Reservations {
         let index = decision.engine;
         match decision.effect {
             Effect::Reserve => return self.reserve(state, index).then_some(made),
+            Effect::Transfer { from } => return Self::transfer(state, index, from).then_some(made),
+            Effect::Drain => {
+                let engine = &mut state.engines[index];
+                engine.record.condemned = true;
+                let (slot, was_there) = (engine.slot, engine.instance.is_some_and(Instance::is_alive));
+                state.down[slot] |= was_there && state.in_place[slot];
+                return Some(made);
+            }
             Effect::DrawIncarnation => {
                 if !state.is_current(index) {
                     return None;
                 }
-                state.issue(state.engines[index].slot);
+                let engine = &state.engines[index];
+                let (slot, confirmed) = (engine.slot, engine.confirmed);
+                state.in_place[slot] &= !confirmed && !self.without.in_place_is_kept;
+                state.issue(slot);
                 return Some(made);
             }
             Effect::Expire => {
@@ -90,13 +101,17 @@ impl Reservations {
             Effect::Adopt { uid } => {
                 if !engine.is_charged() {
                     engine.reservation = Some(Reservation::Used(uid));
+                    engine.confirmed = true;
                 }
                 if let Some(instance) = &mut engine.instance {
                     instance.reserved = !instance.late;
                 }
             }
             Effect::Confirm { uid } => match engine.reservation? {
-                Reservation::Locked { .. } => engine.reservation = Some(Reservation::Used(uid)),
+                Reservation::Locked { .. } => {
+                    engine.reservation = Some(Reservation::Used(uid));
+                    engine.confirmed = true;
+                }
                 Reservation::Used(user) if user == uid => {}
                 Reservation::Used(_) | Reservation::Ended => return None,
             },
@@ -127,7 +142,12 @@ impl Reservations {
                 }
             }
             Effect::RecordEnd => engine.record.ended = true,
-            Effect::Reserve | Effect::DrawIncarnation | Effect::Expire | Effect::Count => return None,
+            Effect::Reserve
+            | Effect::Transfer { .. }
+            | Effect::Drain
+            | Effect::DrawIncarnation
+            | Effect::Expire
+            | Effect::Count => return None,
         }
         Some(made)
     }
@@ -141,6 +161,19 @@ impl Reservations {
         if !with_slot && self.held(state) >= self.pool.capacity {
             return false;
         }
+        state.engines[index].reservation = Some(Reservation::Locked { overdue: false });
+        true
+    }
+
+    /// Ends one charge of the slot and makes the other, or returns the reservation that the name has.
+    fn transfer(state: &mut State, index: usize, from: usize) -> bool {
+        if let Some(existing) = state.engines[index].reservation {
+            return existing.is_charged();
+        }
+        if !state.engines[from].is_charged() {
+            return false;
+        }
+        state.engines[from].reservation = Some(Reservation::Ended);
         state.engines[index].reservation = Some(Reservation::Locked { overdue: false });
         true
     }

@@ -64,19 +64,22 @@ impl Reservations {
             Request::Start => {
                 let Some(free) = state.slots.iter().position(Option::is_none) else { return false };
                 state.issue(free);
+                state.in_place[free] = false;
             }
             Request::Stop(slot) => {
                 if state.slots[slot].take().is_none() {
                     return false;
                 }
+                (state.in_place[slot], state.down[slot]) = (false, false);
                 let of_slot = state.engines.iter_mut().filter(|engine| engine.slot == slot && !engine.record.ended);
                 of_slot.for_each(|engine| engine.record.condemned = true);
             }
-            Request::Restart(slot) => {
+            Request::Restart(slot) | Request::InPlace(slot) => {
                 if state.slots[slot].is_none() {
                     return false;
                 }
                 state.issue(slot);
+                state.in_place[slot] = matches!(request, Request::InPlace(_));
             }
             Request::Hold => {
                 state.holder = Some(Holder { reservation: None, programs: [Program::Idle; 2] });
@@ -94,6 +97,7 @@ impl Reservations {
                     |instance: &&mut Instance| instance.uid == recorded && instance.phase == Phase::Starting;
                 let Some(instance) = engine.instance.as_mut().filter(permitted) else { return false };
                 instance.phase = Phase::Registered;
+                state.down[engine.slot] = false;
             }
             Action::Gone(index) => {
                 let instance = &mut state.engines[index].instance;

@@ -11,6 +11,8 @@ pub enum Request {
     Stop(usize),
     /// RESTART ENGINE: the slot's engine stands in until the new one is ready.
     Restart(usize),
+    /// RESTART ENGINE IN PLACE: the slot's engine ends in the slot's turn, and its charge passes to the new one.
+    InPlace(usize),
     /// An external holder reserves, for one of two programs that both mean to use it.
     Hold,
 }
@@ -86,4 +88,12 @@ pub struct Without {
     pub confirm_state: bool,
     /// The pool is charged once for the engines of a slot.
     pub pool_for_both: bool,
+    /// The charge of an engine that is replaced in place is returned when the engine is gone.
+    pub transferred: bool,
+    /// What replaces an engine in place is created while the instance of the older one terminates.
+    pub older_is_gone: bool,
+    /// The incarnation that follows a failed start is not in place any more.
+    pub in_place_is_kept: bool,
+    /// Every slot that is replaced in place has its turn at once.
+    pub turns: bool,
 }

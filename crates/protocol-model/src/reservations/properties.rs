@@ -2,7 +2,7 @@
 
 use stateright::{Expectation, Property};
 
-use super::state::{Master, Phase, Program, Reservation, State, Tick};
+use super::state::{Engine, Master, Phase, Program, Reservation, State, Tick};
 use super::{Action, Reservations};
 
 /// An upper bound on the steps of an undisturbed tick.
@@ -19,6 +19,10 @@ fn promised() -> Vec<Property<Reservations>> {
     vec![
         Property::always("what runs fits its pool", fits),
         Property::always("what runs is charged", runs_charged),
+        Property::always("a slot that was taken down stays charged", stays_charged),
+        Property::always("one slot at a time is taken down", |_, state: &State| {
+            state.down.iter().filter(|is_down| **is_down).count() <= 1
+        }),
         Property::always("one program runs under a reservation", |_, state: &State| running(state) <= 1),
         Property::always(
             "at rest every slot has a charged engine or waits for capacity, and nothing else is charged",
@@ -47,6 +51,14 @@ fn runs_charged(_: &Reservations, state: &State) -> bool {
         !reserved || engine.is_charged()
     });
     engines && (running(state) == 0 || state.holder_is_charged())
+}
+
+/// From the turn of the slot until an engine has registered, or a statement gives it a stand-in.
+fn stays_charged(_: &Reservations, state: &State) -> bool {
+    (0..2).filter(|slot| state.down[*slot] && state.in_place[*slot]).all(|slot| {
+        let mut of_slot = state.engines.iter().filter(|engine| engine.slot == slot);
+        of_slot.any(Engine::is_charged)
+    })
 }
 
 fn at_rest(model: &Reservations, state: &State) -> bool {

@@ -65,19 +65,21 @@ pub(super) struct Engine {
     /// The last uid that an instance of the name had.
     pub last_uid: u8,
     pub reservation: Option<Reservation>,
+    /// Whether its reservation was ever used: it has registered, or was adopted.
+    pub confirmed: bool,
 }
 
 impl Engine {
     pub fn issued(slot: usize) -> Self {
         let record = Record { uid: 0, condemned: false, ended: false };
-        Self { slot, record, instance: None, last_uid: 0, reservation: None }
+        Self { slot, record, instance: None, last_uid: 0, reservation: None, confirmed: false }
     }
 
     pub fn running(slot: usize, reserved: bool) -> Self {
         let record = Record { uid: 1, condemned: false, ended: false };
         let instance = Some(Instance { uid: 1, phase: Phase::Registered, late: false, reserved });
         let reservation = reserved.then_some(Reservation::Used(1));
-        Self { slot, record, instance, last_uid: 1, reservation }
+        Self { slot, record, instance, last_uid: 1, reservation, confirmed: reserved }
     }
 
     pub fn is_charged(&self) -> bool {
@@ -111,6 +113,12 @@ pub(super) enum Effect {
     },
     End,
     Reserve,
+    /// The charge of another engine of the slot passes to this one.
+    Transfer {
+        from: usize,
+    },
+    /// The engine is replaced in place: it is to end, in the turn of its slot.
+    Drain,
     CreateEngine,
     /// The uid is 0 for the one that the preceding create returned.
     RecordUid {
@@ -164,6 +172,10 @@ pub struct State {
     pub(super) counted: u8,
     /// The current engine of each slot.
     pub(super) slots: [Option<usize>; 2],
+    /// Whether the current engine of each slot replaces the older ones in place.
+    pub(super) in_place: [bool; 2],
+    /// History: the slots that were taken down, and of which no engine has registered since.
+    pub(super) down: [bool; 2],
     pub(super) engines: Vec<Engine>,
     pub(super) holder: Option<Holder>,
     pub(super) master: Master,
@@ -184,6 +196,8 @@ impl State {
             epoch: 1,
             counted: u8::from(pool.reserved),
             slots,
+            in_place: [false; 2],
+            down: [false; 2],
             engines: (0..pool.running).map(|slot| Engine::running(slot, pool.reserved)).collect(),
             holder: None,
             master: Master::Vacant,
