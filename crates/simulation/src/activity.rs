@@ -1,0 +1,87 @@
+//! What happened in a run, and what the judge remembers of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::engine_name::EngineName;
+use model::owner::Owner;
+use model::slot::{Link, SlotKey};
+
+/// What a check follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    Statement,
+    /// A transaction that adds and removes slots.
+    Scale,
+    /// Another effect of a master.
+    Effect,
+    Other,
+}
+
+/// What happened in a run: with too little of it, the run shows nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Activity {
+    pub events: u64,
+    pub ticks: u64,
+    pub terms: u64,
+    pub statements: u64,
+    pub faults: u64,
+    pub arrived: u64,
+    pub waited: u64,
+    pub opened: u64,
+    pub moved: u64,
+    pub gave_up: u64,
+    pub created: u64,
+    pub registered: u64,
+    pub added: u64,
+    pub cancelled: u64,
+    pub released: u64,
+    pub late_calls: u64,
+    /// Engines that were replaced because of their machine.
+    pub lost: u64,
+    /// Ticks in which too many machines had failed.
+    pub suspended: u64,
+    /// Sessions that an engine of another owner refused.
+    pub refused_owners: u64,
+}
+
+/// What the judge remembers.
+#[derive(Debug, Default)]
+pub struct Judge {
+    pub links: BTreeMap<Link, Slots>,
+    pub slots: usize,
+    /// The uids that have registered.
+    pub registered: BTreeSet<String>,
+    pub registered_at: BTreeMap<EngineName, Duration>,
+    pub condemned_at: BTreeMap<EngineName, Duration>,
+    /// Engines that a statement ended with FORCE.
+    pub forced: BTreeSet<EngineName>,
+    pub recorded: BTreeSet<EngineName>,
+    pub uncharged: BTreeMap<EngineName, Duration>,
+    /// The engines that ran and were charged.
+    pub charged: BTreeSet<EngineName>,
+    /// The owners of engines.
+    pub owners: BTreeMap<EngineName, Option<Owner>>,
+    /// The engines that may be replaced because of their machine, when a master last observed; `None`: that is not known.
+    pub evidence: Option<BTreeSet<EngineName>>,
+    /// When too many machines had failed last.
+    pub suspended_at: Option<Duration>,
+    /// The slots with two engines that are registered.
+    pub doubled: BTreeMap<SlotKey, Duration>,
+    /// The uids of instances that were deleted while their machine had failed.
+    pub deleted: BTreeSet<String>,
+    /// Whether the call that is judged arrives late: what it creates is removed.
+    pub is_late: bool,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Slots {
+    pub on_demand: BTreeSet<SlotKey>,
+    pub others: BTreeSet<SlotKey>,
+}
+
+impl Slots {
+    pub fn count(&self) -> usize {
+        self.on_demand.len() + self.others.len()
+    }
+}

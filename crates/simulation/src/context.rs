@@ -1,0 +1,194 @@
+//! The boundary of the real reconciler, over the world: what a master reads and changes, with its faults.
+//!
+//! A term that was deposed goes on: its calls reach the database, the orchestrator and ZooKeeper, which refuse them by epoch and
+//! lock. The call in which it was deposed may arrive later, under its old epoch.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use coordination::Permit;
+use master::{
+    Applied, ControllerCtx, Effect, Expected, Failure, GuardedDecision, InstanceList, Lease, LeaseState, Observation,
+};
+use model::alteration::{Abort, AlterationRecord, RequestId};
+use model::demand::Demand;
+use model::ledger::{LedgerRecord, LedgerRecorded};
+use model::name::TenantName;
+use model::number::Epoch;
+use model::observation::Publication;
+use model::slot::Link;
+use model::snapshot::{MasterRecord, Snapshot};
+use orchestrator::Orchestrator as _;
+use parking_lot::{Mutex, MutexGuard};
+use planner::{Instance, Probe};
+
+use crate::activity::Cause;
+use crate::late_call::{Late, LateCall};
+use crate::mutant::Mutant;
+use crate::state::{STATUS_POLL, State, ready};
+
+/// The context of one term.
+pub struct Context {
+    pub world: Arc<Mutex<State>>,
+    /// The session that took the lock.
+    pub lock: u64,
+}
+
+impl Context {
+    /// The world after a call has been on its way for a moment.
+    fn call(&self) -> MutexGuard<'_, State> {
+        let mut world = self.world.lock();
+        let took = world.rng.millis(1, 8);
+        world.pass(took);
+        world
+    }
+
+    /// The same for a call to a metadata agent.
+    fn agent(&self) -> Result<MutexGuard<'_, State>, Failure> {
+        let world = self.call();
+        if world.now < world.faults.away_until {
+            Err(Failure::Unavailable("no metadata agent".to_owned()))
+        } else {
+            Ok(world)
+        }
+    }
+}
+
+#[async_trait]
+impl Lease for Context {
+    fn state(&self) -> LeaseState {
+        LeaseState::Valid
+    }
+
+    async fn raise_epoch(&self) -> Result<MasterRecord, Failure> {
+        Err(Failure::Lost("an election raises the epoch".to_owned()))
+    }
+}
+
+#[async_trait]
+impl ControllerCtx for Context {
+    fn clock(&self) -> Duration {
+        self.world.lock().now
+    }
+
+    fn lease(&self) -> &dyn Lease {
+        self
+    }
+
+    async fn wait(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    async fn observe(&self) -> Result<Observation, Failure> {
+        let mut world = self.call();
+        if world.nodes.lock != Some(self.lock) {
+            return Err(Failure::Lost("the session has expired".to_owned()));
+        }
+        world.memory.settle();
+        world.memory.clear_calls();
+        world.notice_ended();
+        if world.polled_at.is_none_or(|at| at + STATUS_POLL <= world.now) {
+            world.poll(|_| true);
+            world.polled_at = Some(world.now);
+        }
+        let coordination = world.coordination();
+        let list = ready(world.memory.list(&world.selector));
+        let instances = match list {
+            Some(Ok(mut listing)) => {
+                for engine in &mut listing.engines {
+                    engine.node = world.machine_read(engine.node.take());
+                }
+                Ok(InstanceList::new(listing, Some(world.nodes_read())))
+            }
+            _ => Err(Failure::Unavailable("the API server is away".to_owned())),
+        };
+        world.judge_observation();
+        Ok(Observation { coordination, instances, loads: world.loads.clone(), idle: world.idle_engines() })
+    }
+
+    async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
+        let world = self.call();
+        let found = if world.mutant == Some(Mutant::OutdatedProbe) {
+            let listed = ready(world.memory.list(&world.selector)).and_then(Result::ok);
+            listed.and_then(|listed| listed.find(&probe.engine).cloned())
+        } else {
+            ready(world.memory.get(&probe.engine, None)).and_then(Result::ok).flatten()
+        };
+        let engines = found.into_iter().collect();
+        let listing = orchestrator::Listing { engines, ..orchestrator::Listing::default() };
+        Ok(InstanceList::new(listing, None).instances.pop())
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Failure> {
+        let mut world = self.agent()?;
+        world.waiting_when_read = None;
+        Ok(world.database.snapshot())
+    }
+
+    async fn demand(
+        &self,
+        observation: &mut Observation,
+        tenants: &BTreeSet<TenantName>,
+    ) -> Result<Vec<Demand>, Failure> {
+        {
+            let mut world = self.call();
+            let permits = world.nodes.permits.clone();
+            let of_tenant = |permit: &Permit| tenants.contains(&permit.tenant);
+            world.poll(|engine| permits.get(engine).is_some_and(|node| node.content.as_ref().is_ok_and(of_tenant)));
+            observation.loads = world.loads.clone();
+            observation.idle = world.idle_engines();
+        }
+        let mut world = self.agent()?;
+        let links: Vec<Link> = links_of(world.database.state());
+        let waiting = world.waiting_for(&links);
+        let is_known = world.now >= world.faults.stale_until;
+        world.waiting_when_read = is_known.then_some(waiting);
+        Ok(world.database.demand())
+    }
+
+    async fn settle(&self, id: &RequestId, _: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {
+        Ok(self.agent()?.database.outcome(id))
+    }
+
+    async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure> {
+        let mut world = self.call();
+        let (epoch, what) = match effect {
+            Effect::Decision(GuardedDecision { decision, expected }) => {
+                let Expected { epoch, generation, nodes, created } = expected;
+                let created = created.map(str::to_owned);
+                let what = Late::Decision(Box::new(decision.clone()), Box::new(nodes.clone()), generation, created);
+                (epoch, what)
+            }
+            Effect::Ledger { epoch, changes } => (epoch, Late::Ledger(changes.to_vec())),
+            Effect::DeleteAlterNode(_) => return Ok(Applied::Done),
+        };
+        let call = LateCall { what, epoch, lock: self.lock };
+        world.effect(&call)
+    }
+
+    async fn record(&self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, Failure> {
+        let mut world = self.agent()?;
+        let recorded = world.database.record_ledger(epoch, record)?;
+        if let LedgerRecorded::Audited(drifts) = &recorded
+            && let Some(drift) = drifts.first()
+        {
+            world.violated(format!("an audit corrects the ledger: {drift}"));
+        }
+        world.judge(Cause::Effect);
+        Ok(recorded)
+    }
+
+    async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure> {
+        if publication.part {
+            return Ok(());
+        }
+        self.agent()?.database.end_tick(epoch)
+    }
+}
+
+/// The links of the catalog.
+fn links_of(snapshot: &Snapshot) -> Vec<Link> {
+    snapshot.catalog.links().into_iter().collect()
+}

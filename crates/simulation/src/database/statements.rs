@@ -1,0 +1,117 @@
+//! Statements of users, each one transaction of a metadata agent.
+
+use std::time::Duration;
+
+use model::alteration::{AlterationProgress, AlterationRecord, Outcome, RequestId};
+use model::change::{Applied, Change};
+use model::error::{ErrorKind, UserError};
+use model::number::Generation;
+use model::slot::{Link, Origin, Replacement, SlotKey, StartedFor};
+
+use super::Database;
+
+/// A statement. One that names an engine takes the slot at this place in the list, wherever it is then.
+#[derive(Debug, Clone)]
+pub enum Statement {
+    /// CREATE, ALTER or DROP, and how engines with another configuration are replaced.
+    Alter(Box<Change>, Replacement),
+    /// START by this user.
+    Start(Link, String),
+    Stop(usize),
+    Restart(usize, Replacement),
+}
+
+impl Database {
+    /// Runs a statement, which may be refused.
+    pub fn run(&mut self, statement: &Statement) -> Result<(), UserError> {
+        self.statements += 1;
+        match statement {
+            Statement::Alter(change, replacement) => self.alter(change, *replacement)?,
+            Statement::Start(link, user) => self.start(link, user)?,
+            Statement::Stop(place) => self.stop(*place)?,
+            Statement::Restart(place, replacement) => self.restart(*place, *replacement)?,
+        }
+        self.end_charges_of_missing_slots();
+        self.forget_ended();
+        Ok(())
+    }
+
+    fn alter(&mut self, change: &Change, replacement: Replacement) -> Result<(), UserError> {
+        let Applied::Object { base, after, .. } = change.apply(&self.state().catalog, &self.rules)? else {
+            return Ok(());
+        };
+        let reference = change.object();
+        let generation = Generation(self.simulation.next_number().get());
+        let catalog = self.state().catalog.with(&reference, after.as_ref(), generation);
+        self.simulation.commit_catalog(catalog, replacement);
+        let snapshot = &mut self.simulation.desired.snapshot;
+        let (superseded, open) = std::mem::take(&mut snapshot.alterations)
+            .into_iter()
+            .partition(|one| one.object.as_ref() == Some(&reference));
+        snapshot.alterations = open;
+        snapshot.alterations.push(AlterationRecord {
+            id: RequestId::new(format!("alteration-{}", self.statements))?,
+            object: Some(reference),
+            base_generation: base,
+            generation: snapshot.catalog.generation,
+            statement: String::new(),
+            requested_by: "admin".to_owned(),
+            requested_at_ms: snapshot.now_ms,
+            outcome: Outcome::Committed,
+            decided_by: "agent".to_owned(),
+            decided_at_ms: snapshot.now_ms,
+            progress: Some(AlterationProgress::Converging),
+            reason: None,
+            finished_at_ms: None,
+        });
+        let superseded: Vec<AlterationRecord> = superseded;
+        for record in superseded {
+            let record = AlterationRecord { progress: Some(AlterationProgress::Superseded), ..record };
+            self.finished.insert(record.id.clone(), record);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, link: &Link, user: &str) -> Result<(), UserError> {
+        let catalog = &self.state().catalog;
+        let has_unit = catalog.pool(&link.pool).is_some_and(|pool| pool.units.contains(&link.unit));
+        let is_linked = catalog.tenant(&link.tenant).is_some_and(|tenant| tenant.pools.contains(&link.pool));
+        let unit = catalog.unit(&link.unit).filter(|_| has_unit && is_linked);
+        let unit = unit.ok_or_else(|| refused("tenant, pool and unit are not linked"))?;
+        let owner = unit.shared_by.owner_of(user, &[]).ok_or_else(|| refused("each session has its own engine"))?;
+        if self.slots_of(link).count() >= unit.max_engines as usize {
+            return Err(refused("MAX_ENGINES is reached"));
+        }
+        let started_for = StartedFor { user: user.to_owned(), creator: "hive".to_owned() };
+        let slot = self.simulation.new_slot(link, Origin::Start, (owner, Some(started_for)));
+        self.simulation.insert_slot(slot);
+        Ok(())
+    }
+
+    /// The key of the slot at a place.
+    fn slot_at(&self, place: usize) -> Result<SlotKey, UserError> {
+        let slots = &self.state().slots;
+        slots.get(place % slots.len().max(1)).map(|slot| slot.key.clone()).ok_or_else(|| refused("there is no engine"))
+    }
+
+    fn stop(&mut self, place: usize) -> Result<(), UserError> {
+        let key = self.slot_at(place)?;
+        let min = self.state().catalog.unit(&key.unit).map_or(0, |unit| unit.min_engines);
+        if self.slots_of(&key.link()).count() <= min as usize {
+            return Err(refused("MIN_ENGINES would not be met"));
+        }
+        self.simulation.next_number();
+        self.simulation.delete_slot(&key, "stopped by admin", 60_000);
+        Ok(())
+    }
+
+    fn restart(&mut self, place: usize, replacement: Replacement) -> Result<(), UserError> {
+        let key = self.slot_at(place)?;
+        self.simulation.restart(&key, replacement, Duration::from_mins(1));
+        Ok(())
+    }
+}
+
+fn refused(reason: &str) -> UserError {
+    UserError::new(ErrorKind::InvalidValue, reason)
+}

@@ -1,0 +1,124 @@
+//! The events of a run. Those of the script are drawn before the run begins; the others follow from them.
+
+use std::time::Duration;
+
+use model::demand::DemandKey;
+use model::demand_report::DemandReport;
+use model::engine_name::EngineName;
+
+use crate::database::Statement;
+use crate::late_call::LateCall;
+use crate::machine::{Failing, FailureEnd};
+
+/// What happens at a moment.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most events are of the script")]
+pub enum Event {
+    /// An event of the script.
+    Scripted(Scripted),
+    /// An agent tries to register with this uid.
+    Register(EngineName, String),
+    /// The registration of an engine that has ended expires.
+    Expire(EngineName),
+    /// An agent reads the drain order of its engine.
+    DrainRead(EngineName),
+    ExitIfDrained(EngineName),
+    Exit(EngineName),
+    /// A session looks for an engine.
+    Retry(u64),
+    /// A waiting session looks for an engine again after a second.
+    RetryLater(u64),
+    /// A session was not opened although it has left the count, with this version, for so long.
+    LeaveDeadline(u64, u64),
+    /// A session arrives at an engine.
+    OpenAt(u64, EngineName),
+    /// A session leaves an engine that drains.
+    Leave(u64),
+    Close(u64),
+    GiveUp(u64),
+    /// A proxy reports its demand.
+    Report(usize),
+    /// The same again, if it has not reported since this report.
+    Renew(usize, i64),
+    /// A report arrives at the database.
+    Reported(Box<DemandReport>, Option<(usize, u64)>),
+    /// The answer to a report arrives at the proxy.
+    Acknowledged(usize, u64),
+    /// A call of a deposed master arrives.
+    Late(Box<LateCall>),
+    /// The orchestrator accepts requests again.
+    CreatesAccepted,
+    /// The list of instances is up to date again.
+    ListThawed,
+    /// The loads may have changed.
+    Polled,
+    /// The proxies read the catalog.
+    CatalogRead,
+    /// A machine is reported as ready or not.
+    Reachable(usize, bool),
+    MachineReturns(usize, FailureEnd),
+    Tick,
+    Elect,
+}
+
+/// An event of the script.
+#[derive(Debug, Clone)]
+pub enum Scripted {
+    Statement(Statement),
+    /// Sessions of one user and client application connect at the same time.
+    Arrive {
+        proxy: usize,
+        /// Tenant, pool, unit and client application.
+        key: DemandKey,
+        user: String,
+        sessions: u64,
+        open_for: Duration,
+        patience: Duration,
+        repeats: bool,
+    },
+    Fault(Fault),
+}
+
+/// A fault. An index means the engine or proxy at this place in the list, wherever it is then.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    CreatesRefused(Duration),
+    CreateFails,
+    CreateReplyLost,
+    SlowStarts(Duration),
+    NextNeverRegisters,
+    NextExitsEarly,
+    NextIsStubborn,
+    Killed(usize),
+    Vanished(usize),
+    /// Every second instance vanishes with its machine.
+    MachinesGone,
+    MachineFails(usize, Failing),
+    /// So many machines fail at the same time.
+    ManyFail(usize, Failing),
+    /// A machine is reported as not ready, and works.
+    MachineUnready(usize, Duration),
+    Muted(usize, Duration),
+    SessionLost(usize, Duration),
+    ProxyDied(usize),
+    /// A proxy sends sessions to engines of other owners.
+    OwnersIgnored(usize, Duration),
+    LateReport,
+    SlowReports(Duration),
+    LostReports(Duration),
+    /// After so many effects the master is deposed. The next effect arrives late, or never.
+    Deposed {
+        effects: u64,
+        late: Option<Duration>,
+    },
+    /// An agent dies after the commit: the answer to one of the next effects is lost.
+    ReplyLost(u64),
+    /// The same, and the call is repeated later.
+    Repeated(u64, Duration),
+    AgentsAway(Duration),
+    ListFrozen(Duration),
+    ClockShifted(i64),
+    WakesLost(Duration),
+    /// This happens between the answers of agents and the next transaction that adds and removes slots.
+    BeforeScaling(Box<Scripted>),
+}

@@ -1,0 +1,93 @@
+//! Deliberately broken parts of the world: each leaves out one protection that a known bug or a counterexample of the design
+//! requires. A run with a mutant must end with a violation, which shows that the simulation rediscovers the row.
+
+/// What is broken. Each is a row of the table in `docs/simulation.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutant {
+    /// The database counts demand whose lease has ended.
+    DemandWithoutLease,
+    /// A proxy counts a session until it is open, not until it is opened.
+    CountedUntilOpen,
+    /// The database records a late report of demand.
+    ReportsWithoutNumber,
+    /// The database does not compare the slots of a link with those of the plan.
+    ScaleWithoutExpectation,
+    /// A slot is added in one transaction, and its reservation in no other.
+    SlotWithoutReservation,
+    /// The database removes slots without comparing `MIN_ENGINES`.
+    RemovalBelowMinimum,
+    /// The master adds slots without comparing `MAX_ENGINES`, and so does the database.
+    AddedAboveMaximum,
+    /// An engine's agent agrees to retire and goes on opening sessions.
+    ConsentWithoutEffect,
+    /// An engine's agent agrees to retire although sessions are open.
+    ConsentOfBusyEngine,
+    /// A first registration leaves no mark.
+    NoMark,
+    /// Created engines are cancelled as soon as no demand is left.
+    CancelledAtOnce,
+    /// The master ticks only when it is woken.
+    NoTimer,
+    /// The database does not compare the master's epoch.
+    EpochUnchecked,
+    /// An engine is looked up by name in the list that may be outdated.
+    OutdatedProbe,
+    /// Incarnations are used again.
+    NameUsedAgain,
+    /// An engine takes the loss of its session for an order to drain.
+    LostSessionIsDrain,
+    /// An agent opens sessions without a free seat.
+    SeatsUnchecked,
+    /// A reservation ends with its slot, while its instance still runs.
+    ChargeEndsWithSlot,
+    /// The end of a reservation returns less than it was charged.
+    ChargeLeaks,
+    /// An engine is deleted where it should be drained.
+    KilledWithoutOrder,
+    /// An engine's agent opens the sessions of any owner.
+    OwnerUnchecked,
+    /// The database does not compare the owner of an added slot with `SHARED_BY`.
+    KindUnchecked,
+    /// The database adds slots without their owner.
+    AddedWithoutOwner,
+    /// The demand of all users is that of one.
+    DemandOfOneUser,
+    /// A machine that is not ready is enough to replace its engines.
+    NodeAlone,
+    /// A missing registration is enough to take its machine for failed.
+    RegistrationAlone,
+    /// Engines are replaced although most machines have failed.
+    NotSuspended,
+}
+
+impl Mutant {
+    pub const ALL: [Self; 27] = [
+        Self::DemandWithoutLease,
+        Self::CountedUntilOpen,
+        Self::ReportsWithoutNumber,
+        Self::ScaleWithoutExpectation,
+        Self::SlotWithoutReservation,
+        Self::RemovalBelowMinimum,
+        Self::AddedAboveMaximum,
+        Self::ConsentWithoutEffect,
+        Self::ConsentOfBusyEngine,
+        Self::NoMark,
+        Self::CancelledAtOnce,
+        Self::NoTimer,
+        Self::EpochUnchecked,
+        Self::OutdatedProbe,
+        Self::NameUsedAgain,
+        Self::LostSessionIsDrain,
+        Self::SeatsUnchecked,
+        Self::ChargeEndsWithSlot,
+        Self::ChargeLeaks,
+        Self::KilledWithoutOrder,
+        Self::OwnerUnchecked,
+        Self::KindUnchecked,
+        Self::AddedWithoutOwner,
+        Self::DemandOfOneUser,
+        Self::NodeAlone,
+        Self::RegistrationAlone,
+        Self::NotSuspended,
+    ];
+}

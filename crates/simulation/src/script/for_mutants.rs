@@ -1,0 +1,97 @@
+//! The scripts of mutants.
+
+use std::time::Duration;
+
+use model::change::{Setting, UnitPatch};
+use model::demand::DemandKey;
+use model::error::UserError;
+use model::name::{PoolName, TenantName, UnitName};
+use model::on_demand::IdleTimeout;
+use model::slot::Replacement;
+
+use super::faults::failing;
+use super::{POOLS, Script, TENANTS, UNITS, USERS, alter, sharing, unit, without_quiet_times};
+use crate::event::{Fault, Scripted};
+use crate::mutant::Mutant;
+use crate::rng::Rng;
+
+/// Half of the time between two events of a mutant.
+const HALF: Duration = Duration::from_secs(30);
+
+/// A session of the first unit for a few seconds.
+fn brief(tenant: &str) -> Result<Scripted, UserError> {
+    let (pool, unit) = (Some(PoolName::new(POOLS[0])?), Some(UnitName::new(UNITS[0])?));
+    let key = DemandKey { pool, unit, ..DemandKey::of_tenant(TenantName::new(tenant)?, "hive") };
+    let (user, open_for, patience) = (USERS[0].to_owned(), Duration::from_secs(4), Duration::from_secs(30));
+    Ok(Scripted::Arrive { proxy: 0, key, user, sessions: 1, open_for, patience, repeats: false })
+}
+
+/// The script of a run in which what a mutant breaks happens more often.
+pub fn script_for(mutant: Mutant, seed: u64, length: Duration) -> Result<Script, UserError> {
+    let mut script = without_quiet_times(seed, length)?;
+    let mut rng = Rng::new(seed).fork(6);
+    for at in (60..length.as_secs()).step_by(60).map(Duration::from_secs) {
+        let engines = Some(rng.below(4) as u32);
+        // Who shares the engines of the others changes, and a minimum is refused then.
+        let of_unit = UNITS[0];
+        let minimum =
+            alter(unit(of_unit, UnitPatch { min_engines: engines, ..UnitPatch::default() })?, Replacement::StandIn);
+        let maximum = UnitPatch { max_engines: engines.map(|most| most + 1), ..UnitPatch::default() };
+        let maximum = alter(unit(of_unit, maximum)?, Replacement::StandIn);
+        let limit = |name: &str, min: u32, max: u32| {
+            let patch = UnitPatch { min_engines: Some(min), max_engines: Some(max), ..UnitPatch::default() };
+            Ok::<_, UserError>(alter(unit(name, patch)?, Replacement::StandIn))
+        };
+        let place = rng.index(100);
+        let lost = Fault::SessionLost(place, rng.millis(30_000, 90_000));
+        let events = match mutant {
+            Mutant::RemovalBelowMinimum => {
+                vec![limit(of_unit, 0, 10)?, Scripted::Fault(Fault::BeforeScaling(Box::new(minimum)))]
+            }
+            Mutant::AddedAboveMaximum => {
+                vec![limit(of_unit, 0, 10)?, Scripted::Fault(Fault::BeforeScaling(Box::new(maximum)))]
+            }
+            Mutant::ConsentOfBusyEngine | Mutant::ConsentWithoutEffect => {
+                let idle = Setting::Set(IdleTimeout::After(Duration::from_secs(15)));
+                for tenant in TENANTS {
+                    for _ in 0..8 {
+                        script.push((at + rng.millis(0, 60_000), brief(tenant)?));
+                    }
+                }
+                let patch = UnitPatch { idle_timeout: idle, ..UnitPatch::default() };
+                let arrival = brief(TENANTS[rng.index(2)])?;
+                vec![
+                    alter(unit(UNITS[0], patch)?, Replacement::StandIn),
+                    Scripted::Fault(Fault::BeforeScaling(Box::new(arrival))),
+                ]
+            }
+            Mutant::DemandWithoutLease => {
+                script.push((at + HALF, Scripted::Fault(Fault::ProxyDied(place + 1))));
+                vec![Scripted::Fault(Fault::ProxyDied(place))]
+            }
+            Mutant::ReportsWithoutNumber => vec![Scripted::Fault(Fault::LateReport)],
+            Mutant::EpochUnchecked => {
+                vec![Scripted::Fault(Fault::Deposed { effects: rng.below(4), late: Some(rng.millis(1_000, 15_000)) })]
+            }
+            Mutant::NoMark | Mutant::LostSessionIsDrain | Mutant::RegistrationAlone => vec![Scripted::Fault(lost)],
+            Mutant::OutdatedProbe => vec![Scripted::Fault(Fault::ListFrozen(rng.millis(5_000, 40_000)))],
+            Mutant::ScaleWithoutExpectation => {
+                vec![Scripted::Fault(Fault::Repeated(rng.below(3), rng.millis(1, 500)))]
+            }
+            Mutant::KindUnchecked => {
+                let again = Scripted::Fault(Fault::BeforeScaling(Box::new(sharing(&mut rng)?)));
+                script.push((at + HALF, again));
+                vec![Scripted::Fault(Fault::BeforeScaling(Box::new(sharing(&mut rng)?)))]
+            }
+            Mutant::OwnerUnchecked => {
+                vec![sharing(&mut rng)?, Scripted::Fault(Fault::OwnersIgnored(place, Duration::from_secs(30)))]
+            }
+            Mutant::NodeAlone => vec![Scripted::Fault(Fault::MachineUnready(place, Duration::from_secs(20)))],
+            Mutant::NotSuspended => vec![Scripted::Fault(Fault::ManyFail(4, failing(&mut rng, 60)))],
+            _ => Vec::new(),
+        };
+        script.extend(events.into_iter().map(|event| (at, event)));
+    }
+    script.sort_by_key(|(at, _)| *at);
+    Ok(script)
+}
