@@ -36,9 +36,9 @@ START_ERROR = 128
 
 class Kubelet:
     """The nodes of `cluster` (a `harness.control_plane.Kubernetes`). `images`: name → `Image`; an image without an entry
-    cannot be pulled."""
+    cannot be pulled. `lifecycle`: whether the cluster's controllers find out which nodes are ready."""
 
-    def __init__(self, cluster, folder, images=None):
+    def __init__(self, cluster, folder, images=None, lifecycle=False):
         self.cluster = cluster
         self.client = cluster.client_of(cluster.token_of_admin)
         self.folder = pathlib.Path(folder)
@@ -49,7 +49,7 @@ class Kubelet:
         self.timers, self.order = [], itertools.count()
         self.pods, self.changed, self.names_changed = {}, set(), False
         self.failures = []
-        self.nodes = Nodes(self.client)
+        self.nodes = Nodes(self.client, lifecycle)
         self.faults = Faults(lambda: self.send(self.look_at_all))
         self.addresses = Addresses()
         self.names = Names()
@@ -74,6 +74,7 @@ class Kubelet:
             it.close()
         self.send(self.end_all)
         self.thread.join(ENDS_WITHIN_S)
+        self.nodes.close()
         self.addresses.close()
         assert not self.thread.is_alive(), "the kubelet does not end"
         assert not self.failures, "\n".join(self.failures)
@@ -105,6 +106,15 @@ class Kubelet:
     def evict(self, namespace, name, message="The node was low on resource: memory."):
         """Ends a pod as a kubelet under resource pressure does: it is *Failed*, and stays."""
         self.send(self.evict_now, namespace, name, message)
+
+    def fail_node(self, name, number=signal.SIGKILL):
+        """The machine fails: its kubelet is silent from now on, and all processes of its pods receive the signal. With SIGSTOP
+        they are as if cut off, and go on when the node returns."""
+        self.send(self.fail_node_now, name, number)
+
+    def return_node(self, name):
+        """The machine is back, and its kubelet reports what still runs."""
+        self.send(self.return_node_now, name)
 
     def send(self, action, *arguments):
         self.messages.put((action, arguments))
@@ -197,7 +207,7 @@ class Kubelet:
             self.later(RETRY_AFTER_S, self.look, uid)
 
     def step(self, pod):
-        if pod.node is None or pod.confirmed:
+        if pod.node is None or pod.confirmed or pod.node in self.nodes.failed:
             return
         if pod.terminating:
             self.end(pod)
@@ -247,7 +257,7 @@ class Kubelet:
 
     def kill_unhealthy(self, uid, process, why):
         pod, container = self.find(uid, process)
-        if container is not None:
+        if container is not None and pod.node not in self.nodes.failed:
             self.reports.event(pod, "Warning", "Unhealthy", why)
             process.kill()
 
@@ -346,6 +356,20 @@ class Kubelet:
             self.reports.status(pod, made)
             pod.seen.setdefault("status", {})["phase"] = "Failed"
             self.reports.event(pod, "Warning", "Evicted", message)
+
+    def fail_node_now(self, name, number):
+        self.nodes.fail(name)
+        for process in self.processes_on(name):
+            process.signal_all(number)
+
+    def return_node_now(self, name):
+        self.nodes.resume(name)
+        for process in self.processes_on(name):
+            process.signal_all(signal.SIGCONT)
+        self.look_at_all()
+
+    def processes_on(self, node):
+        return [process for pod in self.pods.values() if pod.node == node for process in pod.processes()]
 
     def end_all(self):
         for uid in list(self.pods):

@@ -139,6 +139,15 @@ class Process:
         except psutil.NoSuchProcess:
             return False
 
+    def signal_all(self, number):
+        """Sends a signal to all its processes, as to those of a machine."""
+        if self.is_running():
+            # They may have ended since.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for it in psutil.Process(self.process.pid).children(recursive=True):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(it.pid, number)
+
     def kill(self):
         """kill -9 of all its processes."""
         if self.is_running():

@@ -15,7 +15,7 @@ import tempfile
 
 import pytest
 
-from harness import spark
+from harness import hiveserver2, spark
 from harness.api_relay import ApiRelay
 from harness.clients import pyhive_session, rows
 from harness.cluster import Cluster
@@ -220,7 +220,7 @@ def own_standalone(folder, request):
 @pytest.fixture(scope="session")
 def shared_cluster(workspace):
     """One cluster for all tests that leave it as they found it."""
-    yield from started(Cluster(workspace / "cluster", spark=spark.ABSENT))
+    yield from started(Cluster(workspace / "cluster", spark=spark.ABSENT, hiveserver2=hiveserver2.datafusion()))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The real clients on a tenant without an engine: they connect, run START ENGINE, and then query."""
+"""The real clients on a tenant whose engines only START makes: they connect, run START ENGINE, and then query."""
 
 import pytest
 from impala.error import HiveServer2Error
@@ -10,7 +10,7 @@ from harness.java import Jdbc, beeline, beeline_ok
 @pytest.fixture
 def lonely(control, request):
     name = "lonely_" + request.node.name.split("_")[1]
-    made = control.make(name, users=f"'{name}_user'")
+    made = control.make(name, options=", START_ON_DEMAND FALSE", users=f"'{name}_user'")
     yield (*made, f"{name}_user")
     control.drop(*made)
 

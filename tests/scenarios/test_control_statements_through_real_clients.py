@@ -8,7 +8,9 @@ from harness.java import Jdbc, beeline
 from harness.waiting import wait_until
 
 COLUMNS = {
-    "engines": "tenant pool unit engine state config current sessions running address started_at reason".split(),
+    "engines": (
+        "tenant pool unit engine state config current origin owner sessions seats running address started_at reason"
+    ).split(),
     "change": ["alteration", "object", "state"],
     "request": ["engine", "state", "tenant", "pool", "unit"],
     "properties": ["property", "value"],
@@ -47,6 +49,7 @@ def life_of_a_tenant(name):
         (f"RESTART ENGINE {p} '{{engine}}' WITHIN '10s' WAIT '1m'", "request", "ready"),
         (f"STOP ENGINE {p} '{{engine}}' FORCE WAIT '1m'", "request", "gone"),
         (f"SHOW ENGINES {t}", "engines", None),
+        (f"SHOW DEMAND TENANT {t}", None, None),
         ("SHOW ALTERATIONS LIMIT 5", None, "converged"),
         ("SHOW MASTER", None, None),
         (f"DROP TENANT {t} WAIT '1m'", "change", t),

@@ -14,6 +14,7 @@ import pytest
 from kazoo.security import ACL, Id, make_acl
 
 from harness import golden
+from harness.clients import pyhive_session, rows
 from harness.cluster import SESSION_TIMEOUT_S
 from harness.doctor import HEAL_WITHIN_S, NO_SPARE, Patient, as_if_it_waited_for_the_disk, check, finding, ill
 from harness.ports import free_port
@@ -23,6 +24,9 @@ from harness.waiting import wait_until
 
 # How long what may be in motion is looked at again: a session's timeout and three ticks.
 LOOKS_AGAIN_S = SESSION_TIMEOUT_S + 3 * 2
+
+UNREADY = 'node "n-1" has not been ready for 12 s; waits for replacement: is being created'
+SUSPENDED = "3 of 5 nodes with engines are not ready: no engine is replaced because of its node"
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +237,11 @@ def sick(patient):
         nodes.client.create(nodes.path("lock/alter"), json.dumps(alter).encode())
         child = {"version": 1, "agent": "gone", "session": 1}
         nodes.client.create(nodes.path("lock/alter/a-scenario"), json.dumps(child).encode())
+        # What a master reports of machines that failed. The next one writes its own.
+        cluster.database.rows(
+            f"UPDATE observed_engine SET registered = 0, reason = '{UNREADY}' WHERE name = '{patient.engine}'"
+        )
+        cluster.database.rows(f"UPDATE master SET waits_for = '{SUSPENDED}'")
         status, report = patient.look()
     finally:
         if lock.is_acquired:
@@ -252,6 +261,16 @@ def test_a_stranger_who_holds_the_masters_lock_is_named(sick):
     found = finding(sick[1], "lock", "lock/master")
     assert "a stranger (session 0x" in found["what"] and "is not the master" in found["what"]
     assert "the database has epoch" in found["what"] and "delete " in found["mend"]
+
+
+def test_an_engine_on_a_failed_machine_is_named_with_the_node(patient, sick):
+    _, report, _ = sick
+    found = finding(report, "unreachable", patient.engine)
+    assert found["severity"] == "warning" and "kubectl delete node n-1" in found["mend"], found
+    assert 'it is not registered, and node "n-1" has not been ready for 12 s; its slot' in found["what"], found
+    suspended = finding(report, "unreachable", "failed nodes")
+    assert (suspended["severity"], suspended["what"]) == ("problem", SUSPENDED)
+    assert "control plane" in suspended["mend"], suspended
 
 
 def test_a_killed_engine_is_named_by_its_slot_with_how_it_ended(patient, sick):
@@ -309,6 +328,21 @@ def test_an_alteration_without_its_node_is_well_and_converges(patient):
     assert "has not replied within 5 s: its process is stopped or hangs" in stopped["what"], stopped
     patient.wait_well()
     assert patient.progress(answer["alteration"]) == "converged"
+
+
+def test_an_engine_whose_older_one_drains_in_place_is_well(patient):
+    (engine,) = patient.control.wait_ready(patient.tenant)
+    old = engine["engine"]
+    with pyhive_session(patient.control.address, tenant=patient.tenant) as pinned:
+        # Its catalog ends with it, so the drain waits for the session.
+        rows(pinned, "CREATE VIEW held AS SELECT 1 AS one")
+        (answer,) = patient.control.execute(f"RESTART ENGINE {patient.pool} '{old}' IN PLACE WITHIN '2m'")
+        patient.control.wait_engine(patient.tenant, old, "draining")
+        status, report = patient.look()
+        assert (status, check(report, "desired engines")["verdict"]) == (0, "ok"), report
+        reason = patient.control.engine(patient.tenant, answer["engine"])["reason"]
+        assert reason == f"waits until engine {old}, which it replaces in place, is gone"
+    patient.control.wait_another(patient.tenant, old)
 
 
 def test_a_database_restored_to_an_older_state_has_a_working_remedy(patient):

@@ -1,9 +1,10 @@
 """The failpoint matrix: at every failpoint a process is killed, and afterwards the running engines match the catalog.
 
 Pairs, not the cross product: PostgreSQL with one ZooKeeper, MariaDB with an ensemble of three, SQLite with the embedded
-ZooKeeper (the only one of `--quick`), and engines that are pods, over the points of masters and of the orchestrator. `--long`
-adds all points, processes that are stopped for longer than their session lives, and cuts from ZooKeeper, the database and the
-API server. The points come from the program; failpoint_matrix/table.py has the role and the trigger of each. One point alone:
+ZooKeeper (all that `--quick` runs), and engines that are pods, over the points of masters and of the orchestrator. The default
+tier runs all points on PostgreSQL, and on the others those that concern their servers, or pods. `--long` adds all points,
+processes that are stopped for longer than their session lives, and cuts from ZooKeeper, the database and the API server. The
+points come from the program; failpoint_matrix/table.py has the role and the trigger of each. One point alone:
 `pytest tests/scenarios/test_failpoint_matrix.py -k master.tick.planned`.
 """
 
@@ -31,7 +32,7 @@ from failpoint_matrix.worker import Worker
 from harness.databases import MariadbDatabase, PostgresDatabase
 from harness.ensemble import Ensemble
 from harness.pods import Pods
-from harness.tier import LONG, only_long, parameter
+from harness.tier import LONG, TIER, only_long, parameter
 
 ROW_WITHIN_S = 900
 
@@ -66,7 +67,8 @@ class Matrix:
 
 
 STANDALONE = Matrix("standalone", "kill", 8)
-CLUSTERS = [Matrix("postgres", "kill", 3), Matrix("mariadb", "kill", 3)]
+# They run at the same time, and both take about as long: in shorter tiers MariaDB has a third of the rows.
+CLUSTERS = [Matrix("postgres", "kill", 3 if LONG else 4), Matrix("mariadb", "kill", 3 if LONG else 2)]
 LONGER = [Matrix(pair, action, 5) for action in ("stop", "cut") for pair in ("postgres", "mariadb")]
 PODS_BRIEFLY = [
     Matrix("pods", "kill", 2, QUICK_WITH_PODS),
@@ -79,8 +81,9 @@ PODS = [Matrix("pods", "kill", 3), Matrix("pods", "stop", 2), Matrix("pods", "cu
 
 
 def parameters(action):
-    """Every row of every matrix. Rows for `--long` alone have the marker: those over all points, and on MariaDB those that
-    concern neither the database nor a session."""
+    """Every row of every matrix. Rows for `--long` alone have the marker: those over all points, and on MariaDB, and in the
+    default tier on SQLite, those that concern neither the database nor a session."""
+    of_servers_only = ["mariadb"] if TIER == "quick" else ["mariadb", "standalone"]
     found = []
     for matrix in [*CLUSTERS, STANDALONE, *LONGER, *PODS]:
         brief = next((it for it in PODS_BRIEFLY if (it.pair, it.action) == (matrix.pair, matrix.action)), None)
@@ -88,7 +91,7 @@ def parameters(action):
             marks, of = [pytest.mark.quick] if matrix is STANDALONE else [], matrix
             if not LONG and brief and row.point in brief.points:
                 of = brief
-            elif matrix in LONGER or brief or (matrix.pair == "mariadb" and not row.point.startswith(OF_SERVERS)):
+            elif matrix in LONGER or brief or (matrix.pair in of_servers_only and not row.point.startswith(OF_SERVERS)):
                 marks = [only_long]
             found.append(parameter((of, row), marks, id=f"{matrix.pair}-{row.name}"))
     return found
@@ -102,12 +105,20 @@ class Matrices:
         self.ensembles = []
         self.pods = None
         self.numbers = itertools.count(1)
+        # By group: why its installations could not be started. Each of its tests fails with that.
+        self.unstarted = {}
 
     def result(self, matrix, row):
+        if matrix.group in self.unstarted:
+            raise AssertionError("the installations could not be started") from self.unstarted[matrix.group]
         if matrix not in self.running:
-            for it in sorted(self.selected, key=lambda it: it.pair != "pods"):
-                if it.group == matrix.group:
-                    self.begin(it)
+            try:
+                for it in sorted(self.selected, key=lambda it: it.pair != "pods"):
+                    if it.group == matrix.group:
+                        self.begin(it)
+            except Exception as error:
+                self.unstarted[matrix.group] = error
+                raise
         return self.running[matrix].result(row, ROW_WITHIN_S)
 
     def begin(self, matrix):

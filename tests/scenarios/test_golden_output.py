@@ -49,6 +49,7 @@ SHOWN = [
     ("explain_create_tenant", "EXPLAIN CREATE TENANT t_3 RESOURCE_POOL_LIST ('rp_1')"),
     ("explain_drop_tenant", "EXPLAIN DROP TENANT t_1"),
     ("explain_nothing", "EXPLAIN ALTER TENANT t_1 COMMENT 'changes no engine'"),
+    ("show_demand", "SHOW DEMAND TENANT t_1"),
     ("show_alterations", "SHOW ALTERATIONS LIMIT 3"),
     ("show_master", "SHOW MASTER"),
 ]
@@ -114,11 +115,11 @@ class Fresh:
         self.wait_quiet()
 
     def wait_quiet(self):
-        """Until no decision is due that EXPLAIN would show."""
+        """Until no decision is due that EXPLAIN would show, and the engine is known to be idle."""
         wait_until(
             lambda: (
                 all(it["progress"] != "converging" for it in self.control.alterations())
-                and self.control.engine("t_1", self.engine)["sessions"] == 0
+                and self.control.described("rp_1", self.engine)["idle since"]
             ),
             30,
             "all is quiet",
@@ -137,7 +138,7 @@ class Fresh:
             text,
             [
                 (rf"\b{pid}\b", "<pid>"),
-                (r"(?<=┆ )\d+(\.\d)? m?s(?= )", "<age>"),
+                (r"(?<=┆ )(\d+(\.\d)? m?s|\d+ min( \d+ s)?)(?= )", "<age>"),
                 (rf"standalone@{re.escape(socket.gethostname())}:{self.installation.program.pid}\b", "standalone@<host>:<pid>"),
                 (rf"(?<=┆ ){re.escape(socket.gethostname())}(?= )", "<host>"),
             ],

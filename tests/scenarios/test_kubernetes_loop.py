@@ -48,7 +48,7 @@ def test_alter_replaces_a_pod_after_its_sessions_finish(cluster, control, pod_te
     tenant.gone(old)
     (row,) = control.wait_ready(tenant.name)
     assert row["engine"] == new["engine"]
-    assert cluster.wait_ended(old) == "drained"
+    assert cluster.wait_ended(old) == f"replaced by {new['engine']}"
 
 
 def test_a_session_that_created_a_view_in_its_pod_is_never_moved(control, pod_tenant):
@@ -80,6 +80,25 @@ def test_a_deleted_pod_drains_and_its_slot_gets_another(control, pods, pod_tenan
     tenant.gone(first)
     (row,) = control.wait_ready(tenant.name)
     assert row["engine"] != first
+
+
+def test_an_engine_of_a_failed_machine_is_replaced_while_its_pod_remains(cluster, control, pods, pod_tenant):
+    """Here the kubelet writes the condition that the node controllers of `test_failed_machines` write."""
+    nodes = ["machine-1", "machine-2"]
+    for node in nodes:
+        pods.kubelet.nodes.add(node, cpu="2100m", memory="64Gi")
+    tenant = pod_tenant("on_machines", places="NODE_LIST ('machine-1', 'machine-2')")
+    old = tenant.start()
+    node = tenant.pod(old)["spec"]["nodeName"]
+    pods.kubelet.fail_node(node)
+    new = control.wait_another(tenant.name, old)
+    assert tenant.pod(new["engine"])["spec"]["nodeName"] != node, new
+    control.wait_engine(tenant.name, old, reason=f'node "{node}" has not been ready for ')
+    assert old in tenant.uids(), "its pod remains"
+    tenant.answers()
+    pods.kubelet.return_node(node)
+    tenant.gone(old)
+    assert [it["engine"] for it in control.wait_ready(tenant.name)] == [new["engine"]]
 
 
 def test_a_foreign_pod_is_named_and_not_touched(control, pods, pod_tenant):

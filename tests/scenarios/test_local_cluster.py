@@ -88,6 +88,7 @@ def test_the_script_starts_an_installation_and_stops_exactly_that(local):
         engines = working_below(local.folder / "engines")
         assert len(engines) == 1
         os.kill(first["metadata-agent-2"], 9)
+        wait_until(lambda: not is_alive(*processes["metadata-agent-2"]), 10, "the agent has ended")
         done = local.execute("status")
         assert done.returncode != 0 and "metadata-agent-2: ended; see" in done.stdout, done.stdout
         (local.folder / "enginehouse.toml").open("a").write("# edited\n")

@@ -1,45 +1,23 @@
 """A terminated proxy lets its sessions continue (`proxy.drain_grace`): all proxies of an installation are replaced in turn, and
 neither an engine nor an accepted statement is lost."""
 
-import http.client
 import signal
 
 import pytest
 
 from harness.clients import open_pyhive, rows
 from harness.control import Control
+from harness.draining import GRACE, WITHIN_S, begin_to_leave, probe
 from harness.waiting import wait_until
-
-WITHIN_S = 60
-GRACE = {"drain_grace": "1h"}
-LEAVES = (503, "the proxy is shutting down")
-
-
-def probe(address, path="/readyz"):
-    host, port = address.rsplit(":", 1)
-    connection = http.client.HTTPConnection(host, int(port), timeout=WITHIN_S)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode().strip()
-    except ConnectionRefusedError:
-        return 0, ""
-    finally:
-        connection.close()
 
 
 def discovered(cluster):
     return {it.split(";")[0].removeprefix("serverUri=") for it in cluster.nodes.below(f"/{cluster.discovery}")}
 
 
-def begin_to_leave(cluster, name):
-    """Terminates a proxy and waits until it drains: a second signal would otherwise merge with the pending first one."""
-    cluster.programs[name].send(signal.SIGTERM)
-    wait_until(lambda: probe(cluster.addresses[name]) == LEAVES, WITHIN_S, f"{name} says that it leaves")
-
-
 def test_replacing_all_proxies_in_turn_keeps_their_sessions(own_cluster):
-    cluster = own_cluster(proxy=GRACE, candidates=("proxy-a", "proxy-b"))
+    proxy = GRACE | {"unbind_after": "1s"}
+    cluster = own_cluster(proxy=proxy, master={"status_poll": "500ms"}, candidates=("proxy-a", "proxy-b"))
     control = Control(cluster.addresses["proxy-b"])
     names = control.make("leaving", users="'ann'")
     engine = control.start(*names)
@@ -68,8 +46,22 @@ def test_replacing_all_proxies_in_turn_keeps_their_sessions(own_cluster):
     assert {name: it.process for name, it in cluster.engines.all().items()} == processes
     control = Control(cluster.addresses["proxy-a"])
     assert [it["engine"] for it in control.wait_ready("leaving")] == [engine]
+    leaves_its_engine_when_idle(open_pyhive(cluster.addresses["proxy-a"], "ann"), control, engine)
     assert set(made) <= {it["unit"] for it in control.execute("SHOW RESOURCE UNITS")}
     wait_until(lambda: {it["progress"] for it in control.alterations()} == {"converged"}, WITHIN_S, "everything converged")
+
+
+def leaves_its_engine_when_idle(session, control, engine):
+    """The session is counted while it is used, then no more, and goes on: with `proxy.unbind_after`."""
+
+    def sessions():
+        return control.engine("leaving", engine)["sessions"]
+
+    rows(session, "SET datafusion.execution.batch_size=17")
+    wait_until(lambda: rows(session, "SELECT 1 AS one") and sessions() == 1, WITHIN_S, "SHOW ENGINES counts the session")
+    wait_until(lambda: sessions() == 0, WITHIN_S, "the idle session has left its engine")
+    assert rows(session, "SHOW datafusion.execution.batch_size")[0]["value"] == "17"
+    session.close()
 
 
 def test_a_second_signal_ends_a_proxy_that_waits_for_its_sessions(own_cluster):

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.alone
 
 CLIENTS, THREADS = 4, 8
 # Calls over REST that were decided.
-REQUESTS = 15_000 if LONG else 1_800
+REQUESTS = 15_000 if LONG else 1_000
 KILLS, PAUSE_S = (200, (0.2, 1.5)) if LONG else (25, (0.1, 0.8))
 WITHIN_S = 1_500
 # The longest lease and time to confirm, and what the master needs for the end of a deadline after a kill.
@@ -36,7 +36,7 @@ AUDIT = {"audit": "1s"}
 AUDITED_WITHIN_S = 30
 DRIFT = r"ledger drift corrected|the ledger held a wrong amount"
 # Below these a run is void.
-LEAST = {"reserved": REQUESTS // 10, "refused": REQUESTS // 100, "kills": 25 if LONG else 3, "limits": 40 if LONG else 5}
+LEAST = {"reserved": REQUESTS // 10, "refused": REQUESTS // 200, "kills": 25 if LONG else 4, "limits": 40 if LONG else 5}
 
 # Expected log lines of a process whose peers are killed.
 EXPECTED = [
@@ -89,10 +89,10 @@ class Storm:
                 self.clients.start(name)
             killer.start()
             self.limits.start()
-            self.clients.wait(WITHIN_S)
+            self.clients.wait(WITHIN_S, lambda: self.enough(killer))
             killer.end()
             # A client that was killed last has been started again.
-            self.clients.wait(WITHIN_S)
+            self.clients.wait(WITHIN_S, lambda: True)
             self.limits.end()
             self.took_s = time.monotonic() - began
         finally:
@@ -103,6 +103,15 @@ class Storm:
                 if thread.is_alive():
                     thread.join(timeout=60)
 
+    def reached(self, killer):
+        return {"kills": sum(killer.done.values()), "limits": self.limits.counted[200]}
+
+    def enough(self, killer):
+        """On a fast machine the requests alone would be over before much has happened to them."""
+        threads = (killer, self.limits)
+        failed = any(it.failure for it in threads)
+        return failed or all(found >= LEAST[what] for what, found in self.reached(killer).items())
+
     def judge(self, killer):
         wait_until(lambda: Sample.of(self.database).charges_nothing(), ENDS_WITHIN_S, "nothing is charged any more")
         wait_until(lambda: not self.open(), ENDS_WITHIN_S, "no reservation is open")
@@ -111,12 +120,7 @@ class Storm:
         self.report(counted, killer)
         no_over_grant(self.database)
         the_sampler_can_fail(self.sampler.fullest)
-        reached = {
-            "reserved": counted["reserved"],
-            "refused": counted["refused"],
-            "kills": sum(killer.done.values()),
-            "limits": self.limits.counted[200],
-        }
+        reached = {"reserved": counted["reserved"], "refused": counted["refused"], **self.reached(killer)}
         low = {what: found for what, found in reached.items() if found < LEAST[what]}
         assert not low, f"void: {low}, at least {LEAST} are needed"
 

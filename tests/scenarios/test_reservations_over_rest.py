@@ -1,6 +1,7 @@
 """Programs that share a resource pool with engines: reservations over HTTP, and the example of the client crate."""
 
 import concurrent.futures
+import re
 import signal
 import subprocess
 import uuid
@@ -8,7 +9,8 @@ import uuid
 import pytest
 
 from harness.control import Control
-from harness.processes import BINARY
+from harness.databases import SqliteDatabase
+from harness.processes import BINARY, run
 from harness.reservations import Holder
 from harness.waiting import wait_until
 
@@ -68,6 +70,14 @@ def test_a_program_and_engines_share_the_capacity_of_a_pool(own_standalone):
         status, released = alice.act(reserved["id"], "release", pool)
         assert (status, released["state"]) == (200, "released"), released
         granted = waiting.result()
+    # A program that uses more than it reserved is charged for it, which the log reports.
+    logged = r'event="over_reservation" id=(\S+)'
+    assert not own_standalone.logs.count(logged)
+    status, used = alice.act(granted["id"], "confirm", pool, resource={"type": "Cpu", "cpu": 5})
+    assert (status, used["state"], used["cpu_m"]) == (200, "used", 5000), used
+    assert held_cpu(SqliteDatabase(own_standalone.data / "metadata.sqlite")) == 5000
+    (reported,) = wait_until(lambda: re.findall(logged, own_standalone.logs.text()), GRANTED_WITHIN_S, "the log reports it")
+    assert reported == granted["id"]
     assert alice.act(granted["id"], "release", pool)[0] == 200
     status, late = alice.act(granted["id"], "renew", pool)
     assert (status, late["code"]) == (404, "UNKNOWN_RESERVATION"), late
@@ -76,6 +86,54 @@ def test_a_program_and_engines_share_the_capacity_of_a_pool(own_standalone):
     ]
     assert sum(it.startswith("RESERVE ") for it in audited) >= 2, audited
     assert sum(it.startswith("RELEASE ") for it in audited) == 2, audited
+
+
+@pytest.mark.quick
+def test_a_program_registers_the_capacity_that_engines_wait_for(own_standalone):
+    own_standalone.start()
+    control = Control(own_standalone.address)
+    tenant, pool, unit = control.make("t_1", users="'alice'")
+    control.execute(f"ALTER RESOURCE POOL {pool} CAPACITY REGISTERED WAIT '1m'")
+    alice, eve = Holder(own_standalone.address, "alice"), Holder(own_standalone.address, "eve")
+    provider, another = (Holder(own_standalone.address, "admin", instance) for instance in ("p-1", "p-2"))
+    two_cpu = {"type": "Load", "memory": "4G", "cpu": 2}
+    for user in (alice, eve):
+        status, refused = user.register(pool, two_cpu)
+        assert (status, refused["sqlstate"]) == (403, "42501"), refused
+    status, closed = alice.request(tenant, pool, ONE_CPU)
+    assert (status, closed["code"], closed["retryable"]) == (409, "POOL_NOT_REGISTERED", True), closed
+
+    # An engine is queued with that reason, and starts when the capacity is registered.
+    engine = control.execute(f"START ENGINE {tenant} {pool} {unit}")[0]["engine"]
+    control.wait_engine(tenant, engine, reason="queued at position 1: .*POOL_NOT_REGISTERED")
+    status, registered = provider.register(pool, two_cpu)
+    assert (status, registered["state"]) == (200, "registered"), registered
+    assert another.register(pool, two_cpu)[0] == 409
+    control.wait_engine(tenant, engine, state="ready")
+    reserved = alice.reserved(tenant, pool, ONE_CPU)
+    described = {it["property"]: it["value"] for it in control.execute(f"DESCRIBE RESOURCE POOL {pool}")}
+    assert described["registered by"] == "provider, instance p-1, user admin", described
+    quotas = [it for it in control.execute(f"SHOW QUOTAS POOL {pool}") if it["scope"] == f"pool {pool}"]
+    assert {it["resource"]: it["limit"] for it in quotas}["CPU"] == "2", quotas
+    status, never = alice.request(tenant, pool, {"type": "Cpu", "cpu": 3})
+    assert (status, never["code"], never["limit"]) == (409, "POOL_CPU", 2000), never
+
+    # The lease ends by itself: what is granted stays, and another engine waits for the next registration.
+    assert provider.register(pool, {"type": "Load", "memory": "8G", "cpu": 4}, lease="1s")[0] == 200
+    wait_until(lambda: provider.registration(pool)[1]["state"] == "expired", GRANTED_WITHIN_S, "the lease ends")
+    status, closed = alice.request(tenant, pool, ONE_CPU)
+    assert (status, closed["code"]) == (409, "POOL_NOT_REGISTERED"), closed
+    second = control.execute(f"START ENGINE {tenant} {pool} {unit}")[0]["engine"]
+    control.wait_engine(tenant, second, reason="POOL_NOT_REGISTERED")
+    assert another.register(pool, {"type": "Load", "memory": "8G", "cpu": 4})[0] == 200
+    control.wait_engine(tenant, second, state="ready")
+
+    # Without force reservations stay, with it those of programs are lost; engines run on.
+    assert another.registration(pool, "DELETE", "instance=p-2")[1]["state"] == "unregistered"
+    assert alice.get(reserved["id"])[1]["state"] == "locked"
+    assert another.registration(pool, "DELETE", "force=true")[0] == 200
+    assert alice.get(reserved["id"])[1]["state"] == "lost"
+    assert {it["engine"] for it in control.engines(tenant) if it["state"] == "ready"} == {engine, second}
 
 
 @pytest.mark.quick
@@ -91,9 +149,9 @@ def test_the_example_program_reserves_works_and_releases(own_standalone):
 
 
 def test_a_killed_proxy_costs_programs_no_call_and_charges_nothing_twice(own_cluster):
-    cluster = own_cluster()
+    cluster = own_cluster(access={"resource_providers": ["carol"]})
     control = Control(cluster.addresses["proxy-a"])
-    tenant, pool, _ = control.make("t_1", users="'alice'")
+    tenant, pool, unit = control.make("t_1", users="'alice'")
     control.execute(f"ALTER RESOURCE POOL {pool} CAPACITY (CPU 4) WAIT '1m'")
     both = f"{cluster.addresses['proxy-b']},{cluster.addresses['proxy-a']}"
     command = [EXAMPLE, both, "alice", tenant, pool]
@@ -117,3 +175,28 @@ def test_a_killed_proxy_costs_programs_no_call_and_charges_nothing_twice(own_clu
     first = alice.request(tenant, pool, ONE_CPU, key, wait="30s")
     second = Holder(cluster.addresses["proxy-b"], "alice").request(tenant, pool, ONE_CPU, key, wait="30s")
     assert first[1]["id"] == second[1]["id"], (first, second)
+
+    # A registration whose proxy is killed: the answer comes from the other one, and there is one change.
+    control.execute(f"ALTER RESOURCE POOL {pool} CAPACITY REGISTERED WAIT '1m'")
+    engine = control.execute(f"START ENGINE {tenant} {pool} {unit}")[0]["engine"]
+    control.wait_engine(tenant, engine, reason="POOL_NOT_REGISTERED")
+    doctor = ["doctor", "--config", cluster.write("doctor"), "--format", "json"]
+
+    def reported():
+        return "no program has registered its capacity" in run(doctor, within_s=60, cwd=cluster.folder).stdout
+
+    wait_until(reported, GRANTED_WITHIN_S, "the doctor reports the queued request")
+    provider = Holder(cluster.addresses["proxy-b"], "carol")
+    # One for that reservation, and one for the engine.
+    key, capacity = uuid.uuid4().hex, {"type": "Cpu", "cpu": 2}
+    body = {"name": "provider", "instance": provider.instance, "capacity": capacity}
+    provider.send_only("PUT", f"/api/v1/pools/{pool}/registration", body, key)
+    cluster.programs["proxy-b"].send(signal.SIGKILL)
+    provider = Holder(cluster.addresses["proxy-a"], "carol")
+    status, registered = provider.register(pool, capacity, key)
+    assert (status, registered["state"], registered["user"]) == (200, "registered", "carol"), registered
+    (row,) = cluster.database.rows("SELECT COUNT(*) FROM audit WHERE statement LIKE 'REGISTER %'")
+    assert int(row[0]) == 1, "it was registered twice"
+    control.wait_engine(tenant, engine, state="ready")
+    assert not reported()
+    cluster.start_program("proxy-b")

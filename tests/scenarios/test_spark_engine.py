@@ -136,7 +136,7 @@ def test_a_restart_drains_spark_after_its_sessions_finish(cluster, control):
         (row,) = rows(another, "SET spark.app.name")
         assert row["value"] == new, row
     has_ended(engine, java)
-    assert cluster.wait_ended(old) == "drained"
+    assert cluster.wait_ended(old) == f"replaced by {new}"
     (row,) = control.wait_ready(tenant)
     assert row["engine"] == new
     control.drop(tenant, pool, unit)

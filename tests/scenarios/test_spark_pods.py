@@ -100,6 +100,11 @@ def test_a_spark_pod_start_failure_is_reported_at_once(cluster, control, spark_t
 
 def test_executors_are_pods_that_come_and_go_with_their_driver(control, pods, spark_tenant):
     tenant = spark_tenant("driving", ", EXECUTOR_CPU 1, EXECUTOR_MEMORY '512M', MIN_EXECUTORS 1, MAX_EXECUTORS 1")
+
+    def used():
+        rows_of_pool = control.execute(f"DESCRIBE RESOURCE POOL {tenant.pool}")
+        return next(it["value"] for it in rows_of_pool if it["property"] == "used by engines")
+
     name = tenant.start()
     with tenant.session() as session:
         assert rows(session, "SELECT count(DISTINCT id % 7) AS n FROM range(0, 1000, 1, 4)") == [{"n": 7}]
@@ -121,5 +126,7 @@ def test_executors_are_pods_that_come_and_go_with_their_driver(control, pods, sp
     )
     assert charge == f"2.1 CPU, {memory} MiB, 1 engine with 1 executor", requests
     assert [it["engine"] for it in control.engines(tenant.name)] == [name]
+    wait_until(lambda: used() == f"2.1 CPU and {memory / 1024:g}G", WITHIN_S, "the node is used by driver and executor")
     control.stop(tenant.pool, name)
     wait_until(lambda: not tenant.uids(), WITHIN_S, "driver and executor are gone")
+    wait_until(lambda: used().startswith("0 CPU "), WITHIN_S, "the node is used by nothing")

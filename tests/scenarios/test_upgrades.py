@@ -4,14 +4,16 @@ real servers, its engines run, and the program that is tested takes over.
 Engines are started from their recorded files by the program that is tested: the earlier program is not built.
 """
 
+import contextlib
 import json
 
 import pytest
 
+from harness.adoption import adopted
 from harness.clients import pyhive_session, rows
 from harness.control import Control
 from harness.databases import MariadbDatabase, PostgresDatabase, SqliteDatabase
-from harness.decisions import applied
+from harness.decisions import REPLACING, applied
 from harness.ledger import TENANT, Ledger
 from harness.processes import run
 from harness.recorded import Recorded, wait_registered
@@ -24,8 +26,6 @@ VERSIONS = ["0.1.0"]
 WITHIN_S = 60
 # Rows of what is declared, and of the engine that each slot has. An upgrade keeps all of them.
 KEPT = ("tenant", "resource_pool", "resource_unit", "slot", "request", "alteration", "namespace")
-# Decisions that end or make an engine.
-REPLACING = {"create engine", "drain engine", "delete engine", "draw incarnation", "record end", "delete permit"}
 
 
 def settings(recorded):
@@ -93,15 +93,6 @@ def takes_over(cluster, recorded, names):
     return control
 
 
-def adopted(cluster, names):
-    """When each engine was adopted. What they hold was compared with their charges by `at_rest`."""
-    reservations = {it.id: it for it in Ledger(cluster.database).reservations}
-    for name in names:
-        it = reservations[name]
-        assert (it.state, it.user, it.creator, it.nominal[0]) == ("used", "", "", 1000), name
-    return {name: it.used_at_ms for name, it in reservations.items()}
-
-
 def kept_rows(cluster, recorded):
     now = rows_of(cluster.database)
     for table in KEPT:
@@ -127,7 +118,8 @@ def children():
 def recorded_processes(version, own_cluster, children):
     """The recorded installation with its engines, and no other program."""
     recorded = Recorded(version, "processes")
-    cluster = own_cluster(start=False, secret=recorded.about["secret"], **settings(recorded))
+    master = {"status_poll": "500ms"}
+    cluster = own_cluster(start=False, secret=recorded.about["secret"], master=master, **settings(recorded))
     recorded.place(cluster)
     recorded.load_rows(cluster.database.rows, "postgres")
     recorded.load_znodes(cluster)
@@ -144,10 +136,26 @@ def test_an_upgrade_keeps_engines_catalogs_and_declarations(children, own_cluste
     assert {it.pid for it in cluster.engines.all().values()} == {it.pid for it in children}
     for query, had in recorded.about["answers"].items():
         assert answered(cluster.addresses["proxy-a"], "alice", query) == had, query
+    starts_on_demand(cluster, control, names)
     control.execute("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '1m'")
     control.wait_ready("lab")
     left = cluster.engines.all().keys() & set(names)
     assert left == {it for it in names if "-nightly-" not in it}
+
+
+def starts_on_demand(cluster, control, names):
+    """Units receive the options on demand without a new engine. One more is started when the seats of the recorded ones are
+    taken, and released when it is idle; those stay."""
+    address, small = cluster.addresses["proxy-b"], [it for it in names if "-small-" in it]
+    control.execute("ALTER RESOURCE UNIT small START_ON_DEMAND TRUE, SESSIONS_PER_ENGINE 1, IDLE_TIMEOUT '1s' WAIT '1m'")
+    assert at_rest(cluster).keys() == set(names)
+    with contextlib.ExitStack() as sessions:
+        for _ in range(len(small) + 1):
+            session = sessions.enter_context(pyhive_session(address, "alice", unit="small"))
+            assert rows(session, "SELECT 42 AS answer") == [{"answer": 42}]
+        assert len(cluster.engines.all().keys() - set(names)) == 1
+    wait_until(lambda: cluster.engines.all().keys() == set(names), WITHIN_S, "the engine on demand is released")
+    assert at_rest(cluster).keys() == set(names)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

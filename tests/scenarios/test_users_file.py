@@ -3,14 +3,23 @@
 import concurrent.futures
 import json
 import os
+import pathlib
+import pwd
+import re
+import shutil
+import signal
 import socket
+import stat
 import statistics
+import subprocess
 import time
 
+import psutil
 import pytest
 from pyhive import hive
 from thrift.transport.TTransport import TTransportException
 
+from harness import spark
 from harness.attacked import basic
 from harness.clients import open_pyhive, pyhive_session, refused, rows
 from harness.http_messages import LAST, request
@@ -27,14 +36,22 @@ users_file = "{folder}/users"
 operators = ["@ops"]
 auditors = ["audrey"]
 impersonation = ["superset: @analysts"]
+
+[engines]
+allowed_locations = ["{folder}/tables"]
 """
 
+# A user whose engines can run as the account of that name, which every system has.
+OWNER = "nobody"
+# Less than a statement waits for an engine; a failed start is repeated after 3 s, and then after 6 s.
+WITHIN_S = 60
+STARTS_WITHIN_S = 150
 # A users file is read again every 5 s.
 READ_AGAIN_WITHIN_S = 30
 
 
 class Installation:
-    def __init__(self, standalone, folder):
+    def __init__(self, standalone, folder, users=(), configuration=""):
         self.standalone, self.folder = standalone, folder
         for user, groups in (
             ("admin", ""),
@@ -43,10 +60,12 @@ class Installation:
             ("olga", "ops"),
             ("audrey", ""),
             ("superset", ""),
+            *users,
         ):
             self.passwd(user, groups)
+        (folder / "tables").mkdir()
         path = folder / "enginehouse.toml"
-        path.write_text(CONFIGURATION.format(folder=folder))
+        path.write_text(CONFIGURATION.format(folder=folder) + configuration)
         standalone.start("--config", path)
 
     def passwd(self, user, groups):
@@ -72,8 +91,9 @@ class Installation:
 
 
 @pytest.fixture
-def installation(own_standalone, folder):
-    made = Installation(own_standalone, folder)
+def installation(own_standalone, folder, request):
+    """The parameter is further users, with their groups."""
+    made = Installation(own_standalone, folder, getattr(request, "param", ()))
     made.execute("CREATE RESOURCE UNIT u DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_ENGINES 3")
     made.execute("CREATE RESOURCE POOL p UNIT_LIST ('u')")
     made.execute("CREATE TENANT t RESOURCE_POOL_LIST ('p'), USER_LIST ('@analysts'), ADMIN_LIST ('@analysts', '@leads')")
@@ -123,6 +143,88 @@ def is_refused(connection, statement):
     except hive.OperationalError:
         return True
     return False
+
+
+@pytest.mark.parametrize(
+    "installation", [[(it, "runners") for it in (OWNER, "ghost", "daemon", "root")]], indirect=True, ids=["runners"]
+)
+def test_an_engine_runs_as_its_owner_and_never_as_root(installation):
+    standalone, tables = installation.standalone, installation.folder / "tables"
+    account = pwd.getpwnam(OWNER)
+    for name, uid in (("own", account.pw_uid), ("foreign", 0)):
+        (tables / name).mkdir()
+        (tables / name / "t.csv").write_text("answer\n42\n")
+        (tables / name / "t.csv").chmod(0o600)
+        os.chown(tables / name / "t.csv", uid, 0)
+    options = "START_ON_DEMAND TRUE, IDLE_TIMEOUT NEVER, SHARED_BY 'user', RUN_AS 'owner'"
+    installation.execute(f"CREATE RESOURCE UNIT own DRIVER_CPU 1, DRIVER_MEMORY '512M', {options}")
+    installation.execute("CREATE RESOURCE POOL of_owners UNIT_LIST ('own')")
+    installation.execute("CREATE TENANT mine RESOURCE_POOL_LIST ('of_owners'), USER_LIST ('@runners')")
+    standalone.logs.allow(r'decision failed decision="create engine" .*(no account|uid 0|min_uid|may not enter)')
+
+    def refusal(user):
+        with installation.session(user) as session:
+            refused_at = time.monotonic()
+            refusal = refused(session, "SELECT 1")
+            assert time.monotonic() - refused_at < WITHIN_S / 2, "at once"
+        assert refusal.sqlstate == "55000", refusal
+        return refusal.message
+
+    for user, reason in (
+        ("ghost", 'user "ghost" has no account on this machine'),
+        ("root", 'account "root" has uid 0, and no engine runs as root'),
+        ("daemon", "below orchestrator.min_uid"),
+    ):
+        assert reason in (message := refusal(user)), message
+    refusal(OWNER)
+    allow_to_enter(installation)
+
+    answered = wait_until(lambda: answers(installation, "SELECT 42 AS answer"), WITHIN_S, "the next start succeeds")
+    assert answered == [{"answer": 42}]
+    [engine] = standalone.engines.of("mine")
+    status = pathlib.Path(f"/proc/{engine.pid}/status").read_text()
+    assert re.search(r"^Uid:\t(.*)$", status, re.MULTILINE)[1].split() == [str(account.pw_uid)] * 4, status
+    assert "0" not in re.search(r"^Groups:\t(.*)$", status, re.MULTILINE)[1].split(), status
+    files = engine.folder / "files"
+    [private] = standalone.data.glob(f"**/run-as/{OWNER}")
+    for path, mode in ((files, 0o700), (files / "engine.toml", 0o600), (engine.folder / "log", 0o600), (private, 0o700)):
+        found = path.stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_uid) == (mode, account.pw_uid), path
+    assert engine.file.stat().st_uid == 0 and stat.S_IMODE(engine.file.stat().st_mode) == 0o600
+    # Files decide by the owner.
+    table = f"STORED AS CSV LOCATION '{tables}/{{}}/' OPTIONS ('format.has_header' 'true')"
+    installation.execute(f"CREATE EXTERNAL TABLE own {table.format('own')}", OWNER)
+    assert installation.execute("SELECT answer FROM own", OWNER) == [{"answer": 42}]
+    with installation.session(OWNER) as session:
+        foreign = refused(session, f"CREATE EXTERNAL TABLE foreign_one {table.format('foreign')}")
+        assert "Permission denied" in foreign.message, foreign
+    # Root ends it all the same, and its log and history are read as always.
+    described = installation.execute(f"DESCRIBE ENGINE of_owners '{engine.name}'")
+    assert str(engine.pid) in [row["value"] for row in described], described
+    os.kill(engine.pid, signal.SIGKILL)
+    asked = "SELECT answer FROM own"
+    wait_until(lambda: answers(installation, asked) == [{"answer": 42}], WITHIN_S, "its successor has its tables")
+    [engine] = [it for it in standalone.engines.of("mine") if it.is_alive()]
+    installation.execute(f"STOP ENGINE of_owners '{engine.name}' FORCE WAIT '1m'")
+    wait_until(lambda: not engine.is_alive(), WITHIN_S, "the engine has ended")
+
+
+def allow_to_enter(installation):
+    """The account may not enter the folder of the tests: follows the remedy that the reason names."""
+    with installation.session(OWNER) as session:
+        message = refused(session, "SELECT 1").message
+    remedy = re.search(rf'account "{OWNER}" may not enter folder .* run (chmod o\+x [^\n]*[^.\n])', message)
+    assert remedy, message
+    subprocess.run(remedy[1].split(), check=True)
+
+
+def answers(installation, statement):
+    """Whether the owner's engine answers; until its next start it is still refused."""
+    try:
+        return installation.execute(statement, OWNER)
+    except hive.OperationalError as error:
+        assert "may not enter" in str(error), error
+        return None
 
 
 def test_failed_logins_are_slowed_and_logged_without_the_password(installation):
@@ -230,3 +332,41 @@ def test_jdbc_logs_in_with_a_password_and_impersonates(installation):
     ):
         with pytest.raises(JdbcError):
             Jdbc(address, user, query, password=password)
+
+
+SPARK = """
+[spark]
+unconfined = true
+program = "{home}/bin/spark-submit"
+environment = {{ JAVA_HOME = "{java_home}" }}
+
+[spark.properties]
+"spark.driver.extraJavaOptions" = "{options}"
+"""
+
+
+@only_long
+def test_a_real_spark_runs_as_its_owner(own_standalone, folder):
+    # The account may not pass the folder of root that the tests' Spark is in.
+    home = folder / "spark"
+    shutil.copytree(spark.home(), home, copy_function=os.link)
+    options = spark.PROPERTIES["spark.driver.extraJavaOptions"]
+    configuration = SPARK.format(home=home, java_home=spark.java_home(), options=options)
+    installation = Installation(own_standalone, folder, [(OWNER, "runners")], configuration)
+    options = "ENGINE_TYPE 'spark', MAX_EXECUTORS 0, START_ON_DEMAND TRUE, SHARED_BY 'user', RUN_AS 'owner'"
+    installation.execute(f"CREATE RESOURCE UNIT own DRIVER_CPU 1, DRIVER_MEMORY '1G', {options}")
+    installation.execute("CREATE RESOURCE POOL of_owners UNIT_LIST ('own')")
+    installation.execute("CREATE TENANT mine RESOURCE_POOL_LIST ('of_owners'), USER_LIST ('@runners')")
+    own_standalone.logs.allow(r'decision failed decision="create engine" .*may not enter')
+    allow_to_enter(installation)
+    wait_until(lambda: answers(installation, "SELECT 1"), STARTS_WITHIN_S, "Spark answers")
+    [engine] = own_standalone.engines.of("mine")
+    uid = pwd.getpwnam(OWNER).pw_uid
+    processes = [it for it in psutil.Process(engine.pid).children(recursive=True) if it.name() == "java"]
+    assert processes and all(set(it.uids()) == {uid} for it in processes), processes
+    with installation.session(OWNER) as session:
+        session.cursor().execute("CREATE TABLE written AS SELECT 42 AS answer")
+    assert installation.execute("SELECT answer FROM written", OWNER) == [{"answer": 42}]
+    assert {it.stat().st_uid for it in own_standalone.data.glob("**/written/*.parquet")} == {uid}
+    installation.execute(f"STOP ENGINE of_owners '{engine.name}' FORCE WAIT '1m'")
+    wait_until(lambda: not any(it.is_running() for it in processes), WITHIN_S, "Spark has ended")

@@ -13,7 +13,7 @@ const LONG_FILES: [(&str, &str); 0] = [];
 /// Names that do not describe a content.
 const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "common", "misc", "stuff"];
 /// Public hosts that texts may name.
-const HOSTS: [&str; 16] = [
+const HOSTS: [&str; 17] = [
     "127.0.0.1",
     "arrow.apache.org",
     "datafusion.apache.org",
@@ -29,14 +29,17 @@ const HOSTS: [&str; 16] = [
     "www.apache.org",
     "www.postgresql.org",
     "www.stateright.rs",
+    // The namespace of SVG.
+    "www.w3.org",
     "zookeeper.apache.org",
 ];
 
 /// The files that read the environment: the program's configuration, and the environment that an orchestrator gives to its
 /// engines.
-const READS_ENVIRONMENT: [&str; 8] = [
+const READS_ENVIRONMENT: [&str; 9] = [
     "crates/enginehouse/src/command/failpoints.rs",
     "crates/enginehouse/src/configuration.rs",
+    "crates/enginehouse/src/engine_types/datafusion/store_environment.rs",
     "crates/enginehouse/src/orchestrators.rs",
     "crates/enginehouse/src/sql/repl.rs",
     "crates/enginehouse/src/telemetry.rs",

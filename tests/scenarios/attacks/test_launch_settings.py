@@ -47,8 +47,9 @@ STATEMENTS = [
     "SET \"{}\" = '/tmp/x.jar'",
 ]
 REFUSED = re.compile(r"setting \".+\" must not (choose code or files of the engine|change the engine's environment)\n", re.I)
-# What DESCRIBE ENGINE counts.
-COUNTED = {"sessions", "running", "sessions that prevent a drain"}
+# What DESCRIBE ENGINE counts, and what changes with time.
+COUNTED = {"sessions", "stateful sessions", "running", "idle since", "release at", "age", "observed at"}
+COUNTED |= {"sessions that prevent a drain"}
 
 
 def spellings():

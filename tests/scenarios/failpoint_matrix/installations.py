@@ -8,6 +8,8 @@ import itertools
 import signal
 import urllib.parse
 
+import tomli_w
+
 from harness.cluster import ROLES, Cluster
 from harness.databases import PostgresDatabase, SqliteDatabase
 from harness.failpoints import Failpoints
@@ -276,13 +278,17 @@ class PodInstallation(ClusterInstallation):
 
 class StandaloneInstallation(Installation):
     kind = "sqlite"
-    session_timeout_s = 6
+    # A drain order stays for as long as a session may live: with the default each replaced engine would take 6 s.
+    session_timeout_s = 2
 
     def __init__(self, folder):
         self.folder = folder
         self.points = Failpoints(folder / "points")
         self.passing = {}
         self.standalone = Standalone(folder, env=self.points.env)
+        self.configuration = folder / "enginehouse.toml"
+        times = TIMES | {"zookeeper": {"session_timeout": f"{self.session_timeout_s}s"}}
+        self.configuration.write_text(tomli_w.dumps(times))
         self.database = SqliteDatabase(self.standalone.data / "metadata.sqlite")
         self.nodes = None
 
@@ -309,7 +315,7 @@ class StandaloneInstallation(Installation):
         return self.standalone.program.pid
 
     def start_again(self, _name, wait=True):
-        self.standalone.start(wait=wait)
+        self.standalone.start("--config", self.configuration, wait=wait)
         if wait:
             self.look_into_registry()
 

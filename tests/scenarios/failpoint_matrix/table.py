@@ -73,6 +73,9 @@ ROWS = [
     *rows("proxy", d.crash, "coordination.permit.deleted master.after.delete_permit master.before.write master.write.sending"),
     *rows("proxy", d.label, "master.after.draw_incarnation"),
     *rows("proxy", d.reclaim, "master.after.retire"),
+    *rows("proxy", d.demand, "master.after.scale"),
+    *rows("proxy", d.release, "master.after.scale"),
+    *rows("proxy", d.seats, "master.after.write_permit_sessions"),
     *rows("proxy", d.hand_over, "proxy.bind.handover"),
     *rows(
         "agent",
@@ -109,6 +112,22 @@ ROWS = [
     ),
     *rows("agent", d.start_by_another, "metadata.scopes.before_commit metadata.scopes.after_commit"),
     *rows("agent", d.reserve, "metadata.reserve.before_commit metadata.reserve.after_commit"),
+    *rows(
+        "agent",
+        d.register,
+        """
+        metadata.register.locked metadata.register.limits_written metadata.register.before_commit
+        metadata.register.after_commit
+        """,
+    ),
+    *rows(
+        "agent",
+        d.demand,
+        """
+        metadata.demand.numbered metadata.demand.before_commit metadata.demand.after_commit metadata.scale.slots_written
+        """,
+    ),
+    *rows("agent", d.release, "metadata.scale.slots_written"),
     *rows("agent", d.stop, "metadata.request.validated metadata.request.before_commit"),
     *rows("agent", d.refusal, "metadata.refusal.before_commit metadata.refusal.after_commit"),
     *rows("agent", d.housekeeping, "metadata.housekeeping.before_commit metadata.housekeeping.after_commit"),

@@ -109,6 +109,23 @@ def reserve(worker, via="other"):
     assert not [it for it in worker.ledger().charged() if it.is_external]
 
 
+def register(worker, via="other"):
+    """A program registers the capacity of a pool: repeated with its key, it is registered once."""
+    pool, key = f"{worker.tenant}_{worker.next_name('registered')}", worker.next_name("key")
+    worker.done(f"CREATE RESOURCE POOL {pool} CAPACITY REGISTERED")
+    worker.expect_same_engines()
+    yield
+    call = worker.register(pool, key, via)
+    yield
+    status, answered = call.result()
+    registered = worker.registered(pool, key)
+    assert status != 200 or answered == registered, (answered, registered)
+    assert registered["state"] == "registered" and registered["capacity"] == {"type": "Cpu", "cpu_m": 1000}, registered
+    assert worker.registered(pool, key) == registered, "it was registered twice"
+    assert worker.count(f"SELECT 1 FROM audit WHERE object = 'resource pool \"{pool}\"' AND statement LIKE 'REGISTER%'") == 1
+    worker.done(f"DROP RESOURCE POOL {pool}")
+
+
 def reclaim(worker, via="other"):
     """A tenant borrows the one CPU of a pool, and its idle engine is retired when the lender starts one. Then its slot waits in
     the queue."""
@@ -208,6 +225,51 @@ def drop_schema(worker, via="any"):
     assert made.kind == "acknowledged", made
 
 
+def demand(worker, via="other"):
+    """A session waits at a tenant without an engine: one is started for it, and no second one, whichever process dies."""
+    tenant = worker.make_elastic("NEVER")
+    yield
+    statement = worker.execute("SELECT 1 AS one", via, user=f"{tenant}_user")
+    yield
+    outcome = statement.outcome()
+    if outcome.kind == "lost":
+        outcome = statement.again()
+    assert outcome.rows == [{"one": 1}], outcome
+    ((*_, name),) = worker.slots(f"s.tenant = '{tenant}' AND s.origin = 'demand'")
+    assert worker.ever(tenant) == {name}
+    worker.drop_elastic(tenant)
+
+
+def release(worker, via="other"):
+    """An engine that was started on demand is released when it is idle: its slot goes once, and none comes instead."""
+    tenant = worker.make_elastic("NEVER")
+    worker.done("SELECT 1 AS one", f"{tenant}_user")
+    worker.installation.at_rest()
+    ((*_, name),) = worker.slots(f"s.tenant = '{tenant}'")
+    yield
+    statement = worker.execute(f"ALTER RESOURCE UNIT {tenant}_u IDLE_TIMEOUT '1s'", via)
+    yield
+    outcome = statement.outcome()
+    if outcome.kind == "lost":
+        statement.again()
+    worker.wait(lambda: not worker.slots(f"s.tenant = '{tenant}'"), "the idle engine is released")
+    worker.installation.at_rest()
+    assert worker.ever(tenant) == {name}
+    worker.drop_elastic(tenant)
+
+
+def seats(worker, via="other"):
+    """ALTER of the sessions per engine reaches the permit of an engine, which goes on."""
+    sessions = worker.next_memory()
+    worker.expect_same_engines()
+    yield
+    statement = worker.execute(f"ALTER RESOURCE UNIT {worker.unit} SESSIONS_PER_ENGINE {sessions}", via)
+    yield
+    worker.judge(statement, lambda: worker.spec_of_unit()["sessions_per_engine"] == sessions)
+    ((*_, name),) = worker.slots()
+    worker.wait(lambda: worker.installation.nodes.read(f"engines/{name}")["sessions"] == sessions, "the permit has the seats")
+
+
 def hand_over(worker, via="any"):
     """A session is opened at an engine that then begins to drain: its first statement is refused there, and sent to
     another engine. A second session with state of its own keeps the first engine alive meanwhile."""
@@ -260,10 +322,13 @@ def hang(worker, via="other"):
 
 def election(worker):
     name = worker.installation.master()
+    pid = worker.installation.pid_of(name)
     worker.expect_same_engines(unless="standalone")
     yield
     worker.installation.stop(name)
-    worker.installation.start_again(name, wait=False)
+    # A master also passes some of these points as long as it is master: then it is the process that was hit.
+    if worker.installation.points.claimed_by(worker.row.point) != pid:
+        worker.installation.start_again(name, wait=False)
     yield
 
 

@@ -143,13 +143,31 @@ class Worker:
         statement = self.execute(f"ALTER RESOURCE UNIT {self.unit} DRIVER_MEMORY '{memory}'", via)
         return statement, lambda: self.spec_of_unit()["driver_memory"] == memory
 
-    def done(self, statement):
-        statement = self.execute(statement)
+    def done(self, statement, user="admin"):
+        statement = self.execute(statement, user=user)
         outcome = statement.outcome()
         if outcome.kind == "lost" or outcome.sqlstate in NOT_NOW:
             outcome = statement.again(gone=("42710", "42704"))
         assert outcome.kind == "acknowledged" or outcome.sqlstate in ("42710", "42704"), (statement, outcome)
         return outcome.rows
+
+    def make_elastic(self, idle_timeout):
+        """Another tenant, with a pool and a unit that starts engines on demand; no engine."""
+        tenant = f"{self.tenant}_{self.next_name('elastic')}"
+        on_demand = f"START_ON_DEMAND TRUE, IDLE_TIMEOUT {idle_timeout}"
+        self.done(f"CREATE RESOURCE UNIT {tenant}_u DRIVER_CPU 1, DRIVER_MEMORY '512M', {on_demand}")
+        places = self.installation.places(f"{tenant}_p")
+        self.done(f"CREATE RESOURCE POOL {tenant}_p UNIT_LIST ('{tenant}_u'){places}")
+        self.done(f"CREATE TENANT {tenant} RESOURCE_POOL_LIST ('{tenant}_p'), USER_LIST ('{tenant}_user')")
+        return tenant
+
+    def drop_elastic(self, tenant):
+        for statement in (f"TENANT {tenant}", f"RESOURCE POOL {tenant}_p", f"RESOURCE UNIT {tenant}_u"):
+            self.done(f"DROP {statement}")
+
+    def ever(self, tenant):
+        """The names of all engines that the tenant ever had."""
+        return {it for (it,) in self.installation.database.rows(f"SELECT name FROM engine WHERE tenant = '{tenant}'")}
 
     def reserve(self, key, via="any"):
         """A program that is no engine reserves 1 CPU; answers (status, reservation) in the future, no status if it is lost."""
@@ -175,6 +193,32 @@ class Worker:
         status, reservation = found
         assert status == 201, found
         return reservation
+
+    def register(self, pool, key, via="any"):
+        """A program registers 1 CPU as the capacity of a pool; answers (status, registration) in the future, no status if it
+        is lost."""
+        provider = Holder(self.installation.address(via), "admin")
+
+        def run():
+            try:
+                return provider.register(pool, {"type": "Cpu", "cpu": 1}, key)
+            except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+                return None, repr(error)
+
+        return self.clients.submit(run)
+
+    def registered(self, pool, key):
+        """The registration of a key, which is repeated until there is an answer."""
+        found = []
+
+        def is_answered():
+            found[:] = self.register(pool, key).result()
+            return found[0] not in NOT_GRANTED_YET
+
+        self.wait(is_answered, f"the capacity of {pool} is registered")
+        status, registration = found
+        assert status == 200, found
+        return registration
 
     def release(self, reservation):
         status, found = Holder(self.installation.address("any"), self.user).act(reservation["id"], "release", self.pool)

@@ -15,7 +15,7 @@ from harness import zookeeper
 from harness.databases import PostgresDatabase
 from harness.engines import Engines
 from harness.logs import Logs
-from harness.processes import Program, run
+from harness.processes import BINARY, Program, run
 from harness.waiting import wait_until
 
 SESSION_TIMEOUT_S = 4
@@ -33,9 +33,11 @@ class Cluster:
         session_timeout_s=SESSION_TIMEOUT_S,
         env=None,
         secret=None,
+        binary=BINARY,
         **settings,
     ):
-        """`settings` are tables of the configuration file; `env` is the environment of every program."""
+        """`settings` are tables of the configuration file; `env` is the environment of every program. `binary` may be changed:
+        programs that are started afterwards run it."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.secret = secret or secrets.token_hex(32)
@@ -47,6 +49,7 @@ class Cluster:
         self.samples = self.folder / "samples"
         self.samples.mkdir(exist_ok=True)
         self.settings = settings
+        self.binary = binary
         self.name = settings.get("cluster", {}).get("name", "scenario")
         self.candidates = set(candidates)
         self.session_timeout_s = session_timeout_s
@@ -102,7 +105,7 @@ class Cluster:
         return self
 
     def migrate(self):
-        done = run(["migrate", "--config", self.write("migrate")], cwd=self.folder)
+        done = run(["migrate", "--config", self.write("migrate")], cwd=self.folder, binary=self.binary)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def start_program(self, name, wait=True, failpoints=None):
@@ -110,7 +113,8 @@ class Cluster:
         start only."""
         path = self.write(name, name in self.candidates)
         env = self.env | ({"ENGINEHOUSE_FAILPOINTS": failpoints} if failpoints else {})
-        self.programs[name] = Program(name, [ROLES.get(name, "proxy"), "--config", path], self.folder, env).start()
+        arguments = [ROLES.get(name, "proxy"), "--config", path]
+        self.programs[name] = Program(name, arguments, self.folder, env, self.binary).start()
         if wait:
             self.wait_ready(name)
 

@@ -41,6 +41,8 @@ CONTROLLERS = (
 )
 # For what is deployed by Deployments and such, in addition.
 WORKLOADS = ("deployment-controller", "replicaset-controller", "statefulset-controller", "disruption-controller")
+# What finds out that a node has failed, in addition; the kubelets then have to renew their leases.
+NODE_LIFECYCLE = ("node-lifecycle-controller", "taint-eviction-controller")
 KEY_WITHIN_S = 60
 ANSWER_WITHIN_S = 10
 CONTROLLERS_WITHIN_S = 120
@@ -169,6 +171,9 @@ class Kubernetes:
             "--use-service-account-credentials=false",
             "--leader-elect=false",
             "--secure-port=0",
+            # A tenth of what is usual.
+            "--node-monitor-grace-period=4s",
+            "--node-monitor-period=500ms",
         ]
 
     def manager_answers(self):

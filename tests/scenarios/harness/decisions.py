@@ -7,6 +7,8 @@ LINE = re.compile(
     r"slot=\"(?P<slot>[^\"]*)\" because=\"(?P<because>(?:[^\"\\]|\\.)*)\""
 )
 
+# Those that end or make an engine.
+REPLACING = {"create engine", "drain engine", "delete engine", "draw incarnation", "record end", "delete permit"}
 LEDGER = {"reserve", "adopt", "confirm reservation", "end reservation"}
 
 

@@ -42,12 +42,7 @@ class Patient:
         return run(["doctor", "--config", file or self.file], within_s=LOOK_WITHIN_S, cwd=self.cluster.folder)
 
     def look(self, file=None):
-        """(exit status, report)."""
-        done = run(
-            ["doctor", "--config", file or self.file, "--format", "json"], within_s=LOOK_WITHIN_S, cwd=self.cluster.folder
-        )
-        assert done.stdout, done.stderr
-        return done.returncode, json.loads(done.stdout)
+        return diagnosed(self.cluster, file or self.file)
 
     def through(self, relay):
         url = self.cluster.database.url.replace(self.server(), relay.address)
@@ -78,6 +73,13 @@ class Patient:
 
     def wait_well(self):
         wait_until(lambda: self.look()[0] == 0, HEAL_WITHIN_S, "the doctor finds nothing any more", 0.5)
+
+
+def diagnosed(cluster, file):
+    """(exit status, report)."""
+    done = run(["doctor", "--config", file, "--format", "json"], within_s=LOOK_WITHIN_S, cwd=cluster.folder)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
 
 
 def check(report, name):

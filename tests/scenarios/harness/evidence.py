@@ -13,10 +13,11 @@ def keep(folder, name):
     kept = os.environ.get("EH_TEST_FAILED")
     if not kept:
         return
-    for path in pathlib.Path(folder).rglob("*"):
-        # An installation that runs may remove its files at any moment.
-        with contextlib.suppress(OSError):
-            if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST_FILE:
-                target = pathlib.Path(kept, name.replace("/", "_"), path.relative_to(folder))
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
+    # An installation that runs may remove files and folders at any moment: `walk` leaves out what is gone.
+    for parent, _, files in os.walk(folder):
+        for path in (pathlib.Path(parent, it) for it in files):
+            with contextlib.suppress(OSError):
+                if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST_FILE:
+                    target = pathlib.Path(kept, name.replace("/", "_"), path.relative_to(folder))
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target)

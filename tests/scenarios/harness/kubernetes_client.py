@@ -27,6 +27,7 @@ RESOURCES = {
     "configmaps": (CORE, True),
     "deployments": ("/apis/apps/v1", True),
     "events": (CORE, True),
+    "leases": ("/apis/coordination.k8s.io/v1", True),
     "namespaces": (CORE, False),
     "networkpolicies": ("/apis/networking.k8s.io/v1", True),
     "nodes": (CORE, False),

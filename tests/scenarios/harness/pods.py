@@ -6,7 +6,7 @@ import contextlib
 from harness.clients import pyhive_session
 from harness.cluster import Cluster
 from harness.control import Control
-from harness.control_plane import Kubernetes
+from harness.control_plane import CONTROLLERS, NODE_LIFECYCLE, Kubernetes
 from harness.logs import Logs
 from harness.pod_engines import PodEngines
 from harness.processes import BINARY
@@ -38,11 +38,14 @@ HOME_RULES = [rule(CORE, "create get update", "configmaps")]
 
 class Pods:
     """A Kubernetes with one node, where the program is the one that is tested; with `audit` it writes every request down,
-    without `scheduler` pods wait until they are bound. `images` are further ones by name."""
+    without `scheduler` pods wait until they are bound. `images` are further ones by name. With `lifecycle` the control plane
+    itself finds out that a node has failed."""
 
-    def __init__(self, folder, images=None, audit=False, scheduler=True):
+    def __init__(self, folder, images=None, audit=False, scheduler=True, lifecycle=False):
         self.images = {IMAGE: Image({PROGRAM: BINARY})} | (images or {})
-        self.kubernetes = Kubernetes(folder / "kubernetes", audit=audit, scheduler=scheduler)
+        controllers = CONTROLLERS + (NODE_LIFECYCLE if lifecycle else ())
+        self.kubernetes = Kubernetes(folder / "kubernetes", audit=audit, scheduler=scheduler, controllers=controllers)
+        self.lifecycle = lifecycle
         self.kubelet = None
         self.folder = folder
         # The masters' token, and their kubeconfig.
@@ -50,7 +53,7 @@ class Pods:
 
     def start(self):
         self.kubernetes.start()
-        self.kubelet = Kubelet(self.kubernetes, self.folder / "kubelet", self.images).start()
+        self.kubelet = Kubelet(self.kubernetes, self.folder / "kubelet", self.images, lifecycle=self.lifecycle).start()
         self.kubelet.nodes.add("node-1", cpu="64", memory="64Gi")
         self.kubernetes.namespace(HOME)
         self.token = self.kubernetes.service_account(HOME, "master", HOME_RULES, CLUSTER_RULES, hours=24)

@@ -25,9 +25,9 @@ def environment(extra=None):
 class Program:
     """One process of the binary. Standard output goes to `<name>.out`, standard error to `<name>.log`."""
 
-    def __init__(self, name, arguments, folder, env=None):
+    def __init__(self, name, arguments, folder, env=None, binary=BINARY):
         self.name = name
-        self.arguments = [str(BINARY), *map(str, arguments)]
+        self.arguments = [str(binary), *map(str, arguments)]
         self.out = pathlib.Path(folder) / f"{name}.out"
         self.log = pathlib.Path(folder) / f"{name}.log"
         self.env = environment(env)
@@ -100,8 +100,8 @@ class Program:
             raise AssertionError(f"{self.name} did not end within {within_s} s:\n{self.logged()[-4000:]}") from None
 
 
-def run(arguments, within_s=120, env=None, text=None, cwd=None):
-    return finished([BINARY, *arguments], environment(env), within_s, text, cwd)
+def run(arguments, within_s=120, env=None, text=None, cwd=None, binary=BINARY):
+    return finished([binary, *arguments], environment(env), within_s, text, cwd)
 
 
 def finished(command, env, within_s=120, text=None, cwd=None):

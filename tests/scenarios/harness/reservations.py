@@ -52,6 +52,15 @@ class Holder:
     def act(self, reservation, action, pool, **members):
         return self.call("POST", f"{PATH}/{reservation}/{action}", {"pool": pool, "instance": self.instance, **members})
 
+    def register(self, pool, capacity, key=None, **members):
+        """Registers the capacity of a pool."""
+        body = {"name": "provider", "instance": self.instance, "capacity": capacity, **members}
+        return self.call("PUT", f"/api/v1/pools/{pool}/registration", body, key)
+
+    def registration(self, pool, method="GET", query=""):
+        """Reads the registration of a pool, or with DELETE ends it."""
+        return self.call(method, f"/api/v1/pools/{pool}/registration{query and '?' + query}")
+
     def reserved(self, tenant, pool, resource, within_s=30, **members):
         """A reservation that was granted, at once or from the queue: its JSON."""
         status, found = self.request(tenant, pool, resource, wait=f"{within_s}s", **members)

@@ -18,15 +18,13 @@ class SessionMonitor:
         self.cluster = cluster
         self.user = user
         self.proxies = proxies
+        self.leaving = set()
         self.errors = []
         self.rounds = 0
         self.slowest_s = 0.0
         self.ended = threading.Event()
         self.began = time.monotonic()
-        self.sessions = {it: open_pyhive(cluster.addresses[it], user) for it in proxies}
-        for session in self.sessions.values():
-            # It binds to an engine and makes state there that only this very session has.
-            rows(session, "CREATE TEMPORARY VIEW mine AS SELECT 'still here' AS it")
+        self.sessions = {it: self._opened(it) for it in proxies}
         self.processes = {name: it.process for name, it in cluster.engines.all().items()}
         self.thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -45,6 +43,17 @@ class SessionMonitor:
             assert not self.thread.is_alive(), "the monitor waits for a response"
             self.check()
 
+    def join(self, proxy):
+        """Watches another proxy, too."""
+        self.sessions[proxy] = self._opened(proxy)
+        self.proxies = (*self.proxies, proxy)
+        self.wait_round()
+
+    def leave(self, proxy):
+        """Opens no session at this proxy from now on; the old one goes on."""
+        self.leaving.add(proxy)
+        self.wait_round()
+
     def wait_round(self):
         """Waits until a round that began after this call has ended: both kinds of session at every proxy."""
         target = self.rounds + 2
@@ -56,11 +65,18 @@ class SessionMonitor:
         now = {name: it.process for name, it in self.cluster.engines.all().items()}
         assert self.processes.items() <= now.items(), (self.processes, now)
 
+    def _opened(self, proxy):
+        session = open_pyhive(self.cluster.addresses[proxy], self.user)
+        # It binds to an engine and makes state there that only this very session has.
+        rows(session, "CREATE TEMPORARY VIEW mine AS SELECT 'still here' AS it")
+        return session
+
     def _watch(self):
         while not self.ended.is_set():
             for proxy in self.proxies:
                 self._attempt(proxy, "its old session", self._old)
-                self._attempt(proxy, "a new session", self._new)
+                if proxy not in self.leaving:
+                    self._attempt(proxy, "a new session", self._new)
             self.rounds += 1
             self.ended.wait(PAUSE_S)
 

@@ -3,8 +3,8 @@
     python -m harness.storm_client PLAN
 
 PLAN is JSON: `addresses`, a file with the proxies' current addresses; `journal`, a file to which it appends what it begins and
-learns; `name`, `seed`, `requests`, `threads`, and what it asks for. It ends when so many of its requests were decided. Each
-reservation has a key of its own, which is also its instance. It may be killed at any moment.
+learns; `name`, `seed`, `requests`, `threads`, and what it asks for. It ends when so many of its requests were decided and the
+file `enough` exists. Each reservation has a key of its own, which is also its instance. It may be killed at any moment.
 
 Every call is repeated until it is decided, so each answer has to be true: a line `wrong` of the journal is one that is not.
 """
@@ -41,6 +41,7 @@ class Client:
     def __init__(self, plan):
         self.plan = plan
         self.journal = os.open(plan["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self.enough = pathlib.Path(plan["enough"])
         self.numbers, self.decided = itertools.count(), 0
         self.lock = threading.Lock()
 
@@ -58,7 +59,7 @@ class Client:
         rng = random.Random(f"{self.plan['seed']}/{self.plan['name']}/{thread}")
         while True:
             with self.lock:
-                if self.decided >= self.plan["requests"]:
+                if self.decided >= self.plan["requests"] and self.enough.exists():
                     return
                 number = next(self.numbers)
             key = f"{self.plan['name']}-{number}"

@@ -16,12 +16,12 @@ SCENARIOS = REPOSITORY / "tests/scenarios"
 
 
 class StormProcesses:
-    """`plan` is what all of them ask for; each of `names` sends so many `requests`."""
+    """`plan` is what all of them ask for; each of `names` sends so many `requests`, and more until there was `enough`."""
 
     def __init__(self, folder, seed, names, requests, **plan):
         self.folder, self.seed, self.names, self.requests, self.plan = folder, seed, names, requests, plan
         self.folder.mkdir()
-        self.addresses = folder / "addresses"
+        self.addresses, self.enough = folder / "addresses", folder / "enough"
         self.running, self.started, self.journals = {}, collections.Counter(), {}
         self.ended = False
 
@@ -33,11 +33,17 @@ class StormProcesses:
 
     def start(self, name):
         rest = self.requests - self.sent(name)
-        if self.ended or rest <= 0:
+        if self.ended or (rest <= 0 and self.enough.exists()):
             return
         self.started[name] += 1
         run = f"{name}-{self.started[name]}"
-        plan = {"addresses": str(self.addresses), "journal": str(self.folder / f"{run}.journal"), "name": run, "requests": rest}
+        plan = {
+            "addresses": str(self.addresses),
+            "enough": str(self.enough),
+            "journal": str(self.folder / f"{run}.journal"),
+            "name": run,
+            "requests": rest,
+        }
         path = self.folder / f"{run}.plan"
         path.write_text(json.dumps(self.plan | plan | {"seed": self.seed}))
         with open(self.folder / f"{run}.err", "wb") as errors:
@@ -65,10 +71,13 @@ class StormProcesses:
         name, number = run.rsplit("-", 1)
         return int(number) == self.started[name] and self.running[name].is_running()
 
-    def wait(self, within_s):
-        """Waits until all requests are sent; what is killed meanwhile has to be started again by its killer."""
+    def wait(self, within_s, enough):
+        """Waits until all requests are sent and there was `enough()`; what is killed meanwhile has to be started
+        again by its killer."""
 
         def done():
+            if enough():
+                self.enough.touch()
             wrong = [it for it in self.entries() if it["event"] == "wrong"]
             assert not wrong, f"clients received wrong answers: {wrong[:10]}"
             return not any(it.is_running() for it in self.running.values()) and self.sent() >= self.requests * len(self.names)

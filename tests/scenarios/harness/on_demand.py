@@ -1,0 +1,130 @@
+"""An installation whose units start engines on demand, statements that run in the background, and what is there of both: the
+rows of the database and the processes, read without SHOW."""
+
+import contextlib
+
+import psutil
+from TCLIService.ttypes import TOperationState
+
+from harness.clients import open_pyhive, rows
+from harness.control import Control
+from harness.rest import at_rest
+from harness.waiting import wait_until
+
+WITHIN_S = 60
+FINISHED = TOperationState.FINISHED_STATE
+ENDED = {FINISHED, TOperationState.ERROR_STATE, TOperationState.CANCELED_STATE}
+
+
+class Statement:
+    """A statement that runs in the background, with what its operation log has said so far."""
+
+    def __init__(self, session, statement):
+        self.cursor, self.log, self.state = session.cursor(), [], None
+        self.cursor.execute(statement, async_=True)
+
+    def look(self):
+        """Its state; a statement that waits is tried again by the poll of its client."""
+        self.state = self.cursor.poll().operationState
+        self.log += self.cursor.fetch_logs()
+        return self.state
+
+    def wait_logged(self, text):
+        def logged():
+            assert self.look() not in ENDED, (self.state, self.log)
+            return any(text in it for it in self.log)
+
+        try:
+            wait_until(logged, WITHIN_S, f"the operation log says: {text}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.log}") from None
+
+    def result(self):
+        wait_until(lambda: self.look() in ENDED, WITHIN_S, "the statement has ended")
+        assert self.state == FINISHED, (self.state, self.log)
+        return self.cursor.fetchall()
+
+    def close(self):
+        self.cursor.close()
+
+
+class Elastic:
+    """An installation whose units start engines on demand; `places` has the folder in which failpoints are armed."""
+
+    def __init__(self, installation, points, address, database, nodes=None):
+        self.installation, self.points, self.address, self.database = installation, points, address, database
+        self.engines, self.nodes = installation.engines, nodes
+        self.control = Control(address)
+        self.execute = self.control.execute
+        self.made = []
+
+    def make(self, tenant, options="", pool=""):
+        """A tenant with a pool and a unit of its own, and `<tenant>_user`; no engine."""
+        self.execute(f"CREATE RESOURCE UNIT {tenant}_u {unit_options(options)}")
+        self.execute(f"CREATE RESOURCE POOL {tenant}_p UNIT_LIST ('{tenant}_u'){pool and f', {pool}'}")
+        self.execute(f"CREATE TENANT {tenant} RESOURCE_POOL_LIST ('{tenant}_p'), USER_LIST ('{tenant}_user')")
+        self.made.append((tenant, f"{tenant}_p", f"{tenant}_u"))
+        assert self.control.engines(tenant) == []
+        return tenant
+
+    def open(self, tenant, address=None, **settings):
+        return open_pyhive(address or self.address, f"{tenant}_user", **settings)
+
+    def session(self, tenant, **settings):
+        return contextlib.closing(self.open(tenant, **settings))
+
+    def waiting(self, tenant):
+        """The sessions that wait, as proxies have recorded them."""
+        query = f"SELECT waiting FROM demand WHERE tenant = '{tenant}' AND digest <> ''"
+        return sum(int(it) for (it,) in self.database.rows(query))
+
+    def wanted(self, tenant):
+        """The slots: {unit: [origin, …]}."""
+        found = {}
+        for unit, origin in self.database.rows(f"SELECT unit, origin FROM slot WHERE tenant = '{tenant}' ORDER BY origin"):
+            found.setdefault(unit, []).append(origin)
+        return found
+
+    def ever(self, tenant):
+        """The names of all engines that the tenant ever had."""
+        return {it for (it,) in self.database.rows(f"SELECT name FROM engine WHERE tenant = '{tenant}'")}
+
+    def running(self, tenant, unit=None):
+        running = {}
+        for it in self.engines.of(tenant, unit):
+            # One that ends meanwhile runs no longer.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                running[it.name] = it.process
+        return running
+
+    def wait_released(self, tenant):
+        """Waits until the tenant has no engine, and the process is gone too; its ends are recorded as those of idle engines."""
+        wait_until(lambda: not self.control.engines(tenant) and not self.running(tenant), WITHIN_S, f"{tenant} has no engine")
+        query = f"SELECT end_reason FROM engine WHERE tenant = '{tenant}'"
+        reasons = wait_until(
+            lambda: (found := [it for (it,) in self.database.rows(query)]) and None not in found and found,
+            WITHIN_S,
+            f"the ends of the engines of {tenant} are recorded",
+        )
+        assert all("idle for" in it for it in reasons), reasons
+
+    def another_is_released(self):
+        """One more engine is started, idle and released: what was due earlier has happened meanwhile."""
+        if not any("clock" in it for it in self.made):
+            self.make("clock")
+        with self.session("clock") as session:
+            rows(session, "SELECT 1 AS one")
+        self.wait_released("clock")
+
+    def at_rest(self):
+        return at_rest(self, registry=self.nodes is not None)
+
+    def drop_all(self):
+        while self.made:
+            self.control.drop(*self.made.pop())
+
+
+def unit_options(options=""):
+    """Of a small unit that starts engines on demand, unless the options say otherwise."""
+    on_demand = "" if "START_ON_DEMAND" in options else ", START_ON_DEMAND TRUE"
+    return f"DRIVER_CPU 1, DRIVER_MEMORY '512M', IDLE_TIMEOUT '1s'{on_demand}{options and f', {options}'}"

@@ -1,0 +1,85 @@
+"""The how-tos of `docs/elastic.md`: their blocks are run one after the other, as they are printed, by an admin of a fresh
+`standalone`."""
+
+import re
+
+import pytest
+
+from harness.clients import pyhive_session, rows
+from harness.control import Control
+from harness.processes import REPOSITORY, run
+from harness.standalone import Standalone
+from harness.waiting import wait_until
+
+WITHIN_S = 60
+WARM, OWN = "How to: keep an engine warm", "How to: one engine per user"
+BLOCK = re.compile(r"^```sql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(heading):
+    """The statements of each block of a how-to, in their order."""
+    page = (REPOSITORY / "docs/elastic.md").read_text()
+    (section,) = [it for it in page.split("\n## ") if it.startswith(heading)]
+    return [[text.strip() for text in block.split(";") if text.strip()] for block in BLOCK.findall(section)]
+
+
+@pytest.fixture(scope="module")
+def warm(workspace):
+    installation = Standalone(workspace / "examples-of-elastic").start()
+    yield installation
+    try:
+        installation.logs.check()
+    finally:
+        installation.close()
+
+
+@pytest.fixture(scope="module")
+def succeeds(warm):
+    """Runs the statements of a block."""
+
+    def each(block):
+        for statement in block:
+            ran = run(["sql", "--url", warm.address, "-e", statement])
+            assert ran.returncode == 0, f"{statement}\n{ran.stdout}\n{ran.stderr}"
+
+    return each
+
+
+def test_every_statement_of_the_how_to_succeeds_and_does_what_it_says(warm, succeeds):
+    control = Control(warm.address)
+    on_demand, minimum, spare, back = blocks(WARM)
+    succeeds(on_demand)
+    assert control.engines("reports") == []
+    succeeds(minimum)
+    control.wait_ready("reports", 1)
+    succeeds(spare)
+    with pyhive_session(warm.address, "ann") as session:
+        assert rows(session, "SELECT 42 AS answer") == [{"answer": 42}]
+        control.wait_ready("reports", 2)
+        succeeds(back)
+        assert rows(session, "SELECT 43 AS answer") == [{"answer": 43}]
+
+
+def test_the_users_of_the_how_to_have_an_engine_each_until_they_share_one(warm, succeeds):
+    control = Control(warm.address)
+    own, quota, group, job = blocks(OWN)
+    succeeds(own)
+    sessions = (pyhive_session(warm.address, user, tenant="science") for user in ("ann", "bob"))
+    with next(sessions) as ann, next(sessions) as bob:
+        for session in (ann, bob):
+            assert rows(session, "SELECT 42 AS answer") == [{"answer": 42}]
+        assert {it["owner"] for it in control.engines("science")} == {'user "ann"', 'user "bob"'}
+        succeeds(quota)
+        succeeds(group)
+
+        def serves_the_group():
+            # Until its engine drains, the session stays there.
+            assert rows(ann, "SELECT 43 AS answer") == [{"answer": 43}]
+            return 'user "ann" as a group' in {it["owner"] for it in control.engines("science")}
+
+        wait_until(serves_the_group, WITHIN_S, "an engine of the user's group serves")
+    succeeds(job)
+    with pyhive_session(warm.address, "ann", tenant="science", unit="job") as session:
+        assert rows(session, "SELECT 44 AS answer") == [{"answer": 44}]
+        (engine,) = [it for it in control.engines("science") if it["unit"] == "job"]
+        assert engine["owner"].startswith('session "')
