@@ -17,7 +17,7 @@ use model::ledger::queue_position;
 use model::number::Epoch;
 use model::observation::{ClusterWarnings, ObservedEngine, Publication};
 use model::snapshot::Snapshot;
-use planner::{IdleEngine, Instance};
+use planner::{EngineUse, Instance};
 
 use crate::ctx::{ControllerCtx, Failure, InstanceList};
 use crate::node_reporter::NodeReporter;
@@ -39,7 +39,7 @@ pub(crate) struct TickReport<'a> {
     /// One row for each engine, in the order of names.
     pub rows: Vec<Arc<ObservedEngine>>,
     /// What agents reported of their sessions, apart from the number.
-    pub idle: &'a BTreeMap<EngineName, IdleEngine>,
+    pub uses: &'a BTreeMap<EngineName, EngineUse>,
     /// What the master waits for.
     pub waits_for: Option<String>,
     /// The orchestrator's list. Without it the rows are only the few that a degraded plan has.
@@ -89,10 +89,10 @@ impl Publisher {
         part_rows: usize,
         report: TickReport<'_>,
     ) -> Result<(), Failure> {
-        let TickReport { snapshot, mut rows, idle, waits_for, list, unmet } = report;
+        let TickReport { snapshot, mut rows, uses, waits_for, list, unmet } = report;
         let (published, mut nodes, now) = (self.published.take(), std::mem::take(&mut self.nodes), ctx.clock());
         rows.truncate(MAX_PUBLISHED);
-        let uses = uses(idle, published.as_ref().map(|published| &published.uses), snapshot.now_ms);
+        let uses = published_uses(uses, published.as_ref().map(|published| &published.uses), snapshot.now_ms);
         let mut publication = match list {
             Some(list) => changes(published.as_ref(), &mut rows, &uses, &list.warnings, &mut self.last_reason),
             None => Publication { engines: with_uses(&rows, &uses), ..Publication::default() },
@@ -121,15 +121,15 @@ impl Publisher {
 }
 
 /// What the reports of agents add to rows. A reading that hardly differs from the published one does not replace it.
-fn uses(idle: &BTreeMap<EngineName, IdleEngine>, last: Option<&Uses>, now_ms: i64) -> Uses {
-    let of = |(name, idle): (&EngineName, &IdleEngine)| {
-        let lasted_ms = i64::try_from(idle.lasted.as_millis()).unwrap_or(i64::MAX);
-        let since = (lasted_ms > 0).then(|| now_ms.saturating_sub(lasted_ms));
+fn published_uses(seen: &BTreeMap<EngineName, EngineUse>, last: Option<&Uses>, now_ms: i64) -> Uses {
+    let of = |(name, seen): (&EngineName, &EngineUse)| {
+        let idle_ms = i64::try_from(seen.idle_for.as_millis()).unwrap_or(i64::MAX);
+        let since = (idle_ms > 0).then(|| now_ms.saturating_sub(idle_ms));
         let published = last.and_then(|last| last.get(name)?.idle_since_ms);
         let same = published.filter(|at| since.is_some_and(|since| since.abs_diff(*at) < SAME_SINCE_MS));
-        (name.clone(), Use { idle_since_ms: same.or(since), stateful: idle.stateful })
+        (name.clone(), Use { idle_since_ms: same.or(since), stateful: seen.stateful })
     };
-    idle.iter().map(of).collect()
+    seen.iter().map(of).collect()
 }
 
 /// The row with what is added to it. An engine whose load is unknown has not answered: what it reported before may be over.
@@ -314,14 +314,14 @@ mod tests {
         let with_sessions = |name: &str, sessions: Option<u32>| {
             Arc::new(ObservedEngine { sessions, ..ObservedEngine::clone(&row(name, None)) })
         };
-        let idle = |lasted_ms: u64, stateful| {
-            let lasted = Duration::from_millis(lasted_ms);
-            BTreeMap::from([(named("e"), IdleEngine { lasted, stateful, ..IdleEngine::default() })])
+        let idle = |idle_ms: u64, stateful| {
+            let idle_for = Duration::from_millis(idle_ms);
+            BTreeMap::from([(named("e"), EngineUse { idle_for, stateful, ..EngineUse::default() })])
         };
         let mut published = Published { rows: vec![with_sessions("e", Some(0))], ..Published::default() };
-        let mut publish = |sessions, idle: &BTreeMap<EngineName, IdleEngine>, now_ms| {
+        let mut publish = |sessions, idle: &BTreeMap<EngineName, EngineUse>, now_ms| {
             let mut rows = vec![with_sessions("e", sessions)];
-            let uses = uses(idle, Some(&published.uses), now_ms);
+            let uses = published_uses(idle, Some(&published.uses), now_ms);
             let publication = changes(Some(&published), &mut rows, &uses, &ClusterWarnings::default(), &mut None);
             published = Published { rows, uses, ..Published::default() };
             publication.engines.first().map(|row| (row.idle_since_ms, row.stateful))

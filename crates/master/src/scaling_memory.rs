@@ -39,7 +39,7 @@ impl ScalingMemory {
         self.released.retain(|_, at| now < *at + limits.cooldown);
         let recent = self.demand.iter().filter_map(|(group, levels)| Some((group.clone(), levels.front()?.0)));
         ObservedScaling {
-            idle: BTreeMap::new(),
+            uses: BTreeMap::new(),
             recent_demand: (now >= self.since + limits.cancel_after).then(|| recent.collect()),
             released: self.released.keys().cloned().collect(),
         }

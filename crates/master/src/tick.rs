@@ -179,8 +179,8 @@ impl Reconciler {
         let due = of_plan.into_iter().chain(next_deadline(snapshot)).chain(of_demand).min();
         let unmet = plan.unmet;
         let published = settled.waits_for.or(plan.waits_for);
-        let idle = &observation.idle;
-        let report = TickReport { snapshot, rows: plan.rows, idle, unmet, waits_for: published, list };
+        let uses = &observation.uses;
+        let report = TickReport { snapshot, rows: plan.rows, uses, unmet, waits_for: published, list };
         self.publisher.publish(ctx, self.epoch, self.settings.report_rows, report).await?;
         model::failpoint!(failpoints::REPORTED);
         self.ledger.audit(ctx, self.epoch).await?;

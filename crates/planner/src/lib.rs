@@ -89,7 +89,7 @@ pub use limits::{
 };
 pub use model::fit::{NodeAmount, NodeCapacity, Nodes, NodesFull, Oversized, Pods, Taken};
 pub use observed::{
-    CreateFailure, DrainOrder, EngineLoad, IdleEngine, Instance, ObservedScaling, ObservedState, Permit, Registration,
+    CreateFailure, DrainOrder, EngineLoad, EngineUse, Instance, ObservedScaling, ObservedState, Permit, Registration,
     UnreadyNode, Unregistered,
 };
 pub use plan::{Plan, Probe, plan, probes};

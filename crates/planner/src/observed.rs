@@ -63,9 +63,9 @@ pub struct ObservedState {
 
 /// What an agent reported of its engine's sessions, apart from their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct IdleEngine {
+pub struct EngineUse {
     /// For how long no session has been open; zero while one is.
-    pub lasted: Duration,
+    pub idle_for: Duration,
     /// Whether its agent has agreed to retire, and opens no sessions now.
     pub is_retiring: bool,
     /// Whether a session has been open since it was started.
@@ -74,12 +74,11 @@ pub struct IdleEngine {
     pub stateful: Option<u32>,
 }
 
-/// What the master has observed of demand and idle engines.
+/// What the master has observed of demand and of the use of engines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObservedScaling {
-    /// For how long engines had been idle when their agents last answered. An agent that does not know the call to retire
-    /// reports none.
-    pub idle: BTreeMap<EngineName, IdleEngine>,
+    /// By engine, what its agent last answered. An agent that does not know the call to retire reports nothing.
+    pub uses: BTreeMap<EngineName, EngineUse>,
     /// The most sessions that were assigned to each group within `cancel_after`; `None` while this master has not observed
     /// that long.
     pub recent_demand: Option<BTreeMap<ScalingGroup, u64>>,

@@ -14,7 +14,7 @@ use model::engine_name::EngineName;
 use model::name::TenantName;
 use model::slot::{Replacement, Slot};
 use model::snapshot::EngineRecord;
-use planner::{Action, EngineLoad, IdleEngine, Plan};
+use planner::{Action, EngineLoad, EngineUse, Plan};
 
 /// The ends that a plan records.
 fn ends(plan: &Plan) -> Vec<(EngineName, EndWord, String)> {
@@ -96,7 +96,7 @@ fn register(cluster: &mut Cluster, engine: &EngineName, sessions: u32) {
     assert!(cluster.simulation.register(engine));
     let observed = &mut cluster.simulation.observed;
     observed.loads.insert(engine.clone(), EngineLoad { sessions, running: 0 });
-    observed.scaling.idle.insert(engine.clone(), IdleEngine::default());
+    observed.scaling.uses.insert(engine.clone(), EngineUse::default());
 }
 
 /// The engine was replaced, and its session has not left it when the slot goes.
@@ -128,8 +128,8 @@ fn a_busy_engine_does_not_end_as_idle_with_its_successor() {
     tick(&mut cluster);
     register(&mut cluster, &new, 0);
     tick(&mut cluster);
-    let idle = IdleEngine { lasted: Duration::from_mins(6), ..IdleEngine::default() };
-    cluster.simulation.observed.scaling.idle.insert(new.clone(), idle);
+    let idle = EngineUse { idle_for: Duration::from_mins(6), ..EngineUse::default() };
+    cluster.simulation.observed.scaling.uses.insert(new.clone(), idle);
     for _ in 0..2 {
         tick(&mut cluster);
     }

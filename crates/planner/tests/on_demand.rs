@@ -18,7 +18,7 @@ use model::demand::{Demand, DemandKey, ScalingGroup};
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName};
 use model::slot::{Origin, Slot};
-use planner::{Action, EngineLoad, IdleEngine, IncrementalPlanner, Plan, Scaling};
+use planner::{Action, EngineLoad, EngineUse, IncrementalPlanner, Plan, Scaling};
 
 /// Tenant `t_a` on pool `rp_1` with unit `uc_1`, which starts on demand and has these options.
 fn on_demand(options: &[(&str, &str)]) -> Cluster {
@@ -76,15 +76,15 @@ fn register(cluster: &mut Cluster, sessions: u32) {
 }
 
 fn has_been_used(observed: &planner::ObservedState, engine: &EngineName) -> bool {
-    observed.scaling.idle.get(engine).is_some_and(|idle| idle.was_used)
+    observed.scaling.uses.get(engine).is_some_and(|idle| idle.was_used)
 }
 
 fn load(cluster: &mut Cluster, engine: &EngineName, sessions: u32, idle_s: u64) {
     let observed = &mut cluster.simulation.observed;
     observed.loads.insert(engine.clone(), EngineLoad { sessions, running: 0 });
-    let lasted = Duration::from_secs(idle_s);
+    let idle_for = Duration::from_secs(idle_s);
     let was_used = sessions > 0 || has_been_used(observed, engine);
-    observed.scaling.idle.insert(engine.clone(), IdleEngine { lasted, was_used, ..IdleEngine::default() });
+    observed.scaling.uses.insert(engine.clone(), EngineUse { idle_for, was_used, ..EngineUse::default() });
 }
 
 /// Ticks until nothing more is decided, while nothing registers and nothing ends.
@@ -231,7 +231,7 @@ fn an_engine_that_a_user_started_or_of_which_nothing_is_known_is_never_released(
     assert_eq!(changes(&settle(&mut cluster)), (0, 0, 0));
     // One without the call to retire reports no idle time.
     load(&mut cluster, &other, 0, 0);
-    cluster.simulation.observed.scaling.idle.remove(&other);
+    cluster.simulation.observed.scaling.uses.remove(&other);
     assert_eq!(changes(&settle(&mut cluster)), (0, 0, 0));
     // While the registry may be incomplete, nothing is scaled unless all that runs is there.
     load(&mut cluster, &other, 0, 9_000);

@@ -105,7 +105,7 @@ impl ControllerCtx for Context {
             _ => Err(Failure::Unavailable("the API server is away".to_owned())),
         };
         world.judge_observation();
-        Ok(Observation { coordination, instances, loads: world.loads.clone(), idle: world.idle_engines() })
+        Ok(Observation { coordination, instances, loads: world.loads.clone(), uses: world.uses() })
     }
 
     async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
@@ -138,7 +138,7 @@ impl ControllerCtx for Context {
             let of_tenant = |permit: &Permit| tenants.contains(&permit.tenant);
             world.poll(|engine| permits.get(engine).is_some_and(|node| node.content.as_ref().is_ok_and(of_tenant)));
             observation.loads = world.loads.clone();
-            observation.idle = world.idle_engines();
+            observation.uses = world.uses();
         }
         let mut world = self.agent()?;
         let links: Vec<Link> = links_of(world.database.state());

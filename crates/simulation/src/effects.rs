@@ -254,8 +254,8 @@ impl State {
     /// Asks an agent to retire, with the idle time that it last reported.
     fn agrees(&mut self, engine: &EngineName, uid: &str) -> bool {
         let (now, mutant) = (self.now, self.mutant);
-        let Some((idle, _)) = self.idle.get(engine) else { return false };
-        let idle = idle.lasted;
+        let Some((seen, _)) = self.uses.get(engine) else { return false };
+        let idle = seen.idle_for;
         let is_registered = self.nodes.registration(engine).is_some_and(|live| live.uid == uid);
         let agent = self.agents.get_mut(engine).filter(|agent| is_registered && agent.uid == uid && agent.answers(now));
         agent.is_some_and(|agent| agent.retire(idle, now, mutant))

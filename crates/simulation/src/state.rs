@@ -17,7 +17,7 @@ use model::demand::ScalingGroup;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
 use orchestrator::memory::Memory;
-use planner::{DesiredState, EngineLoad, IdleEngine};
+use planner::{DesiredState, EngineLoad, EngineUse};
 
 use crate::activity::{Activity, Cause, Judge};
 use crate::agent::EngineAgent;
@@ -63,7 +63,7 @@ pub struct State {
     /// When loads were polled; `None`: they are to be polled now.
     pub polled_at: Option<Duration>,
     pub loads: BTreeMap<EngineName, EngineLoad>,
-    pub idle: BTreeMap<EngineName, (IdleEngine, Duration)>,
+    pub uses: BTreeMap<EngineName, (EngineUse, Duration)>,
     /// How many sessions waited for each group when the master last read the demand; `None`: that is not known.
     pub waiting_when_read: Option<BTreeMap<ScalingGroup, u64>>,
     /// How long engines take to start, if that is fixed.
@@ -110,7 +110,7 @@ impl State {
             faults: Faults::default(),
             polled_at: None,
             loads: BTreeMap::new(),
-            idle: BTreeMap::new(),
+            uses: BTreeMap::new(),
             waiting_when_read: None,
             start_takes: None,
             mutant,
@@ -255,24 +255,24 @@ impl State {
         for (engine, agent) in &self.agents {
             if agent.has_registered && polls(engine) {
                 self.loads.remove(engine);
-                self.idle.remove(engine);
+                self.uses.remove(engine);
                 if agent.answers(now) {
                     let sessions = agent.sessions.len() as u32;
                     self.loads.insert(engine.clone(), EngineLoad { sessions, running: 0 });
-                    let idle = IdleEngine {
-                        lasted: agent.idle(now),
+                    let seen = EngineUse {
+                        idle_for: agent.idle(now),
                         is_retiring: agent.is_retiring(now),
                         was_used: agent.was_used,
                         stateful: None,
                     };
-                    self.idle.insert(engine.clone(), (idle, now));
+                    self.uses.insert(engine.clone(), (seen, now));
                 }
             }
         }
         self.agents.retain(|engine, agent| !agent.has_ended || self.nodes.permits.contains_key(engine));
-        let Self { loads, idle, agents, .. } = self;
+        let Self { loads, uses, agents, .. } = self;
         loads.retain(|engine, _| agents.get(engine).is_some_and(|agent| !agent.has_ended));
-        idle.retain(|engine, _| agents.get(engine).is_some_and(|agent| !agent.has_ended));
+        uses.retain(|engine, _| agents.get(engine).is_some_and(|agent| !agent.has_ended));
     }
 
     /// What the master reads of ZooKeeper.
@@ -286,12 +286,12 @@ impl State {
         observed
     }
 
-    /// The idle times that agents have reported, and what has passed since.
-    pub fn idle_engines(&self) -> BTreeMap<EngineName, IdleEngine> {
-        let longer = |(idle, at): &(IdleEngine, Duration)| {
-            let since = if idle.lasted.is_zero() { Duration::ZERO } else { self.now.saturating_sub(*at) };
-            IdleEngine { lasted: idle.lasted + since, ..*idle }
+    /// What agents have reported, with the time that has passed since.
+    pub fn uses(&self) -> BTreeMap<EngineName, EngineUse> {
+        let longer = |(seen, at): &(EngineUse, Duration)| {
+            let since = if seen.idle_for.is_zero() { Duration::ZERO } else { self.now.saturating_sub(*at) };
+            EngineUse { idle_for: seen.idle_for + since, ..*seen }
         };
-        self.idle.iter().map(|(engine, reported)| (engine.clone(), longer(reported))).collect()
+        self.uses.iter().map(|(engine, reported)| (engine.clone(), longer(reported))).collect()
     }
 }

@@ -259,8 +259,8 @@ impl ControllerCtx for LiveCtx {
         if let Ok(list) = &instances {
             self.poller.retarget(&coordination, &list.instances);
         }
-        let idle = self.deps.statuses.all_idle();
-        Ok(Observation { coordination, instances, loads: self.poller.loads(), idle })
+        let uses = self.deps.statuses.uses();
+        Ok(Observation { coordination, instances, loads: self.poller.loads(), uses })
     }
 
     async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
@@ -279,7 +279,7 @@ impl ControllerCtx for LiveCtx {
     ) -> Result<Vec<Demand>, Failure> {
         let targets = load_targets(&observation.coordination, tenants);
         self.poller.poll_now(targets, |engine, address| self.deps.statuses.ask_within(engine, address)).await;
-        (observation.loads, observation.idle) = (self.poller.loads(), self.deps.statuses.all_idle());
+        (observation.loads, observation.uses) = (self.poller.loads(), self.deps.statuses.uses());
         self.deps.agents.read(|agent| async move { agent.demand().await }).await
     }
 

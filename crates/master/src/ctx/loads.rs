@@ -11,7 +11,7 @@ use hs2::{Auth, Client, ClientOptions};
 use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
 use parking_lot::Mutex;
-use planner::{EngineLoad, IdleEngine, Instance};
+use planner::{EngineLoad, EngineUse, Instance};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
@@ -204,39 +204,39 @@ pub(super) struct StatusClient {
     secret: ClusterSecret,
     deadline: Duration,
     kept: Mutex<BTreeMap<EngineName, (String, Client)>>,
-    /// The idle times of the last polls. They change with every poll, so they are no part of the loads, a change of which wakes
+    /// The uses of the last polls. They change with every poll, so they are no part of the loads, a change of which wakes
     /// the master.
-    idle: Mutex<BTreeMap<EngineName, Reported>>,
+    uses: Mutex<BTreeMap<EngineName, Reported>>,
     /// How many sessions each agent has opened, when it last answered: kept until the end of its engine is recorded.
     served: Mutex<BTreeMap<EngineName, u64>>,
 }
 
-/// What an agent reported of an engine without sessions.
+/// What an agent reported.
 #[derive(Debug, Clone, Copy)]
 struct Reported {
-    idle: IdleEngine,
-    /// When its answer arrived: it has been idle for longer since, unless a session was opened.
+    seen: EngineUse,
+    /// When its answer arrived: an idle engine has been idle for longer since, unless a session was opened.
     at: Instant,
 }
 
 impl StatusClient {
     pub(super) fn new(secret: ClusterSecret, deadline: Duration) -> Self {
-        Self { secret, deadline, kept: Mutex::default(), idle: Mutex::default(), served: Mutex::default() }
+        Self { secret, deadline, kept: Mutex::default(), uses: Mutex::default(), served: Mutex::default() }
     }
 
     /// Polls one engine agent.
     pub(super) async fn ask(&self, engine: &EngineName, address: &str) -> Result<EngineLoad, Failure> {
-        self.idle.lock().remove(engine);
+        self.uses.lock().remove(engine);
         let mut client = self.client(engine, address).await?;
         let answer = engine_status(&mut client, self.deadline).await.map_err(|error| away(engine, &error))?;
         self.keep(engine, address, client);
         if let Some(served) = answer.served {
             self.served.lock().insert(engine.clone(), served);
         }
-        if let Some(lasted) = answer.idle {
+        if let Some(idle_for) = answer.idle {
             let was_used = answer.served.is_some_and(|served| served > 0);
-            let idle = IdleEngine { lasted, is_retiring: answer.retiring, was_used, stateful: answer.stateful };
-            self.idle.lock().insert(engine.clone(), Reported { idle, at: Instant::now() });
+            let seen = EngineUse { idle_for, is_retiring: answer.retiring, was_used, stateful: answer.stateful };
+            self.uses.lock().insert(engine.clone(), Reported { seen, at: Instant::now() });
         }
         Ok(EngineLoad { sessions: answer.sessions, running: answer.running })
     }
@@ -247,20 +247,20 @@ impl StatusClient {
         (engine, answer.ok().and_then(Result::ok))
     }
 
-    /// For how long each engine has been idle, if no session was opened since it was last polled.
-    pub(super) fn all_idle(&self) -> BTreeMap<EngineName, IdleEngine> {
+    /// The use of each engine, if no session was opened or closed since it was last polled.
+    pub(super) fn uses(&self) -> BTreeMap<EngineName, EngineUse> {
         let now = Instant::now();
         let longer = |reported: &Reported| {
-            let IdleEngine { lasted, .. } = reported.idle;
-            let since = if lasted.is_zero() { Duration::ZERO } else { now.saturating_duration_since(reported.at) };
-            IdleEngine { lasted: lasted + since, ..reported.idle }
+            let EngineUse { idle_for, .. } = reported.seen;
+            let since = if idle_for.is_zero() { Duration::ZERO } else { now.saturating_duration_since(reported.at) };
+            EngineUse { idle_for: idle_for + since, ..reported.seen }
         };
-        self.idle.lock().iter().map(|(engine, reported)| (engine.clone(), longer(reported))).collect()
+        self.uses.lock().iter().map(|(engine, reported)| (engine.clone(), longer(reported))).collect()
     }
 
     /// For how long the engine had been idle when it was last polled; `None` if it did not answer or does not report it.
     pub(super) fn idle(&self, engine: &EngineName) -> Option<Duration> {
-        self.idle.lock().get(engine).map(|reported| reported.idle.lasted)
+        self.uses.lock().get(engine).map(|reported| reported.seen.idle_for)
     }
 
     /// How many sessions the engine had opened when its agent last answered.
@@ -312,7 +312,7 @@ impl StatusClient {
     /// Closes the connections to other engines.
     pub(super) fn retain(&self, engines: impl Fn(&EngineName) -> bool) {
         self.kept.lock().retain(|engine, _| engines(engine));
-        self.idle.lock().retain(|engine, _| engines(engine));
+        self.uses.lock().retain(|engine, _| engines(engine));
         self.served.lock().retain(|engine, _| engines(engine));
     }
 }

@@ -6,7 +6,7 @@ use coordination::Observation as Coordination;
 use model::engine_name::EngineName;
 use model::observation::{ClusterWarnings, ForeignEngine, ObservedNode};
 use orchestrator::{Listing, ObservedInstance};
-use planner::{EngineLoad, IdleEngine, Instance};
+use planner::{EngineLoad, EngineUse, Instance};
 
 use super::Failure;
 
@@ -20,7 +20,7 @@ pub struct Observation {
     /// The last known loads; engines that did not answer are missing.
     pub loads: BTreeMap<EngineName, EngineLoad>,
     /// For how long engines had been idle when they last answered, as far as their agents report it.
-    pub idle: BTreeMap<EngineName, IdleEngine>,
+    pub uses: BTreeMap<EngineName, EngineUse>,
 }
 
 /// The orchestrator's list.

@@ -83,7 +83,7 @@ pub(super) fn all<'p>(
         };
         let uid = engine.alive().filter(|_| engine.is_ready()).map(|instance| instance.uid.clone());
         let has_stand_in = stand_in.is_some();
-        let was_used = observed.scaling.idle.get(&engine.name).is_some_and(|idle| idle.was_used);
+        let was_used = observed.scaling.uses.get(&engine.name).is_some_and(|seen| seen.was_used);
         let refusal = refusal(observed, engine).filter(|_| kind == Kind::BackingOff);
         let state = SlotState { slot, kind, has_stand_in, current: engine.name.clone(), uid, was_used, refusal };
         let link = links.entry(slot.key.link()).or_insert_with(|| LinkSlots {
@@ -156,12 +156,12 @@ fn refusal(observed: &ObservedState, engine: &Engine<'_>) -> Option<String> {
 
 fn occupancy(observed: &ObservedState, engine: &Engine<'_>) -> Occupancy {
     let Some(load) = engine.load else { return Occupancy::Unknown };
-    let idle = observed.scaling.idle.get(&engine.name);
-    match idle {
-        Some(idle) if idle.is_retiring && load.sessions == 0 => Occupancy::Retiring,
+    let seen = observed.scaling.uses.get(&engine.name);
+    match seen {
+        Some(seen) if seen.is_retiring && load.sessions == 0 => Occupancy::Retiring,
         // An agent that reports no idle time does not know the call to retire.
         _ => {
-            let idle_ms = idle.map_or(0, |idle| u64::try_from(idle.lasted.as_millis()).unwrap_or(u64::MAX));
+            let idle_ms = seen.map_or(0, |seen| u64::try_from(seen.idle_for.as_millis()).unwrap_or(u64::MAX));
             let is_idle = load.sessions == 0 && load.running == 0;
             Occupancy::Sessions { taken: u64::from(load.sessions), idle_ms: if is_idle { idle_ms } else { 0 } }
         }

@@ -59,8 +59,8 @@ impl ControllerCtx for Fake {
             instances: state.simulation.observed.instances.iter().chain(&state.list.instances).cloned().collect(),
             ..state.list.clone()
         });
-        let idle = state.simulation.observed.scaling.idle.clone();
-        Ok(Observation { coordination, instances, loads: state.simulation.observed.loads.clone(), idle })
+        let uses = state.simulation.observed.scaling.uses.clone();
+        Ok(Observation { coordination, instances, loads: state.simulation.observed.loads.clone(), uses })
     }
 
     async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
