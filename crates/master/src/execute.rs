@@ -1,18 +1,19 @@
 //! The executor: runs a plan stage by stage, and the chains of a stage concurrently.
 //!
-//! The changes of the ledger that lead chains of a stage are written first (`ledger`); a chain whose change was refused ends
-//! there. Creates are then started in turns of the tenants.
+//! A chain that a change of the ledger leads starts when that is written (`ledger`); it ends there if it was refused. Creates
+//! are started in turns of the tenants, as far as their changes are written.
 //!
 //! A chain stops at its first failure, which affects no other chain. The next tick plans the rest again: there is no retry
 //! here.
 
 mod ledger;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
 use std::time::Duration;
 
 use coordination::Observation as Coordination;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, FuturesUnordered, StreamExt};
 use model::alteration::{AlterationProgress, RequestId};
 use model::engine_name::EngineName;
 use model::log_throttle::KeyedLogThrottle;
@@ -23,6 +24,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use self::ledger::{Leads, lead};
 use crate::create_backoff::{CreateBackoff, FailedCreate, Fault};
 use crate::ctx::{Applied, ControllerCtx, Effect, Expected, Failure, FailureKind, GuardedDecision};
 use crate::settings::Settings;
@@ -101,25 +103,10 @@ impl Executor {
         backoff: &CreateBackoff,
     ) -> Executed {
         let mut executed = Executed::default();
-        let calls = Semaphore::new(self.calls);
         for stage in plan.chains.chunk_by(|one, other| one.stage == other.stage) {
             let until = ctx.clock() + self.stage_time;
             let expected = Expected { epoch, generation: plan.generation, nodes, created: None };
-            let led = self.write_leads(ctx, expected, stage, until).await;
-            let mut done = led.executed;
-            if done.stop.is_none() {
-                let runs = |(at, chain)| (!led.stopped.contains(&at)).then_some(chain);
-                let mut chains: Vec<&Chain> = stage.iter().enumerate().filter_map(runs).collect();
-                if stage.first().is_some_and(|chain| chain.stage == Stage::Create) {
-                    chains = in_turns(chains, |engine| backoff.last_tried(engine));
-                }
-                // Collected first: a future of a closure that borrows its argument is not `Send`.
-                let chains: Vec<_> = chains.iter().map(|chain| self.run(ctx, &calls, expected, chain, until)).collect();
-                let mut running = stream::iter(chains).buffer_unordered(self.calls.saturating_mul(CHAINS_PER_CALL));
-                while let Some(chain) = running.next().await {
-                    done.merge(chain);
-                }
-            }
+            let done = self.execute_stage(ctx, expected, stage, until, backoff).await;
             if let Some(chain) = stage.first().filter(|_| done.left > 0) {
                 tracing::info!(stage = %chain.stage, chains = done.left, "left to the next tick: the stage took too long");
             }
@@ -129,6 +116,51 @@ impl Executor {
             }
         }
         executed
+    }
+
+    /// Executes the chains of one stage. The first transaction of their leads is written before any of them starts, so that small
+    /// plans keep their order; the transactions after it are written while chains run.
+    async fn execute_stage(
+        &self,
+        ctx: &dyn ControllerCtx,
+        expected: Expected<'_>,
+        stage: &[Chain],
+        until: Duration,
+        backoff: &CreateBackoff,
+    ) -> Executed {
+        let mut done = Executed::default();
+        let calls = Semaphore::new(self.calls);
+        let most = self.calls.saturating_mul(CHAINS_PER_CALL);
+        let leads = Leads::new(self, ctx, expected, stage, until);
+        let mut written = pin!(stream::unfold(leads, Leads::write_next).fuse());
+        let mut ready = VecDeque::new();
+        let mut running = FuturesUnordered::new();
+        let mut led = written.next().await;
+        let mut added: Vec<&Chain> = stage.iter().filter(|chain| lead(chain).is_none()).collect();
+        loop {
+            if let Some(led) = led.take() {
+                done.merge(led.executed);
+                added.extend(led.granted);
+            }
+            if !added.is_empty() {
+                added.extend(ready.drain(..));
+                if stage.first().is_some_and(|chain| chain.stage == Stage::Create) {
+                    added = in_turns(added, |engine| backoff.last_tried(engine));
+                }
+                ready.extend(added.drain(..));
+            }
+            while done.stop.is_none() && running.len() < most {
+                let Some(chain) = ready.pop_front() else { break };
+                running.push(self.run(ctx, &calls, expected, chain, until));
+            }
+            tokio::select! {
+                // The order of what is ready at the same time is that of the plan.
+                biased;
+                next = written.next(), if !written.is_done() && done.stop.is_none() => led = next,
+                Some(chain) = running.next() => done.merge(chain),
+                else => return done,
+            }
+        }
     }
 
     /// Runs one chain without the change of the ledger that leads it, if it can be started until then.
@@ -142,7 +174,7 @@ impl Executor {
     ) -> Executed {
         let mut executed = Executed::default();
         let mut created: Option<String> = None;
-        let decisions = &chain.decisions[usize::from(ledger::lead(chain).is_some())..];
+        let decisions = &chain.decisions[usize::from(lead(chain).is_some())..];
         if decisions.is_empty() {
             return executed;
         }

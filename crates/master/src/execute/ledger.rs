@@ -1,4 +1,4 @@
-//! The ledger changes that lead chains: those of a stage are written before the rest of its chains, in the order of the plan.
+//! The ledger changes that lead chains: each is written before the rest of its chain, in the order of the plan.
 //!
 //! The order of the plan is that in which requests were admitted, so a transaction never decides a later grant before an
 //! earlier one. It also has at most as many changes and scopes as the database accepts. What the database refuses is not
@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use std::time::Duration;
+use std::vec;
 
 use model::ledger::{Change, Refusal, ScopedChange, State, unknown};
 use planner::{Action, Chain, Decision};
@@ -19,12 +20,25 @@ const MAX_CHANGES: usize = 256;
 /// The most scopes of one transaction.
 const MAX_SCOPES: usize = 64;
 
-/// What became of the changes that lead the chains of a stage.
+/// What became of one transaction of leads.
 #[derive(Debug, Default)]
-pub(super) struct Led {
+pub(super) struct Led<'a> {
     pub executed: Executed,
-    /// The chains, by index, that stop here.
-    pub stopped: HashSet<usize>,
+    /// The chains whose change took effect, in the order of the plan.
+    pub granted: Vec<&'a Chain>,
+}
+
+/// The changes that lead chains of one stage, as transactions that are written one after the other.
+pub(super) struct Leads<'a> {
+    executor: &'a Executor,
+    ctx: &'a dyn ControllerCtx,
+    expected: Expected<'a>,
+    until: Duration,
+    chains: Vec<&'a Chain>,
+    changes: Vec<ScopedChange>,
+    batches: vec::IntoIter<Range<usize>>,
+    /// Whether no further transaction is written: its server is unavailable, or the master must stop.
+    is_ended: bool,
 }
 
 /// The change that leads a chain.
@@ -36,67 +50,79 @@ pub(super) fn lead(chain: &Chain) -> Option<(&Decision, &ScopedChange)> {
     }
 }
 
-impl Executor {
-    /// Writes the changes that lead the chains, one transaction after the other. A transaction that fails leaves its chains
-    /// to the next tick; if its server is unavailable, also those of the transactions after it.
-    pub(super) async fn write_leads(
-        &self,
-        ctx: &dyn ControllerCtx,
-        expected: Expected<'_>,
-        chains: &[Chain],
+impl<'a> Leads<'a> {
+    pub(super) fn new(
+        executor: &'a Executor,
+        ctx: &'a dyn ControllerCtx,
+        expected: Expected<'a>,
+        stage: &'a [Chain],
         until: Duration,
-    ) -> Led {
-        let leads = chains.iter().enumerate().filter_map(|(at, chain)| Some((at, lead(chain)?)));
-        let (decisions, changes): (Vec<_>, Vec<_>) =
-            leads.map(|(at, (decision, change))| ((at, decision), change.clone())).unzip();
-        let mut led = Led { stopped: decisions.iter().map(|(at, _)| *at).collect(), ..Led::default() };
-        let mut is_away = false;
-        for batch in batches(&changes) {
-            let (decisions, changes) = (&decisions[batch.clone()], &changes[batch]);
-            if led.executed.stop.is_some() || is_away || ctx.clock() >= until {
-                led.executed.left += changes.len();
-                note_ungranted(&mut led.executed, changes);
-                continue;
-            }
-            if self.shutdown.is_cancelled() {
-                led.executed.stop = Some(Failure::Lost("shutting down".to_owned()));
-                continue;
-            }
-            match ctx.apply(Effect::Ledger { epoch: expected.epoch, changes }).await {
-                Ok(Applied::Decided(decided)) => {
-                    for (((at, decision), change), decided) in decisions.iter().zip(changes).zip(decided) {
-                        match decided {
-                            // A name is reserved once: a repeat returns a reservation that has ended, and the next plan renews
-                            // its slot.
-                            Ok(reservation) if is_grant(&change.change) && !reservation.state.is_charged() => {
-                                note_ungranted(&mut led.executed, std::slice::from_ref(change));
-                            }
-                            Ok(_) => {
-                                self.log_applied(decision, expected);
-                                led.executed.applied += 1;
-                                led.stopped.remove(at);
-                            }
-                            Err(refusal) => {
-                                note_ungranted(&mut led.executed, std::slice::from_ref(change));
-                                self.log_change_refused(decision, &change.change, &refusal, ctx.clock());
-                            }
+    ) -> Self {
+        let (chains, changes): (Vec<_>, Vec<_>) =
+            stage.iter().filter_map(|chain| Some((chain, lead(chain)?.1.clone()))).unzip();
+        let batches = batches(&changes).into_iter();
+        Self { executor, ctx, expected, until, chains, changes, batches, is_ended: false }
+    }
+
+    /// Writes the next transaction; `None` after the last one. A transaction that fails leaves its chains to the next tick; if its
+    /// server is unavailable, also those of the transactions after it.
+    pub(super) async fn write_next(mut self) -> Option<(Led<'a>, Self)> {
+        let batch = self.batches.next()?;
+        let led = self.write(batch).await;
+        Some((led, self))
+    }
+
+    async fn write(&mut self, batch: Range<usize>) -> Led<'a> {
+        let Self { executor, ctx, expected, until, .. } = *self;
+        let (chains, changes) = (&self.chains[batch.clone()], &self.changes[batch]);
+        let mut led = Led::default();
+        if self.is_ended || ctx.clock() >= until {
+            led.executed.left += changes.len();
+            note_ungranted(&mut led.executed, changes);
+            return led;
+        }
+        if executor.shutdown.is_cancelled() {
+            led.executed.stop = Some(Failure::Lost("shutting down".to_owned()));
+            self.is_ended = true;
+            return led;
+        }
+        match ctx.apply(Effect::Ledger { epoch: expected.epoch, changes }).await {
+            Ok(Applied::Decided(decided)) => {
+                for ((chain, change), decided) in chains.iter().zip(changes).zip(decided) {
+                    let Some((decision, _)) = lead(chain) else { continue };
+                    match decided {
+                        // A name is reserved once: a repeat returns a reservation that has ended, and the next plan renews
+                        // its slot.
+                        Ok(reservation) if is_grant(&change.change) && !reservation.state.is_charged() => {
+                            note_ungranted(&mut led.executed, std::slice::from_ref(change));
+                        }
+                        Ok(_) => {
+                            executor.log_applied(decision, expected);
+                            led.executed.applied += 1;
+                            led.granted.push(chain);
+                        }
+                        Err(refusal) => {
+                            note_ungranted(&mut led.executed, std::slice::from_ref(change));
+                            executor.log_change_refused(decision, &change.change, &refusal, ctx.clock());
                         }
                     }
                 }
-                Ok(_) => note_ungranted(&mut led.executed, changes),
-                Err(failure) => {
-                    note_ungranted(&mut led.executed, changes);
-                    self.log_batch_failed(&failure, changes.len(), ctx.clock());
-                    is_away = failure.kind() == FailureKind::Away;
-                    if failure.kind() == FailureKind::NotMaster {
-                        led.executed.stop = Some(failure);
-                    }
+            }
+            Ok(_) => note_ungranted(&mut led.executed, changes),
+            Err(failure) => {
+                note_ungranted(&mut led.executed, changes);
+                executor.log_batch_failed(&failure, changes.len(), ctx.clock());
+                self.is_ended = matches!(failure.kind(), FailureKind::Away | FailureKind::NotMaster);
+                if failure.kind() == FailureKind::NotMaster {
+                    led.executed.stop = Some(failure);
                 }
             }
         }
         led
     }
+}
 
+impl Executor {
     fn log_change_refused(&self, decision: &Decision, change: &Change, refusal: &Refusal, now: Duration) {
         let row = decision.row(0);
         let key = throttle_key(&row, "refused");

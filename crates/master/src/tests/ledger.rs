@@ -1,6 +1,8 @@
 //! Reservations: they are written before the rest of their chains, in the order of the plan, and what is refused creates
 //! nothing.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use model::change::{Change, ObjectPatch, PoolPatch, Setting};
@@ -8,10 +10,12 @@ use model::ledger::{Ledger, ScopeKey};
 use model::quota::{Capacity, Limit};
 use model::{Epoch, PoolName};
 use planner::Action;
+use tokio_util::sync::CancellationToken;
 
-use super::fake::{Fake, Fault, State, no_agent};
+use super::fake::{Fake, Fault, State, no_agent, settings};
 use super::tick::done;
-use crate::tick::Ticked;
+use crate::settings::Settings;
+use crate::tick::{Reconciler, Ticked};
 
 fn pool() -> ScopeKey {
     ScopeKey::pool(&PoolName::new("rp_1").unwrap())
@@ -67,20 +71,41 @@ async fn a_registered_engine_is_confirmed_and_the_charge_of_a_gone_one_returned(
     assert_eq!((held(&state), state.simulation.observed.instances.len()), (0, 0));
 }
 
+/// The engines of planned reservations, in order.
+fn planned(fake: &Fake) -> Vec<String> {
+    let plan = fake.state().simulation.plan();
+    let reserves = plan.decisions().filter(|decision| matches!(decision.action, Action::Ledger(_)));
+    reserves.map(|decision| decision.engine.as_ref().unwrap().to_string()).collect()
+}
+
 #[tokio::test]
 async fn large_plans_are_written_in_several_transactions_in_their_order() {
     let fake = Fake::with_engines_wanted(300);
-    let planned: Vec<String> = {
-        let plan = fake.state().simulation.plan();
-        let reserves = plan.decisions().filter(|decision| matches!(decision.action, Action::Ledger(_)));
-        reserves.map(|decision| decision.engine.as_ref().unwrap().to_string()).collect()
-    };
+    let planned = planned(&fake);
     fake.reconciler(1).tick(&*fake).await;
     let state = fake.state();
     let sizes: Vec<usize> = state.journal.changes().iter().map(Vec::len).collect();
     assert_eq!(sizes, [256, 44]);
     assert_eq!(written(&state), planned);
     assert!(state.journal.effects()[..2].iter().all(|effect| effect.starts_with("ledger: reserve")));
+}
+
+#[tokio::test]
+async fn engines_are_created_while_later_reservations_are_written() {
+    let fake = Fake::with_engines_wanted(300);
+    let second = format!("reserve {}", planned(&fake)[256]);
+    let created = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&created);
+    fake.script(&second, Fault::Takes(Duration::from_millis(200)));
+    fake.script(
+        &second,
+        Fault::after(move |state| seen.store(state.simulation.observed.instances.len(), Ordering::Relaxed)),
+    );
+    let settings = Settings { effect_deadline: Duration::from_secs(10), ..settings() };
+    let now = fake.state().now();
+    Reconciler::new(settings, Epoch(1), now, CancellationToken::new()).tick(&*fake).await;
+    assert!(created.load(Ordering::Relaxed) > 0, "engines of the first transaction");
+    assert_eq!(charged_and_running(&fake), (300, 300));
 }
 
 #[tokio::test]
