@@ -57,7 +57,7 @@ pub use election::{Election, Lock};
 pub use error::{Error, LockLoss, ZkErrorKind};
 pub use handshake_probe::{GrantedSession, probe_handshake};
 pub use layout::Layout;
-pub use observation::{Observation, Unread, observe};
+pub use observation::{Observation, Observer, Unread, observe};
 pub use permits::{Permit, PermitNode};
 pub use registration::{Registration, RegistrationNode};
 pub use registry::{OwnNodes, OwnWatch};

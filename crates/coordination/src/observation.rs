@@ -11,7 +11,7 @@ use crate::agents::{self, Agent};
 use crate::alter_node::{self, AlterNode};
 use crate::drains::{self, DrainOrderNode};
 use crate::error::Error;
-use crate::permits::{self, PermitNode};
+use crate::permits::{self, PermitCache, PermitNode};
 use crate::session::Session;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -45,16 +45,36 @@ impl Unread {
     }
 }
 
-/// Reads everything, after a sync. A list that is too long is read in part; the names of the rest are in
-/// [`Observation::unread`].
+/// Reads everything once.
 pub async fn observe(session: &Session) -> Result<Observation, Error> {
-    session.sync().await?;
-    // The agents after the alter node: an agent that registers and creates a node in between must not seem to be gone.
-    let altering = async {
-        let alter = alter_node::read_here(session).await?;
-        Ok::<_, Error>((alter, agents::list(session).await?))
-    };
-    let ((alter, agents), (permits, more_permits), (drains, more_drains)) =
-        tokio::try_join!(altering, permits::list_in_part(session), drains::list_in_part(session))?;
-    Ok(Observation { alter, agents, permits, drains, unread: Unread { permits: more_permits, drains: more_drains } })
+    Observer::default().observe(session).await
+}
+
+/// One that reads everything again and again on one session. Permits that have not changed since its last observation are not
+/// read again ([`crate::permits`]).
+#[derive(Debug, Default)]
+pub struct Observer {
+    permits: PermitCache,
+}
+
+impl Observer {
+    /// Reads everything, after a sync. A list that is too long is read in part; the names of the rest are in
+    /// [`Observation::unread`].
+    pub async fn observe(&self, session: &Session) -> Result<Observation, Error> {
+        session.sync().await?;
+        // The agents after the alter node: an agent that registers and creates a node in between must not seem to be gone.
+        let altering = async {
+            let alter = alter_node::read_here(session).await?;
+            Ok::<_, Error>((alter, agents::list(session).await?))
+        };
+        let ((alter, agents), (permits, more_permits), (drains, more_drains)) =
+            tokio::try_join!(altering, permits::list_in_part(session, &self.permits), drains::list_in_part(session))?;
+        Ok(Observation {
+            alter,
+            agents,
+            permits,
+            drains,
+            unread: Unread { permits: more_permits, drains: more_drains },
+        })
+    }
 }

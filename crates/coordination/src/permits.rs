@@ -11,16 +11,24 @@
 //! whose ACL the engine wrote. Then the permit stays and is *left behind*. This is recorded in the permit, so that the delete
 //! is not retried. It admits no engine, and ZooKeeper's super user can delete it.
 //!
+//! Every reader reads all permits again and again, so a [`PermitCache`] keeps what one session has read. ZooKeeper changes the stat of a
+//! permit with its content and whenever a child comes or goes, so one with an unchanged stat is not read again with its children. An
+//! engine cannot overwrite its registration, unless it has created it with an ACL of its own; that is not noticed until the next change.
+//!
 //! Invariant: below a permit without the mark `answered` no engine has ever registered, nor below an earlier permit of its uid.
 //! The first registration leaves the mark in its own multi. A permit that is created for a running engine has the mark from
 //! the beginning, because an earlier permit may be lost. So deleting a permit last read without the mark fails if an engine has
 //! registered since, even if it has since left; a stale caller never removes an engine that has served.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::mem;
 
+use futures::stream::{self, StreamExt, TryStreamExt};
 use model::owner::Owner;
 use model::{EngineName, PoolName, TenantName, UnitName};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use zookeeper_client::Stat;
 
 use crate::document;
 use crate::election::Lock;
@@ -28,7 +36,7 @@ use crate::error::Error;
 use crate::failpoints;
 use crate::layout::{ANSWERED, LIVE};
 use crate::registration::{RegistrationNode, read_registration};
-use crate::session::{Session, read_children};
+use crate::session::{MAX_IN_FLIGHT, Session, read_children};
 use crate::transaction::Transaction;
 
 /// The maximum number of strays whose names are read, to delete them with their permit.
@@ -37,6 +45,9 @@ const MAX_STRAYS: usize = 16;
 const MAX_STRAY_BYTES: usize = 512 * 1024;
 /// How often a permit is read again because its children changed meanwhile.
 const MAX_READS: usize = 3;
+
+/// The number of permits whose stats are read by one request. Masters write permits, so they are short.
+const STATS_AT_ONCE: usize = 256;
 
 /// The content of a permit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +102,32 @@ impl PermitNode {
         of_uid.then_some(registration)
     }
 }
+
+/// What ZooKeeper changes with the content of a permit, and whenever a child of it comes or goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Revision {
+    czxid: i64,
+    mzxid: i64,
+    pzxid: i64,
+    cversion: i32,
+}
+
+impl From<&Stat> for Revision {
+    fn from(stat: &Stat) -> Self {
+        Self { czxid: stat.czxid, mzxid: stat.mzxid, pzxid: stat.pzxid, cversion: stat.cversion }
+    }
+}
+
+/// A permit as it was at a revision, or later: then its revision has changed since.
+#[derive(Debug, Clone)]
+struct SeenPermit {
+    at: Revision,
+    node: PermitNode,
+}
+
+/// The permits that one session has read. Of no use to another one: a server that was restored may use revisions again.
+#[derive(Debug, Default)]
+pub(crate) struct PermitCache(Mutex<HashMap<EngineName, SeenPermit>>);
 
 /// Creates a permit; [`Error::NodeExists`] if there is one. One that was left behind is reused. A permit with a uid is for a
 /// running engine and has the mark.
@@ -262,19 +299,59 @@ pub(crate) fn withdraw_seen<'a>(
 
 /// The permits with their registrations by engine, at most [`MAX_CHILDREN`](crate::MAX_CHILDREN), and the engines whose permits
 /// were not read. Nodes whose names are no engine names are skipped: they were created by hand and admit no engine.
-pub(crate) async fn list_in_part(session: &Session) -> Result<(Vec<PermitNode>, BTreeSet<EngineName>), Error> {
+pub(crate) async fn list_in_part(
+    session: &Session,
+    cache: &PermitCache,
+) -> Result<(Vec<PermitNode>, BTreeSet<EngineName>), Error> {
     let (engines, unread) = session.engines(&session.layout().engines()).await?;
-    let nodes = read_children(engines, |engine| async move { read(session, &engine).await }).await?;
+    // What a reader does not finish is forgotten: the next one reads everything.
+    let known = mem::take(&mut *cache.0.lock());
+    let unchanged = unchanged(session, &engines, &known).await?;
+    let read = |engine: EngineName| {
+        let known = known.get(&engine).filter(|_| unchanged.contains(&engine));
+        async move {
+            match known {
+                Some(seen) => Ok(Some(seen.clone())),
+                None => read_seen(session, &engine).await,
+            }
+        }
+    };
+    let seen = read_children(engines.clone(), read).await?;
+    let nodes = seen.iter().map(|seen| seen.node.clone()).collect();
+    *cache.0.lock() = seen.into_iter().map(|seen| (seen.node.engine.clone(), seen)).collect();
     Ok((nodes, unread))
 }
 
-/// Like `list_in_part`, without the names of those that were not read.
+/// The engines whose permits are still what is known of them.
+async fn unchanged(
+    session: &Session,
+    engines: &[EngineName],
+    known: &HashMap<EngineName, SeenPermit>,
+) -> Result<HashSet<EngineName>, Error> {
+    let known: Vec<&SeenPermit> = engines.iter().filter_map(|engine| known.get(engine)).collect();
+    let requests = known.chunks(STATS_AT_ONCE).map(|known| async move {
+        let paths: Vec<String> = known.iter().map(|seen| session.layout().permit(&seen.node.engine)).collect();
+        let stats = session.stats(&paths).await?;
+        let read = known.iter().zip(stats);
+        let unchanged = read.filter(|(seen, stat)| stat.as_ref().map(Revision::from) == Some(seen.at));
+        Ok::<_, Error>(unchanged.map(|(seen, _)| seen.node.engine.clone()).collect::<Vec<_>>())
+    });
+    let requests: Vec<_> = requests.collect();
+    let unchanged: Vec<Vec<EngineName>> = stream::iter(requests).buffered(MAX_IN_FLIGHT).try_collect().await?;
+    Ok(unchanged.into_iter().flatten().collect())
+}
+
+/// Like `list_in_part`, without the names of those that were not read and without a cache.
 pub async fn list(session: &Session) -> Result<Vec<PermitNode>, Error> {
-    list_in_part(session).await.map(|(read, _)| read)
+    list_in_part(session, &PermitCache::default()).await.map(|(read, _)| read)
 }
 
 /// Reads one permit and its registration, each by its path.
 pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<PermitNode>, Error> {
+    Ok(read_seen(session, engine).await?.map(|seen| seen.node))
+}
+
+async fn read_seen(session: &Session, engine: &EngineName) -> Result<Option<SeenPermit>, Error> {
     let layout = session.layout();
     let path = layout.permit(engine);
     let mut reads = 1;
@@ -296,7 +373,7 @@ pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<Permi
                 continue;
             }
         }
-        return Ok(Some(PermitNode {
+        let node = PermitNode {
             engine: engine.clone(),
             content: match &left_behind {
                 Some(node) => Err(format!("it is left behind: {}", node.left_behind)),
@@ -308,6 +385,7 @@ pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<Permi
             answered,
             strays,
             left_behind: left_behind.is_some(),
-        }));
+        };
+        return Ok(Some(SeenPermit { at: Revision::from(&stat), node }));
     }
 }

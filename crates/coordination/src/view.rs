@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use crate::agents::{self, Agent};
 use crate::drains;
 use crate::error::Error;
-use crate::permits::{self, Permit};
+use crate::permits::{self, Permit, PermitCache};
 use crate::registration::Registration;
 use crate::session::{Session, SessionState};
 use crate::wakeups::{Scope, Wakeups};
@@ -121,10 +121,11 @@ impl Reader {
     /// Reads on one session until it has ended.
     async fn follow(&mut self, session: &Session) {
         let wakeups = Wakeups::with_scope(session, Scope::Registry);
+        let permits = PermitCache::default();
         let (begun, mut pace) = (Instant::now(), Pace::new(MIN_PAUSE));
         while session.state() != SessionState::Expired {
             let since = begun.elapsed();
-            match read(session, self.clock.boottime()).await {
+            match read(session, &permits, self.clock.boottime()).await {
                 Ok(read) => self.publish(read),
                 Err(error) => tracing::debug!(%error, "could not read the registry"),
             }
@@ -191,10 +192,10 @@ struct Reading {
     unread: BTreeSet<EngineName>,
 }
 
-async fn read(session: &Session, now: Duration) -> Result<Reading, Error> {
+async fn read(session: &Session, cache: &PermitCache, now: Duration) -> Result<Reading, Error> {
     session.sync().await?;
     let (agents, (permits, unread), ordered) =
-        tokio::try_join!(agents::list(session), permits::list_in_part(session), drains::names(session))?;
+        tokio::try_join!(agents::list(session), permits::list_in_part(session, cache), drains::names(session))?;
     let mut engines = BTreeMap::new();
     for node in permits {
         let Some(registration) = node.ready().cloned() else { continue };

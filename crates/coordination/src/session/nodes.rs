@@ -5,7 +5,7 @@ use std::future::Future;
 
 use futures::stream::{self, StreamExt};
 use model::EngineName;
-use zookeeper_client::{Acl, Acls, CreateMode, Stat};
+use zookeeper_client::{Acl, Acls, CreateMode, MultiReadResult, Stat};
 
 use super::{MAX_CHILDREN, MAX_IN_FLIGHT, Session};
 use crate::error::{Effect, Error};
@@ -20,6 +20,25 @@ impl Session {
     pub(crate) async fn get(&self, path: &str) -> Result<Option<(Vec<u8>, Stat)>, Error> {
         let client = self.client()?;
         found(self.bounded(Effect::Read, path, async move { client.get_data(path).await }).await)
+    }
+
+    /// The stats of the nodes, in the same order, by one request; `None` for one that is missing or cannot be read. The request
+    /// reads their data too, so it is for nodes whose data is short.
+    pub(crate) async fn stats(&self, paths: &[String]) -> Result<Vec<Option<Stat>>, Error> {
+        let Some(first) = paths.first() else { return Ok(Vec::new()) };
+        let client = self.client()?;
+        let call = async {
+            let mut reader = client.new_multi_reader();
+            for path in paths {
+                reader.add_get_data(path)?;
+            }
+            reader.commit().await
+        };
+        let stat = |read| match read {
+            MultiReadResult::Data { stat, .. } => Some(stat),
+            _ => None,
+        };
+        Ok(self.bounded(Effect::Read, first, call).await?.into_iter().map(stat).collect())
     }
 
     /// The node's ACL; `None` if the node does not exist.

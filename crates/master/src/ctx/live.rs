@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent_api::AgentApi;
 use async_trait::async_trait;
 use coordination::permit_batch::UidUpdate;
-use coordination::{Lock, Permit, SessionState, Wakeups, ZkErrorKind, alter_node, observe};
+use coordination::{Lock, Observer, Permit, SessionState, Wakeups, ZkErrorKind, alter_node};
 use model::alteration::{Abort, AlterationRecord, RequestId};
 use model::cause::chain;
 use model::clock::SharedClock;
@@ -103,6 +103,7 @@ pub(crate) struct LiveCtx {
     pub(super) deps: Arc<Deps>,
     /// `None` once it was given up.
     lock: Mutex<Option<Arc<Lock>>>,
+    observer: Observer,
     unchecked: Mutex<LogThrottle>,
     wakeups: Wakeups,
     events: tokio::sync::Mutex<orchestrator::WakeUps>,
@@ -123,6 +124,7 @@ impl LiveCtx {
         Self {
             deps,
             lock: Mutex::new(Some(Arc::new(lock))),
+            observer: Observer::default(),
             unchecked: Mutex::default(),
             wakeups,
             events,
@@ -169,7 +171,7 @@ impl LiveCtx {
 
     async fn observe_coordination(&self) -> Result<coordination::Observation, Failure> {
         let lock = self.lock()?;
-        let seen = observe(lock.session()).await.map_err(|error| coordination(&error))?;
+        let seen = self.observer.observe(lock.session()).await.map_err(|error| coordination(&error))?;
         self.deps.agents.registered(&seen.agents);
         let permitted = seen.permits.iter().map(|permit| &permit.engine);
         let known: HashSet<&EngineName> = permitted.chain(seen.drains.iter().map(|drain| &drain.engine)).collect();

@@ -80,6 +80,7 @@ cases![
     registrations::a_stale_permit_admits_no_engine,
     registrations::registering_succeeds_once_the_expired_registration_is_gone,
     registrations::a_permit_keeps_its_number_of_sessions_until_it_is_rewritten,
+    registrations::a_later_observation_sees_what_a_first_one_sees,
     registrations::a_permit_is_deleted_exactly_as_it_was_read,
     registrations::a_uid_is_written_once_and_never_over_a_newer_one,
     registrations::a_first_registration_leaves_a_mark_that_outlives_it,

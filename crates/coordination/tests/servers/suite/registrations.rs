@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use coordination::permit_batch::{self, UidUpdate};
-use coordination::{Error, Permit, ZkErrorKind, agents, discovery, drains, permits, registry};
+use coordination::{
+    Error, Observer, Permit, PermitNode, ZkErrorKind, agents, discovery, drains, observe, permits, registry,
+};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
@@ -118,6 +120,52 @@ pub async fn registering_succeeds_once_the_expired_registration_is_gone(installa
         registry::register(&session, &permit, &registration("uid-1")).await.is_ok()
     })
     .await;
+}
+
+pub async fn a_later_observation_sees_what_a_first_one_sees(installation: Installation) {
+    let lock = installation.lock().await;
+    let observer = Observer::default();
+    let check = async |step: &str| {
+        let later = observer.observe(lock.session()).await.unwrap();
+        assert_eq!(later, observe(lock.session()).await.unwrap(), "{step}");
+        let again = observer.observe(lock.session()).await.unwrap();
+        assert_eq!(again, later, "{step}, and nothing since");
+        later.permits
+    };
+    let read = async |name: &str| permits::read(lock.session(), &engine(name)).await.unwrap().unwrap();
+    assert!(check("no permit").await.is_empty());
+    installation.permitted(&lock, "e-0", "uid-0").await;
+    permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();
+    check("one without a uid").await;
+    permits::record_uid(&lock, &engine("e-1"), "uid-1").await.unwrap();
+    check("its uid").await;
+    let first = installation.session(installation.engine("e-1")).await;
+    registry::register(&first, &read("e-1").await, &registration("uid-1")).await.unwrap();
+    assert!(check("a registration").await[1].answered);
+    permits::set_sessions(&lock, &read("e-1").await, Some(3)).await.unwrap();
+    check("its sessions").await;
+    installation.expire(&first).await;
+    eventually("it is gone", || async { read("e-1").await.registration.is_none() }).await;
+    assert!(check("no registration").await[1].registration.is_none());
+    let second = installation.session(installation.engine("e-1")).await;
+    registry::register(&second, &read("e-1").await, &registration("uid-1")).await.unwrap();
+    let of = |permits: &[PermitNode]| permits[1].registration.as_ref().unwrap().session;
+    assert_eq!(of(&check("another registration").await), second.id());
+    let key = coordination::EngineCredential::derive(&installation.secret, &engine("e-1")).password;
+    let hostile = installation.stranger(Some(&format!("engine-e-1:{key}"))).await;
+    let (stray, options) =
+        (installation.path("engines/e-1/mine"), CreateMode::Persistent.with_acls(Acls::anyone_all()));
+    hostile.create(&stray, b"", &options).await.unwrap();
+    assert_eq!(check("a stray").await[1].strays, 1);
+    installation.as_master().await.delete(&stray, None).await.unwrap();
+    assert_eq!(check("no stray").await[1].strays, 0);
+    permits::delete(&lock, &read("e-1").await).await.unwrap();
+    assert_eq!(check("no permit for it").await.len(), 1);
+    permits::create(&lock, &engine("e-1"), &permit(Some("uid-2"))).await.unwrap();
+    assert_eq!(check("a permit again").await[1].uid(), Some("uid-2"));
+    let many: Vec<_> = (10..610).map(|number| (engine(&format!("e-{number}")), permit(None))).collect();
+    assert!(permit_batch::create(&lock, &many).await.iter().all(Result::is_ok));
+    assert_eq!(check("more than one request reads").await.len(), 602);
 }
 
 pub async fn a_permit_is_deleted_exactly_as_it_was_read(installation: Installation) {
