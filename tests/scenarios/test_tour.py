@@ -104,15 +104,15 @@ def test_the_tour_shows_the_stand_in_while_the_new_engine_starts(toured):
 
 def test_the_tour_shows_a_refusal_with_its_numbers_and_the_alter_that_resolves_it(toured):
     lines = without_results(toured.done.stdout)
-    refused = lines.index("START ENGINE demo local small WAIT '2m';")
+    refused = lines.index("START ENGINE demo local small NOWAIT;")
     assert lines[refused + 1 : refused + 5] == [
-        'error 53400: not enough CPU for an engine of resource unit "small"',
-        '  Detail: Tenant "demo" on resource pool "local": asked 1, left 0.5 of 0.5 (TENANT_CPU, not retryable).',
-        "  Hint: ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 1).",
-        "ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 1);",
+        'error 53000: not enough CPU for an engine of resource unit "small"',
+        '  Detail: Tenant "demo" on resource pool "local": asked 1, left 0 of 1 (TENANT_CPU, retryable).',
+        "  Hint: Stop an engine of SHOW ENGINES POOL demo local, or ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 2).",
+        "ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 2);",
     ]
-    held = {row[2]: row[3:9] for row in table_after(toured.done.stdout, "What does the tenant hold?")}
-    assert held["CPU"] == ["1", "0", "1", "0", "1", "0"], held
+    held = {row[2]: row[3:9] for row in table_after(toured.done.stdout, "What does the tenant hold now, and what is left?")}
+    assert held["CPU"] == ["2", "0", "2", "0", "1", "1"], held
 
 
 def test_the_readme_shows_statements_and_errors_of_the_real_tour(toured):

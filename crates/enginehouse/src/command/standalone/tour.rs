@@ -1,7 +1,7 @@
 //! The tour: a script that runs through the proxy's own port, with the code of `enginehouse sql`.
 //!
 //! `{samples}` is the folder of the sample data; `{engine}` is the current engine of the last result with a column `engine`.
-//! Comments in braces are instructions and are not printed: `{refused 53400}` precedes a statement that must be refused, with this
+//! Comments in braces are instructions and are not printed: `{refused 53000}` precedes a statement that must be refused, with this
 //! SQLSTATE; `{new session}` one that a new session runs, after the other one was closed; `{until empty}` a query that is repeated until it
 //! has no rows.
 

@@ -11,18 +11,6 @@ CREATE RESOURCE POOL IF NOT EXISTS local UNIT_LIST ('small');
 -- A tenant is a group of users; it lists the pools that it may use.
 CREATE TENANT IF NOT EXISTS demo RESOURCE_POOL_LIST ('local'), USER_LIST ('alice', 'bob');
 
--- A quota guarantees a part of a pool to a tenant, and limits the tenant to it.
-CREATE RESOURCE QUOTA IF NOT EXISTS demo_share TENANT demo, POOL local, GUARANTEE (CPU 0.5);
-
--- Reset the amount, in case the tour was run before.
-ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 0.5);
-
--- {refused 53400}
--- No engine of one CPU fits into half of one: the error has the numbers, and a statement that helps.
-START ENGINE demo local small WAIT '2m';
-
-ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 1);
-
 -- Ordinary SQL is sent to an engine of the tenant. None runs yet, so this statement waits while one is started for it.
 -- The data was generated from seed {seed}.
 CREATE EXTERNAL TABLE IF NOT EXISTS rides STORED AS PARQUET LOCATION '{samples}/rides/';
@@ -55,7 +43,19 @@ SHOW RESOURCE POOL local FOR TENANT;
 
 DESCRIBE ENGINE local '{engine}';
 
--- What does the tenant hold?
+-- A quota guarantees a part of a pool to a tenant, and limits the tenant to it.
+CREATE RESOURCE QUOTA IF NOT EXISTS demo_share TENANT demo, POOL local, GUARANTEE (CPU 1);
+
+-- Reset the amount, in case the tour was run before.
+ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 1);
+
+-- {refused 53000}
+-- The engine that runs holds all of it, and NOWAIT does not queue: the error has the numbers, and a statement that helps.
+START ENGINE demo local small NOWAIT;
+
+ALTER RESOURCE QUOTA demo_share GUARANTEE (CPU 2);
+
+-- What does the tenant hold now, and what is left?
 SHOW QUOTAS TENANT demo;
 
 -- Idle engines are released after 5 minutes; here after a second. No engine restarts for it.
