@@ -67,6 +67,12 @@ class Elastic:
         assert self.control.engines(tenant) == []
         return tenant
 
+    @staticmethod
+    def first_log(tenant, owner=""):
+        """The first line of a statement that waits for an engine of the tenant's only unit."""
+        whose = owner and f" of {owner}"
+        return f'waiting for an engine{whose} to be started in resource pool "{tenant}_p" from resource unit "{tenant}_u"'
+
     def open(self, tenant, address=None, **settings):
         return open_pyhive(address or self.address, f"{tenant}_user", **settings)
 

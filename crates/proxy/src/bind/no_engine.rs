@@ -71,7 +71,19 @@ fn demanded(snapshot: &ProxySnapshot, selector: &EngineSelector, key: &DemandKey
         }
         Some(unmet) if !unmet.is_futile => Ok(format!("waiting for an engine{}: {}", whose("of"), unmet.reason)),
         // A reason that no longer holds is none.
-        Some(_) | None => Ok(format!("waiting for an engine{} to be started", whose("of"))),
+        Some(_) | None => {
+            Ok(format!("waiting for an engine{} to be started{}", whose("of"), place(snapshot, selector)))
+        }
+    }
+}
+
+/// Where the engine is to be started, if there is no choice.
+fn place(snapshot: &ProxySnapshot, selector: &EngineSelector) -> String {
+    let links = snapshot.catalog.links();
+    let mut links = links.iter().filter(|link| selector.matches(link));
+    match (links.next(), links.next()) {
+        (Some(link), None) => format!(" in resource pool \"{}\" from resource unit \"{}\"", link.pool, link.unit),
+        _ => String::new(),
     }
 }
 

@@ -47,7 +47,7 @@ async fn a_session_is_demand_from_its_first_wait_until_it_is_bound() {
         statement.logs().await.unwrap().into_iter().next()
     })
     .await;
-    assert_eq!(line, "waiting for an engine to be started");
+    assert_eq!(line, "waiting for an engine to be started in resource pool \"rp_1\" from resource unit \"uc_1\"");
     // A second session of the same key, and a second statement of the same session.
     let mut bob = cluster.session("bob").await;
     let mut second = bob.execute("SELECT 1").await.unwrap();

@@ -78,6 +78,11 @@ async fn first_line(statement: &mut hs2::session::Statement<'_>) -> String {
     .await
 }
 
+/// The first line of a session that waits for an engine of its owner.
+fn starting(owner: &str) -> String {
+    format!("waiting for an engine of {owner} to be started in resource pool \"rp_1\" from resource unit \"uc_1\"")
+}
+
 /// Waits until the proxy has read an option: sessions of ann then wait like this.
 async fn waits(cluster: &Cluster, line: &str) {
     eventually("the option", async || {
@@ -97,7 +102,7 @@ async fn each_user_is_given_an_engine_of_its_own() {
     let mut of_anns = vec![bound(&cluster, "ann").await, bound(&cluster, "ann").await];
     let mut bob = cluster.session("bob").await;
     let mut waiting = bob.execute("SELECT 42 AS answer").await.unwrap();
-    assert_eq!(first_line(&mut waiting).await, "waiting for an engine of user \"bob\" to be started");
+    assert_eq!(first_line(&mut waiting).await, starting("user \"bob\""));
     let of_bob = launch(&cluster, 2, user("bob")).await;
     assert_eq!(waiting.collect(WAIT).await.unwrap().rows[0][0].to_string(), "42");
     of_anns.push(bound(&cluster, "ann").await);
@@ -122,13 +127,13 @@ async fn demand_names_the_owners_that_the_units_of_a_session_can_have() {
     demanded(&cluster, 0).await;
     // Without authentication users have no groups: each is a group of its own.
     share_by(&cluster, &mut admin, "group").await;
-    waits(&cluster, "waiting for an engine of user \"ann\" as a group to be started").await;
+    waits(&cluster, &starting("user \"ann\" as a group")).await;
     let mut ann = cluster.session("ann").await;
     ann.execute("SELECT 1").await.unwrap();
     assert_eq!(demanded(&cluster, 1).await, [DemandKey { group: Some("user:ann".to_owned()), ..key() }]);
     ann.close().await.unwrap();
     share_by(&cluster, &mut admin, "session").await;
-    waits(&cluster, "waiting for an engine of this session to be started").await;
+    waits(&cluster, &starting("this session")).await;
     let mut sessions = [cluster.session("ann").await, cluster.session("ann").await];
     for session in &mut sessions {
         session.execute("SELECT 1").await.unwrap();
@@ -155,7 +160,7 @@ async fn a_wait_in_vain_names_the_owner() {
     assert_eq!(error.message, "tenant \"t_1\" has no engine for user \"ann\", and none can be started");
     let mut bob = cluster.session("bob").await;
     let mut statement = bob.execute("SELECT 1").await.unwrap();
-    assert_eq!(first_line(&mut statement).await, "waiting for an engine of user \"bob\" to be started");
+    assert_eq!(first_line(&mut statement).await, starting("user \"bob\""));
     let mut admin = cluster.session("admin").await;
     let _settling = cluster.master.keep_settling();
     run(&mut admin, "ALTER RESOURCE UNIT uc_1 START_ON_DEMAND FALSE").await;
@@ -240,7 +245,7 @@ async fn a_session_keeps_its_own_engine_while_it_is_idle() {
     let own = launch(&cluster, 1, Owner::Session(id)).await;
     run(&mut ann, "SELECT 1").await;
     let mut waiting = other.execute("SELECT 1").await.unwrap();
-    assert_eq!(first_line(&mut waiting).await, "waiting for an engine of this session to be started");
+    assert_eq!(first_line(&mut waiting).await, starting("this session"));
     waiting.cancel().await.unwrap();
     // A session of an engine that others share is swept meanwhile.
     share_by(&cluster, &mut admin, "tenant").await;
