@@ -39,12 +39,8 @@ fn key(tenant: &str, pool: Option<&str>) -> DemandKey {
     }
 }
 
-/// So many sessions of the tenant wait, of any pool.
 fn wait(cluster: &mut Cluster, tenant: &str, waiting: u64) {
-    let snapshot = &mut cluster.simulation.desired.snapshot;
-    snapshot.demand.retain(|demand| demand.key.tenant.as_str() != tenant);
-    let (since_ms, until_ms) = (snapshot.now_ms, i64::MAX);
-    snapshot.demand.push(Demand { key: key(tenant, None), waiting, since_ms, until_ms });
+    cluster.wait(tenant, waiting);
 }
 
 /// What each plan of the cluster decides about slots.
@@ -75,16 +71,8 @@ fn register(cluster: &mut Cluster, sessions: u32) {
     }
 }
 
-fn has_been_used(observed: &planner::ObservedState, engine: &EngineName) -> bool {
-    observed.scaling.uses.get(engine).is_some_and(|idle| idle.was_used)
-}
-
 fn load(cluster: &mut Cluster, engine: &EngineName, sessions: u32, idle_s: u64) {
-    let observed = &mut cluster.simulation.observed;
-    observed.loads.insert(engine.clone(), EngineLoad { sessions, running: 0 });
-    let idle_for = Duration::from_secs(idle_s);
-    let was_used = sessions > 0 || has_been_used(observed, engine);
-    observed.scaling.uses.insert(engine.clone(), EngineUse { idle_for, was_used, ..EngineUse::default() });
+    cluster.load(engine, sessions, Duration::from_secs(idle_s));
 }
 
 /// Ticks until nothing more is decided, while nothing registers and nothing ends.

@@ -28,6 +28,10 @@ fn print_plan(out: &mut String, cluster: &Cluster, plan: &Plan) {
     for wait in &plan.waits {
         writeln!(out, "  - {}: {}", wait.engine, wait.reason).unwrap();
     }
+    for unmet in plan.unmet.iter().flatten() {
+        let sessions = if unmet.sessions == 1 { "session" } else { "sessions" };
+        writeln!(out, "  - {} {sessions} of {}: {}", unmet.sessions, unmet.key.tenant, unmet.reason).unwrap();
+    }
     if let Some(waits_for) = &plan.waits_for {
         writeln!(out, "  waits for {waits_for}").unwrap();
     }
@@ -138,6 +142,12 @@ fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
         }
         ["returns", node] => drop(cluster.simulation.observed.unready.remove(*node)),
         ["registry", state] => cluster.simulation.observed.registry_complete = *state == "complete",
+        ["polls"] => cluster.polls_agents = true,
+        ["waiting", tenant, sessions] => cluster.wait(tenant, sessions.parse().unwrap()),
+        ["sessions", engine, sessions] => {
+            cluster.load(&cluster.engine(engine), sessions.parse().unwrap(), Duration::ZERO);
+        }
+        ["idle", engine, ms] => cluster.load(&cluster.engine(engine), 0, time(ms)),
         ["reservations"] => {
             for reservation in cluster.simulation.desired.snapshot.ledger.reservations() {
                 writeln!(out, "  {} {}", reservation.id(), reservation.state).unwrap();

@@ -1,6 +1,7 @@
 //! A simulated cluster with the events of admins, engines and failures, for the scripts and the properties.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
+mod demand;
 pub mod judge;
 pub mod ledger_judge;
 pub mod moves;
