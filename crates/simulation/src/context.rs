@@ -14,6 +14,7 @@ use master::{
 };
 use model::alteration::{Abort, AlterationRecord, RequestId};
 use model::demand::Demand;
+use model::engine_state::Phase;
 use model::ledger::{LedgerRecord, LedgerRecorded};
 use model::name::TenantName;
 use model::number::Epoch;
@@ -99,6 +100,9 @@ impl ControllerCtx for Context {
             Some(Ok(mut listing)) => {
                 for engine in &mut listing.engines {
                     engine.node = world.machine_read(engine.node.take());
+                    if world.is_taken_for_ended(&engine.name) {
+                        engine.phase = Phase::Ended;
+                    }
                 }
                 Ok(InstanceList::new(listing, Some(world.nodes_read())))
             }

@@ -154,10 +154,20 @@ impl State {
                     namespace: namespace.clone(),
                 };
                 let seen: Option<&PermitNode> = seen.filter(|_| *withdraw);
-                self.nodes.drain(lock, engine, seen, successor.as_ref(), order)?;
-                self.judge_drain(engine, uid);
+                self.disturb_drain(engine, successor.as_ref());
+                let drained = self.nodes.drain(lock, engine, seen, successor.as_ref(), order);
+                if self.nodes.drains.contains_key(engine) {
+                    self.judge_drain(engine, uid);
+                }
+                drained?;
                 let after = self.rng.millis(10, 200);
-                self.schedule(after, Event::DrainRead(engine.clone()));
+                let is_expiry = self.mutant == Some(Mutant::DrainIsExpiry);
+                let noticed = if is_expiry {
+                    Event::Register(engine.clone(), uid.clone())
+                } else {
+                    Event::DrainRead(engine.clone())
+                };
+                self.schedule(after, noticed);
                 Ok(Applied::Done)
             }
             Action::DeleteEngine { uid, grace } => {

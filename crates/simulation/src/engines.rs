@@ -37,6 +37,13 @@ impl State {
         self.activity.created += 1;
     }
 
+    /// Whether a master takes an engine that is not registered for one that has ended, which only a mutant does.
+    pub fn is_taken_for_ended(&self, engine: &EngineName) -> bool {
+        let node = self.nodes.permits.get(engine);
+        self.mutant == Some(Mutant::AbsenceIsEnd)
+            && node.is_some_and(|node| node.answered && node.registration.is_none())
+    }
+
     /// An agent tries to register.
     pub fn register(&mut self, engine: &EngineName, uid: &str) {
         let Some(agent) = self.agents.get(engine).filter(|agent| agent.uid == uid && !agent.has_ended) else { return };
@@ -46,7 +53,7 @@ impl State {
         if self.is_down(engine) {
             return self.schedule(REGISTER_RETRY, Event::Register(engine.clone(), uid.to_owned()));
         }
-        if self.nodes.drains.contains_key(engine) {
+        if self.nodes.drains.contains_key(engine) && self.mutant != Some(Mutant::DrainIsExpiry) {
             return self.drain_read(engine);
         }
         if self.nodes.registration(engine).is_some() {
@@ -55,6 +62,7 @@ impl State {
         if !self.nodes.register(engine, uid) {
             return self.schedule(REGISTER_RETRY, Event::Register(engine.clone(), uid.to_owned()));
         }
+        self.judge_registration(engine, uid);
         let owner = self.nodes.permit(engine).and_then(|permit| permit.owner.clone());
         if let Some(agent) = self.agents.get_mut(engine) {
             agent.has_registered = true;

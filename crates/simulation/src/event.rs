@@ -79,6 +79,15 @@ pub enum Scripted {
     Fault(Fault),
 }
 
+/// What happens to the registrations that a drain relies on.
+#[derive(Debug, Clone, Copy)]
+pub enum Racing {
+    /// The successor of the engine loses its session.
+    SuccessorLost,
+    /// The engine registers.
+    EngineRegisters,
+}
+
 /// A fault. An index means the engine or proxy at this place in the list, wherever it is then.
 #[derive(Debug, Clone)]
 pub enum Fault {
@@ -119,6 +128,8 @@ pub enum Fault {
     ListFrozen(Duration),
     ClockShifted(i64),
     WakesLost(Duration),
+    /// This happens between the look of a master and its next drain.
+    BeforeDrain(Racing),
     /// This happens between the answers of agents and the next transaction that adds and removes slots.
     BeforeScaling(Box<Scripted>),
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use model::engine_name::EngineName;
 use orchestrator::Error;
 use orchestrator::memory::{End, Verb};
 
 use crate::activity::Cause;
-use crate::event::{Event, Fault};
+use crate::event::{Event, Fault, Racing};
 use crate::in_effect::{Faults, take};
 use crate::machine::FailureEnd;
 use crate::state::State;
@@ -114,6 +115,7 @@ impl State {
                 self.faults.stale_until = self.faults.stale_until.max(now + shift + STALE_DEMAND);
             }
             Fault::BeforeScaling(event) => self.faults.before_scaling = Some(event.clone()),
+            Fault::BeforeDrain(racing) => self.faults.before_drain = Some(*racing),
             Fault::WakesLost(lasted) => self.faults.wakes_lost_until = now + *lasted,
         }
         self.judge(Cause::Other);
@@ -125,6 +127,22 @@ impl State {
             self.memory.fail_next(Verb::Ensure, Error::transient("the API server is away"));
         } else if take(&mut self.faults.lost_creates) {
             self.memory.lose_reply(Verb::Ensure);
+        }
+    }
+
+    /// Lets the registrations change that a drain relies on, if a fault intervenes.
+    pub fn disturb_drain(&mut self, engine: &EngineName, successor: Option<&EngineName>) {
+        match (self.faults.before_drain, successor) {
+            (Some(Racing::SuccessorLost), Some(successor)) => {
+                self.faults.before_drain = None;
+                self.lose_session(successor, Duration::from_secs(2));
+            }
+            (Some(Racing::EngineRegisters), _) if self.nodes.registration(engine).is_none() => {
+                self.faults.before_drain = None;
+                let uid = self.agents.get(engine).map(|agent| agent.uid.clone());
+                self.register(engine, &uid.unwrap_or_default());
+            }
+            _ => {}
         }
     }
 

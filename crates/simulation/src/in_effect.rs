@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::Scripted;
+use crate::event::{Racing, Scripted};
 
 /// The faults in effect.
 #[derive(Debug, Default)]
@@ -21,6 +21,7 @@ pub struct Faults {
     pub away_until: Duration,
     pub wakes_lost_until: Duration,
     pub before_scaling: Option<Box<Scripted>>,
+    pub before_drain: Option<Racing>,
     pub is_frozen: bool,
     /// Until then the recorded demand may differ from the sessions that wait.
     pub stale_until: Duration,

@@ -172,6 +172,19 @@ impl State {
         }
     }
 
+    /// Checks a registration that was just written.
+    pub fn judge_registration(&mut self, engine: &EngineName, uid: &str) {
+        let is_of_uid = self.nodes.permit(engine).is_some_and(|permit| permit.uid.as_deref() == Some(uid));
+        let order = self.nodes.drains.get(engine).and_then(|node| node.content.as_ref().ok());
+        let is_ordered = order.is_some_and(|order| order.uid.as_deref() == Some(uid));
+        if !is_of_uid {
+            self.violated(format!("engine {engine} registers below a permit that does not have its uid"));
+        }
+        if is_ordered {
+            self.violated(format!("engine {engine} registers again after its drain order"));
+        }
+    }
+
     /// Checks a drain order that was written.
     pub fn judge_drain(&mut self, engine: &EngineName, uid: &str) {
         let Some(agent) = self.agents.get(engine).filter(|agent| agent.uid == uid && !agent.has_ended) else { return };

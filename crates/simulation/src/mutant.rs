@@ -58,10 +58,20 @@ pub enum Mutant {
     RegistrationAlone,
     /// Engines are replaced although most machines have failed.
     NotSuspended,
+    /// A drain keeps the permit, and the engine's agent takes its missing registration for an expired session.
+    DrainIsExpiry,
+    /// An engine that is not registered is listed as ended.
+    AbsenceIsEnd,
+    /// The drain of a superseded engine does not check the registration of its successor.
+    SuccessorUnchecked,
+    /// A drain order is written in a call of its own, before permit and registration are compared with what was seen.
+    DrainInCalls,
+    /// A permit admits every engine with its name.
+    PermitAdmitsAnyUid,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 32] = [
         Self::DemandWithoutLease,
         Self::CountedUntilOpen,
         Self::ReportsWithoutNumber,
@@ -89,5 +99,10 @@ impl Mutant {
         Self::NodeAlone,
         Self::RegistrationAlone,
         Self::NotSuspended,
+        Self::DrainIsExpiry,
+        Self::AbsenceIsEnd,
+        Self::SuccessorUnchecked,
+        Self::DrainInCalls,
+        Self::PermitAdmitsAnyUid,
     ];
 }

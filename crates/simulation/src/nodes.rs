@@ -93,13 +93,20 @@ impl Nodes {
         if self.drains.contains_key(engine) {
             return Err(moved(format!("{engine} has a drain order")));
         }
+        let successor = successor.filter(|_| self.mutant != Some(Mutant::SuccessorUnchecked));
         if let Some(successor) = successor.filter(|successor| self.registration(successor).is_none()) {
             return Err(moved(format!("{successor} is not registered")));
         }
-        if let Some(seen) = seen {
+        let order = DrainOrderNode { engine: engine.clone(), content: Ok(order), ctime_ms: 0 };
+        if self.mutant == Some(Mutant::DrainInCalls) {
+            self.drains.insert(engine.clone(), order.clone());
+        }
+        if self.mutant == Some(Mutant::DrainIsExpiry) {
+            self.expire(engine);
+        } else if let Some(seen) = seen {
             self.withdraw(seen)?;
         }
-        self.drains.insert(engine.clone(), DrainOrderNode { engine: engine.clone(), content: Ok(order), ctime_ms: 0 });
+        self.drains.insert(engine.clone(), order);
         Ok(())
     }
 
@@ -128,7 +135,8 @@ impl Nodes {
     pub fn register(&mut self, engine: &EngineName, uid: &str) -> bool {
         let mutant = self.mutant;
         let Some(node) = self.permits.get_mut(engine) else { return false };
-        if node.uid() != Some(uid) || node.registration.is_some() {
+        let is_admitted = node.uid() == Some(uid) || mutant == Some(Mutant::PermitAdmitsAnyUid);
+        if !is_admitted || node.registration.is_some() {
             return false;
         }
         let owner = node.content.as_ref().ok().and_then(|permit| permit.owner.clone());

@@ -7,14 +7,14 @@ use model::error::UserError;
 use model::slot::Replacement;
 
 use super::{UNITS, alter, arrival, sharing, unit};
-use crate::event::{Fault, Scripted};
+use crate::event::{Fault, Racing, Scripted};
 use crate::machine::{Failing, FailureEnd};
 use crate::rng::Rng;
 
 pub(super) fn fault(rng: &mut Rng) -> Result<Fault, UserError> {
     let seconds = |rng: &mut Rng, most: u64| Duration::from_millis(rng.between(200, most * 1_000));
     let place = rng.index(100);
-    Ok(match rng.below(34) {
+    Ok(match rng.below(35) {
         0 => Fault::CreatesRefused(seconds(rng, 60)),
         1 => Fault::CreateFails,
         2 => Fault::CreateReplyLost,
@@ -44,6 +44,8 @@ pub(super) fn fault(rng: &mut Rng) -> Result<Fault, UserError> {
         29 | 30 => Fault::MachineFails(place, failing(rng, 300)),
         31 => Fault::MachineUnready(place, seconds(rng, 90)),
         32 => Fault::ManyFail(rng.between(3, 4) as usize, failing(rng, 60)),
+        34 if rng.percent(50) => Fault::BeforeDrain(Racing::SuccessorLost),
+        34 => Fault::BeforeDrain(Racing::EngineRegisters),
         _ => Fault::BeforeScaling(Box::new(limit(rng)?)),
     })
 }

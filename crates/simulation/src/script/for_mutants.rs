@@ -11,7 +11,7 @@ use model::slot::Replacement;
 
 use super::faults::failing;
 use super::{POOLS, Script, TENANTS, UNITS, USERS, alter, sharing, unit, without_quiet_times};
-use crate::event::{Fault, Scripted};
+use crate::event::{Fault, Racing, Scripted};
 use crate::mutant::Mutant;
 use crate::rng::Rng;
 
@@ -70,10 +70,21 @@ pub fn script_for(mutant: Mutant, seed: u64, length: Duration) -> Result<Script,
                 vec![Scripted::Fault(Fault::ProxyDied(place))]
             }
             Mutant::ReportsWithoutNumber => vec![Scripted::Fault(Fault::LateReport)],
-            Mutant::EpochUnchecked => {
+            Mutant::EpochUnchecked | Mutant::PermitAdmitsAnyUid => {
                 vec![Scripted::Fault(Fault::Deposed { effects: rng.below(4), late: Some(rng.millis(1_000, 15_000)) })]
             }
-            Mutant::NoMark | Mutant::LostSessionIsDrain | Mutant::RegistrationAlone => vec![Scripted::Fault(lost)],
+            Mutant::NoMark | Mutant::LostSessionIsDrain | Mutant::RegistrationAlone | Mutant::AbsenceIsEnd => {
+                vec![Scripted::Fault(lost)]
+            }
+            Mutant::SuccessorUnchecked | Mutant::DrainInCalls => {
+                let racing =
+                    if mutant == Mutant::DrainInCalls { Racing::EngineRegisters } else { Racing::SuccessorLost };
+                let memory = format!("{}G", rng.between(1, 3)).parse().ok();
+                let patch = UnitPatch { driver_memory: memory, ..UnitPatch::default() };
+                let again = UnitPatch { driver_memory: "4G".parse().ok(), ..UnitPatch::default() };
+                script.push((at + rng.millis(1_000, 8_000), alter(unit(of_unit, again)?, Replacement::StandIn)));
+                vec![Scripted::Fault(Fault::BeforeDrain(racing)), alter(unit(of_unit, patch)?, Replacement::StandIn)]
+            }
             Mutant::OutdatedProbe => vec![Scripted::Fault(Fault::ListFrozen(rng.millis(5_000, 40_000)))],
             Mutant::ScaleWithoutExpectation => {
                 vec![Scripted::Fault(Fault::Repeated(rng.below(3), rng.millis(1, 500)))]
