@@ -43,6 +43,43 @@ fn every_package_takes_its_dependencies_from_the_workspace() {
     }
 }
 
+/// Whether a section of the manifest or of one of its targets names the package, other than for tests.
+fn is_built_with(manifest: &toml::Table, name: &str) -> bool {
+    let names = |table: &toml::Table| {
+        ["dependencies", "build-dependencies"].iter().any(|section| {
+            let section = table.get(*section).and_then(toml::Value::as_table);
+            section.is_some_and(|section| {
+                let renamed = |value: &toml::Value| value.get("package").and_then(toml::Value::as_str) == Some(name);
+                section.iter().any(|(key, value)| key == name || renamed(value))
+            })
+        })
+    };
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    names(manifest) || targets.into_iter().flatten().filter_map(|(_, target)| target.as_table()).any(names)
+}
+
+#[test]
+fn only_tests_depend_on_the_simulation() {
+    for package in package::all().unwrap() {
+        let manifest = package.manifest.parse().unwrap();
+        assert!(!is_built_with(&manifest, "simulation"), "{} is built with the simulation", package.name);
+    }
+}
+
+#[test]
+fn a_dependency_of_a_program_on_the_simulation_is_found() {
+    let built = ["[dependencies]\nsimulation.workspace = true", "[build-dependencies]\nsimulation.workspace = true"];
+    let others = [
+        "[dependencies]\nworld = { package = \"simulation\" }",
+        "[target.'cfg(unix)'.dependencies]\nsimulation = \"1\"",
+    ];
+    for manifest in built.into_iter().chain(others) {
+        assert!(is_built_with(&manifest.parse().unwrap(), "simulation"), "{manifest}");
+    }
+    let tested = "[dependencies]\nmodel.workspace = true\n[dev-dependencies]\nsimulation.workspace = true";
+    assert!(!is_built_with(&tested.parse().unwrap(), "simulation"));
+}
+
 #[test]
 fn the_dev_profile_keeps_line_tables_of_every_package() {
     // It is that of the dependencies: what it does not name is optimized and has no line tables.
