@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use model::alteration::{Outcome, RequestId};
 use model::engine_name::EngineName;
 use model::owner::Owner;
 use model::slot::{Link, SlotKey};
@@ -37,6 +38,12 @@ pub struct Activity {
     pub cancelled: u64,
     pub released: u64,
     pub late_calls: u64,
+    /// Alterations that were aborted by their agents.
+    pub aborted: u64,
+    /// Alterations in doubt that a master has settled.
+    pub settled: u64,
+    /// Metadata agents that died with an alteration.
+    pub agents_died: u64,
     /// Engines that were replaced because of their machine.
     pub lost: u64,
     /// Ticks in which too many machines had failed.
@@ -57,6 +64,9 @@ pub struct Judge {
     /// Engines that a statement ended with FORCE.
     pub forced: BTreeSet<EngineName>,
     pub recorded: BTreeSet<EngineName>,
+    /// What was reported of each alteration.
+    pub outcomes: BTreeMap<RequestId, Outcome>,
+    pub committed_at: BTreeMap<RequestId, Duration>,
     pub uncharged: BTreeMap<EngineName, Duration>,
     /// The engines that ran and were charged.
     pub charged: BTreeSet<EngineName>,

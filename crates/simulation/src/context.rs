@@ -12,12 +12,12 @@ use coordination::Permit;
 use master::{
     Applied, ControllerCtx, Effect, Expected, Failure, GuardedDecision, InstanceList, Lease, LeaseState, Observation,
 };
-use model::alteration::{Abort, AlterationRecord, RequestId};
+use model::alteration::{Abort, AlterationRecord, RequestId, Source};
 use model::demand::Demand;
 use model::engine_state::Phase;
 use model::ledger::{LedgerRecord, LedgerRecorded};
 use model::name::TenantName;
-use model::number::Epoch;
+use model::number::{Epoch, Generation};
 use model::observation::Publication;
 use model::slot::Link;
 use model::snapshot::{MasterRecord, Snapshot};
@@ -26,6 +26,7 @@ use parking_lot::{Mutex, MutexGuard};
 use planner::{Instance, Probe};
 
 use crate::activity::Cause;
+use crate::database::aborted;
 use crate::late_call::{Late, LateCall};
 use crate::mutant::Mutant;
 use crate::state::{STATUS_POLL, State, ready};
@@ -128,7 +129,11 @@ impl ControllerCtx for Context {
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
         let mut world = self.agent()?;
         world.waiting_when_read = None;
-        Ok(world.database.snapshot())
+        let mut snapshot = world.database.snapshot();
+        if matches!(world.mutant, Some(Mutant::RowOnlyWithNode | Mutant::LooksBeforeCommit)) {
+            snapshot.alterations.retain(|record| world.nodes.has_alter_node(&record.id));
+        }
+        Ok(snapshot)
     }
 
     async fn demand(
@@ -152,8 +157,20 @@ impl ControllerCtx for Context {
         Ok(world.database.demand())
     }
 
-    async fn settle(&self, id: &RequestId, _: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {
-        Ok(self.agent()?.database.outcome(id))
+    async fn settle(&self, id: &RequestId, abort: Option<&Abort>) -> Result<Option<AlterationRecord>, Failure> {
+        let mut world = self.agent()?;
+        let record = match abort {
+            Some(abort) if world.mutant == Some(Mutant::SilenceIsAbort) => Some(aborted(abort, 0)),
+            Some(abort) => Some(world.database.abort(abort)),
+            None => world.database.outcome(id),
+        };
+        if let Some(record) = &record {
+            world.activity.settled += u64::from(abort.is_some());
+            world.judge_outcome(id, record.outcome);
+        } else if world.mutant == Some(Mutant::LooksBeforeCommit) {
+            return Ok(Some(aborted(&unknown(id), 0)));
+        }
+        Ok(record)
     }
 
     async fn apply(&self, effect: Effect<'_>) -> Result<Applied, Failure> {
@@ -166,7 +183,7 @@ impl ControllerCtx for Context {
                 (epoch, what)
             }
             Effect::Ledger { epoch, changes } => (epoch, Late::Ledger(changes.to_vec())),
-            Effect::DeleteAlterNode(_) => return Ok(Applied::Done),
+            Effect::DeleteAlterNode(node) => (Epoch(0), Late::DeleteNode(Box::new(node.clone()))),
         };
         let call = LateCall { what, epoch, lock: self.lock };
         world.effect(&call)
@@ -189,6 +206,21 @@ impl ControllerCtx for Context {
             return Ok(());
         }
         self.agent()?.database.end_tick(epoch)
+    }
+}
+
+/// An alteration of which only the id is known.
+fn unknown(id: &RequestId) -> Abort {
+    Abort {
+        id: id.clone(),
+        object: None,
+        base_generation: Generation(0),
+        statement: String::new(),
+        requested_by: String::new(),
+        source: Source::default(),
+        requested_at_ms: 0,
+        decided_by: String::new(),
+        reason: String::new(),
     }
 }
 

@@ -26,7 +26,7 @@ use planner::{Action, Decision, DesiredState, ObservedState, Simulation, Transit
 use crate::clock::BEGINNING_MS;
 use crate::mutant::Mutant;
 
-pub use statements::Statement;
+pub use statements::{Commit, Statement, aborted};
 
 /// The database.
 #[derive(Debug)]

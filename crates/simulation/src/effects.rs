@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use coordination::{DrainOrder, Permit, PermitNode};
 use master::{Applied, Expected, Failure, GuardedDecision};
+use model::alteration::AlterationProgress;
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
 use model::owner::Owner;
@@ -63,6 +64,7 @@ impl State {
         let current = self.database.master().epoch;
         let is_of_database = match &call.what {
             Late::Ledger(_) => true,
+            Late::DeleteNode(_) => false,
             Late::Decision(decision, ..) => matches!(
                 decision.action,
                 Action::RecordUid { .. } | Action::RecordEnd { .. } | Action::DrawIncarnation { .. } | Action::Scale(_)
@@ -77,7 +79,7 @@ impl State {
                 }
                 _ => false,
             },
-            Late::Ledger(_) => false,
+            Late::Ledger(_) | Late::DeleteNode(_) => false,
         };
         let arrived = self.arrives(call);
         self.judge.is_late = false;
@@ -101,6 +103,18 @@ impl State {
                 self.judge(Cause::Effect);
                 Ok(Applied::Decided(decided))
             }
+            Late::DeleteNode(seen) => {
+                if self.mutant == Some(Mutant::ConvergedWaitsForReadiness) && !self.is_ready(seen) {
+                    return Err(Failure::Moved("an engine is not registered".to_owned()));
+                }
+                let node = self.nodes.alter.clone();
+                self.nodes.delete_alter(call.lock, seen)?;
+                if self.nodes.alter.is_none() {
+                    self.judge_deleted_node(node.as_ref());
+                    self.alter_node_deleted();
+                }
+                Ok(Applied::Done)
+            }
             Late::Decision(decision, nodes, generation, created) => {
                 let expected =
                     Expected { epoch: call.epoch, generation: *generation, nodes, created: created.as_deref() };
@@ -121,7 +135,13 @@ impl State {
         }
         let Some(engine) = &decision.engine else {
             self.check_agents()?;
-            return self.database.apply(decision, numbers, None);
+            let applied = self.database.apply(decision, numbers, None);
+            if let (Action::Finish { id, .. }, Ok(Applied::Progress(AlterationProgress::Converged))) =
+                (&decision.action, &applied)
+            {
+                self.judge_converged(id);
+            }
+            return applied;
         };
         let seen = expected.nodes.permits.iter().find(|permit| permit.engine == *engine);
         let done = |result: Result<(), Failure>| result.map(|()| Applied::Done);
@@ -284,7 +304,7 @@ impl State {
         }
         // The agents of engines have answered; the transaction follows.
         if let Some(event) = self.faults.before_scaling.take() {
-            self.handle(Event::Scripted(*event));
+            self.happen_at_once(*event);
         }
         let took = self.rng.millis(1, 15);
         self.pass(took);

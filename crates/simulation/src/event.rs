@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use model::alteration::RequestId;
 use model::demand::DemandKey;
 use model::demand_report::DemandReport;
 use model::engine_name::EngineName;
 
+use crate::alterations::AgentFault;
 use crate::database::Statement;
 use crate::late_call::LateCall;
 use crate::machine::{Failing, FailureEnd};
@@ -54,6 +56,16 @@ pub enum Event {
     Polled,
     /// The proxies read the catalog.
     CatalogRead,
+    /// A metadata agent reads the catalog for an alteration.
+    AlterCheck(RequestId),
+    /// It creates the alter node.
+    AlterNode(RequestId),
+    /// COMMIT arrives in the database.
+    AlterCommit(RequestId),
+    /// The agent gets no reply and aborts the alteration.
+    AlterAbort(RequestId),
+    /// The session of a metadata agent expires.
+    AgentExpires(usize),
     /// A machine is reported as ready or not.
     Reachable(usize, bool),
     MachineReturns(usize, FailureEnd),
@@ -130,6 +142,10 @@ pub enum Fault {
     WakesLost(Duration),
     /// This happens between the look of a master and its next drain.
     BeforeDrain(Racing),
+    /// The agent of the next alteration fails.
+    Agent(AgentFault),
+    /// An alter node without an alteration, by hand.
+    AlterDebris,
     /// This happens between the answers of agents and the next transaction that adds and removes slots.
     BeforeScaling(Box<Scripted>),
 }

@@ -115,6 +115,11 @@ impl State {
                 self.faults.stale_until = self.faults.stale_until.max(now + shift + STALE_DEMAND);
             }
             Fault::BeforeScaling(event) => self.faults.before_scaling = Some(event.clone()),
+            Fault::Agent(fault) => self.faults.agent = Some(*fault),
+            Fault::AlterDebris => {
+                self.nodes.leave_debris();
+                self.wake();
+            }
             Fault::BeforeDrain(racing) => self.faults.before_drain = Some(*racing),
             Fault::WakesLost(lasted) => self.faults.wakes_lost_until = now + *lasted,
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::alterations::AgentFault;
 use crate::event::{Racing, Scripted};
 
 /// The faults in effect.
@@ -22,6 +23,7 @@ pub struct Faults {
     pub wakes_lost_until: Duration,
     pub before_scaling: Option<Box<Scripted>>,
     pub before_drain: Option<Racing>,
+    pub agent: Option<AgentFault>,
     pub is_frozen: bool,
     /// Until then the recorded demand may differ from the sessions that wait.
     pub stale_until: Duration,

@@ -2,6 +2,7 @@
 //!
 //! What is checked is in the table *Invariants* of `docs/simulation.md`. The judge knows the whole world, the master does not.
 
+mod alterations;
 mod machines;
 mod owners;
 

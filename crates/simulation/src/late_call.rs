@@ -1,6 +1,6 @@
 //! A call that arrives late: of a master that was deposed meanwhile, or one that is repeated.
 
-use coordination::Observation as Coordination;
+use coordination::{AlterNode, Observation as Coordination};
 use model::ledger::ScopedChange;
 use model::number::{Epoch, Generation};
 use planner::Decision;
@@ -17,4 +17,5 @@ pub struct LateCall {
 pub enum Late {
     Decision(Box<Decision>, Box<Coordination>, Generation, Option<String>),
     Ledger(Vec<ScopedChange>),
+    DeleteNode(Box<AlterNode>),
 }

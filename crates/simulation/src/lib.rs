@@ -12,6 +12,7 @@
 
 pub mod activity;
 pub mod agent;
+pub mod alterations;
 pub mod clock;
 pub mod context;
 pub mod database;

@@ -19,6 +19,8 @@ use crate::state::State;
 
 /// Back-off and leases are over after this, clocks that were shifted included.
 const CALM: Duration = Duration::from_mins(16);
+/// The statements that restore the catalog follow each other after this, except behind an alteration in doubt.
+const ONE_BY_ONE: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_mins(1);
 const SESSIONS: u32 = 3;
 /// Sessions of each user for each link at the end.
@@ -47,8 +49,11 @@ impl Run {
             let mut world = self.world.lock();
             world.end_faults();
             world.close_all();
-            for statement in script::restoring(SESSIONS, IDLE)? {
-                world.handle(Event::Scripted(statement));
+        }
+        for statement in script::restoring(SESSIONS, IDLE)? {
+            self.world.lock().handle(Event::Scripted(statement));
+            if !self.run_for(ONE_BY_ONE) {
+                return Ok(());
             }
         }
         if !self.run_for(CALM) {
@@ -281,7 +286,7 @@ impl State {
         let serving = self.nodes.permits.values().filter(|node| node.ready().is_some()).count();
         let (permits, drains) = (self.nodes.permits.len(), self.nodes.drains.len());
         let charged = snapshot.ledger.reservations().filter(|held| held.state.is_charged()).count();
-        let open = snapshot.alterations.len();
+        let open = snapshot.alterations.len() + self.alterations.len() + usize::from(self.nodes.alter.is_some());
         if [running, serving, permits, charged] != [slots; 4] || drains > 0 || open > 0 {
             self.violated(format!(
                 "{when}: {slots} slots, {running} engines, {serving} registered, {permits} permits, {charged} charges, \

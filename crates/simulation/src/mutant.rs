@@ -68,10 +68,32 @@ pub enum Mutant {
     DrainInCalls,
     /// A permit admits every engine with its name.
     PermitAdmitsAnyUid,
+    /// A master takes an alteration without an outcome for one that is over, and sees only alterations with a node.
+    LooksBeforeCommit,
+    /// COMMIT does not compare the generation of the object, and writes what was computed before.
+    BaseUnchecked,
+    /// COMMIT does not supersede the open alteration of its object.
+    NothingSuperseded,
+    /// A master that gets no answer in time takes an alteration for aborted, without asking the database.
+    SilenceIsAbort,
+    /// The database aborts an alteration that was committed.
+    AbortOverwrites,
+    /// An agent reports that nothing has changed before it has aborted the alteration.
+    AnswerBeforeAbort,
+    /// The alter node is deleted whichever alteration it belongs to.
+    DeletedByPath,
+    /// An alter node without an alteration is not deleted.
+    DebrisStays,
+    /// A master sees only alterations with a node.
+    RowOnlyWithNode,
+    /// The alter node stays until the engines of its object are registered.
+    ConvergedWaitsForReadiness,
+    /// An alteration has converged as soon as it is committed.
+    ConvergedTooEarly,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 43] = [
         Self::DemandWithoutLease,
         Self::CountedUntilOpen,
         Self::ReportsWithoutNumber,
@@ -104,5 +126,16 @@ impl Mutant {
         Self::SuccessorUnchecked,
         Self::DrainInCalls,
         Self::PermitAdmitsAnyUid,
+        Self::LooksBeforeCommit,
+        Self::BaseUnchecked,
+        Self::NothingSuperseded,
+        Self::SilenceIsAbort,
+        Self::AbortOverwrites,
+        Self::AnswerBeforeAbort,
+        Self::DeletedByPath,
+        Self::DebrisStays,
+        Self::RowOnlyWithNode,
+        Self::ConvergedWaitsForReadiness,
+        Self::ConvergedTooEarly,
     ];
 }

@@ -1,12 +1,18 @@
-//! The nodes of ZooKeeper in memory: permits with registrations and marks, drain orders, and the master's lock.
+//! The nodes of ZooKeeper in memory: permits with registrations and marks, drain orders, the alter node, metadata agents, and
+//! the master's lock.
 //!
 //! Each method is one multi of crate `coordination`, with the same checks: it changes everything or nothing. A caller whose
 //! lock is gone changes nothing; one whose reading is outdated gets [`Failure::Moved`].
 
 use std::collections::BTreeMap;
 
-use coordination::{DrainOrder, DrainOrderNode, Observation, Permit, PermitNode, Registration, RegistrationNode};
+use coordination::alter_node::Alteration;
+use coordination::{
+    Agent, AlterChild, AlterNode, DrainOrder, DrainOrderNode, Observation, Permit, PermitNode, Registration,
+    RegistrationNode,
+};
 use master::Failure;
+use model::alteration::RequestId;
 use model::engine_name::EngineName;
 
 use crate::mutant::Mutant;
@@ -16,6 +22,8 @@ use crate::mutant::Mutant;
 pub struct Nodes {
     pub permits: BTreeMap<EngineName, PermitNode>,
     pub drains: BTreeMap<EngineName, DrainOrderNode>,
+    pub alter: Option<AlterNode>,
+    pub agents: Vec<Agent>,
     /// The session that holds the master's lock.
     pub lock: Option<u64>,
     pub mutant: Option<Mutant>,
@@ -24,6 +32,8 @@ pub struct Nodes {
 impl Nodes {
     pub fn observe(&self) -> Observation {
         Observation {
+            alter: self.alter.clone(),
+            agents: self.agents.clone(),
             permits: self.permits.values().cloned().collect(),
             drains: self.drains.values().cloned().collect(),
             ..Observation::default()
@@ -129,6 +139,61 @@ impl Nodes {
     pub fn remove_drain(&mut self, lock: u64, engine: &EngineName) -> Result<(), Failure> {
         self.check(lock)?;
         self.drains.remove(engine).map(drop).ok_or_else(|| moved(format!("{engine} has no drain order")))
+    }
+
+    /// Registers a metadata agent in place of the one there.
+    pub fn set_agent(&mut self, at: usize, session: u64) {
+        let agent =
+            Agent { id: format!("agent-{session}"), address: "agent:1".to_owned(), session: session.cast_signed() };
+        if at < self.agents.len() {
+            self.agents[at] = agent;
+        } else {
+            self.agents.push(agent);
+        }
+    }
+
+    /// Creates the alter node for the alteration of an agent; returns whether there was none.
+    pub fn create_alter(&mut self, alteration: Alteration, agent: usize) -> bool {
+        if self.alter.is_some() {
+            return false;
+        }
+        let session = self.agents.get(agent).map(|agent| agent.session);
+        let child = AlterChild { id: alteration.id.clone(), agent: Some(alteration.agent.clone()), session };
+        self.alter =
+            Some(AlterNode { content: Ok(alteration), ctime_ms: 0, children: vec![child], strays: Vec::new() });
+        true
+    }
+
+    /// Creates the alter node without an alteration, as nobody but a human does.
+    pub fn leave_debris(&mut self) {
+        let debris = || AlterNode {
+            content: Err("it is empty".to_owned()),
+            ctime_ms: 0,
+            children: Vec::new(),
+            strays: Vec::new(),
+        };
+        self.alter.get_or_insert_with(debris);
+    }
+
+    pub fn has_alter_node(&self, id: &RequestId) -> bool {
+        self.alter.as_ref().is_some_and(|node| node.children.iter().any(|child| child.id == *id))
+    }
+
+    /// Deletes the alter node with the alteration that was seen there.
+    pub fn delete_alter(&mut self, lock: u64, seen: &AlterNode) -> Result<(), Failure> {
+        self.check(lock)?;
+        if seen.is_debris() && self.mutant == Some(Mutant::DebrisStays) {
+            return Ok(());
+        }
+        let is_there = self.alter.as_ref().is_some_and(|node| {
+            let ids = |node: &AlterNode| node.children.iter().map(|child| child.id.clone()).collect::<Vec<_>>();
+            ids(node) == ids(seen) || self.mutant == Some(Mutant::DeletedByPath)
+        });
+        if !is_there {
+            return Err(moved("the alter node is not what was seen".to_owned()));
+        }
+        self.alter = None;
+        Ok(())
     }
 
     /// Registers an engine below a permit of its uid; returns whether there is one.

@@ -80,7 +80,7 @@ impl Run {
         {
             let mut world = run.world.lock();
             for statement in script::founding(seed)? {
-                world.handle(Event::Scripted(statement));
+                world.happen_at_once(statement);
             }
             world.schedule(Duration::ZERO, Event::Elect);
         }

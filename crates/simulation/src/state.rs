@@ -11,6 +11,7 @@ use std::time::Duration;
 use coordination::Observation;
 use futures::FutureExt as _;
 use master::Settings;
+use model::alteration::RequestId;
 use model::change::Rules;
 use model::clock::SharedClock;
 use model::demand::ScalingGroup;
@@ -21,8 +22,9 @@ use planner::{DesiredState, EngineLoad, EngineUse};
 
 use crate::activity::{Activity, Cause, Judge};
 use crate::agent::EngineAgent;
+use crate::alterations::Alteration;
 use crate::clock::VirtualClock;
-use crate::database::Database;
+use crate::database::{Database, Statement};
 use crate::event::{Event, Scripted};
 use crate::in_effect::Faults;
 use crate::machine::{Machine, machines};
@@ -36,7 +38,7 @@ const TICK_PAUSE: Duration = Duration::from_millis(50);
 /// How often the master polls the loads of engines.
 pub const STATUS_POLL: Duration = Duration::from_secs(5);
 /// How old a proxy's reading of the catalog may be, in milliseconds.
-const CATALOG_AGE_MS: u64 = 2_000;
+pub const CATALOG_AGE_MS: u64 = 2_000;
 /// The most events of one moment: more are a defect of the simulation.
 const MAX_EVENTS: usize = 1_000_000;
 
@@ -53,6 +55,8 @@ pub struct State {
     pub agents: BTreeMap<EngineName, EngineAgent>,
     pub proxies: Vec<Proxy>,
     pub sessions: BTreeMap<u64, Session>,
+    /// The alterations that are not decided, or whose COMMIT is on its way.
+    pub alterations: BTreeMap<RequestId, Alteration>,
     pub machines: Vec<Machine>,
     /// The sessions that gave up a moment ago.
     pub left: VecDeque<(Duration, Asked)>,
@@ -92,7 +96,7 @@ impl State {
             ..DesiredState::default()
         };
         let rules = Rules { defaults: settings.defaults.clone(), ..Rules::default() };
-        let state = Self {
+        let mut state = Self {
             now: Duration::ZERO,
             rng: Rng::new(seed).fork(1),
             memory: Memory::new(Arc::clone(&clock) as SharedClock),
@@ -103,6 +107,7 @@ impl State {
             agents: BTreeMap::new(),
             proxies: (1..=2).map(|process| Proxy::new(process, Arc::default())).collect(),
             sessions: BTreeMap::new(),
+            alterations: BTreeMap::new(),
             machines: machines(),
             left: VecDeque::new(),
             events: BTreeMap::new(),
@@ -121,6 +126,8 @@ impl State {
             last_tick: Duration::ZERO,
         };
         state.set_machines();
+        state.nodes.set_agent(0, 1);
+        state.nodes.set_agent(1, 2);
         state
     }
 
@@ -194,14 +201,10 @@ impl State {
     pub fn handle(&mut self, event: Event) {
         self.activity.events += 1;
         match event {
-            Event::Scripted(Scripted::Statement(statement)) => {
-                self.activity.statements += u64::from(self.database.run(&statement).is_ok());
-                self.waiting_when_read = None;
-                let after = self.rng.millis(1, CATALOG_AGE_MS);
-                self.schedule(after, Event::CatalogRead);
-                self.judge(Cause::Statement);
-                return self.wake();
+            Event::Scripted(Scripted::Statement(Statement::Alter(change, replacement))) => {
+                self.alter(&change, replacement);
             }
+            Event::Scripted(Scripted::Statement(statement)) => return self.run_at_once(&statement),
             Event::Scripted(Scripted::Fault(fault)) => self.inject(&fault),
             Event::Scripted(arrival) => self.arrive(&arrival),
             Event::Register(engine, uid) => self.register(&engine, &uid),
@@ -234,12 +237,31 @@ impl State {
             Event::CatalogRead => self.read_catalog(),
             Event::Reachable(at, is_ready) => self.report_machine(at, is_ready),
             Event::MachineReturns(at, end) => self.return_machine(at, end),
+            Event::AlterCheck(id) => self.check_alteration(&id),
+            Event::AlterNode(id) => self.create_alter_node(&id),
+            Event::AlterCommit(id) => self.commit_alteration(&id),
+            Event::AlterAbort(id) => self.abort_alteration(&id),
+            Event::AgentExpires(at) => self.agent_expires(at),
             Event::Tick | Event::Elect => {}
         }
         while self.left.front().is_some_and(|(at, _)| *at + Duration::from_secs(2) < self.now) {
             self.left.pop_front();
         }
         self.judge(Cause::Other);
+    }
+
+    /// Runs a statement as one transaction; an alteration has no node then.
+    pub fn run_at_once(&mut self, statement: &Statement) {
+        self.activity.statements += u64::from(self.database.run(statement).is_ok());
+        self.statement_committed();
+    }
+
+    /// Makes an event of the script happen within a call.
+    pub fn happen_at_once(&mut self, event: Scripted) {
+        match event {
+            Scripted::Statement(statement) => self.run_at_once(&statement),
+            other => self.handle(Event::Scripted(other)),
+        }
     }
 
     /// The engine at a place among those that run.

@@ -14,7 +14,7 @@ const SHORT: Duration = Duration::from_mins(10);
 const SEEDS: u64 = 20;
 
 fn length_for(mutant: Mutant) -> Duration {
-    if matches!(mutant, Mutant::CancelledAtOnce | Mutant::NoTimer) { SHORT } else { LENGTH }
+    if matches!(mutant, Mutant::CancelledAtOnce | Mutant::NoTimer | Mutant::RowOnlyWithNode) { SHORT } else { LENGTH }
 }
 
 /// The seed and the violation that reveal a mutant.

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use model::alteration::{AlterationProgress, AlterationRecord, Outcome, RequestId};
-use model::change::{Applied, Change};
+use model::alteration::{Abort, AlterationProgress, AlterationRecord, Outcome, RequestId};
+use model::change::{Applied, Change, Object};
 use model::error::{ErrorKind, UserError};
 use model::number::Generation;
 use model::slot::{Link, Origin, Replacement, SlotKey, StartedFor};
 
 use super::Database;
+use crate::mutant::Mutant;
 
 /// A statement. One that names an engine takes the slot at this place in the list, wherever it is then.
 #[derive(Debug, Clone)]
@@ -19,6 +20,18 @@ pub enum Statement {
     Start(Link, String),
     Stop(usize),
     Restart(usize, Replacement),
+}
+
+/// The COMMIT of an alteration.
+#[derive(Debug, Clone, Copy)]
+pub struct Commit<'a> {
+    pub id: &'a RequestId,
+    pub change: &'a Change,
+    pub replacement: Replacement,
+    /// The generation of the object from which the change was computed first.
+    pub base: Generation,
+    /// The object that was computed then.
+    pub after: Option<&'a Object>,
 }
 
 impl Database {
@@ -40,6 +53,26 @@ impl Database {
         let Applied::Object { base, after, .. } = change.apply(&self.state().catalog, &self.rules)? else {
             return Ok(());
         };
+        let id = RequestId::new(format!("statement-{}", self.statements))?;
+        self.commit(&Commit { id: &id, change, replacement, base, after: after.as_ref() })
+    }
+
+    /// The transaction of an alteration: everything is read and validated again.
+    pub fn commit(&mut self, commit: &Commit<'_>) -> Result<(), UserError> {
+        let Commit { id, change, replacement, .. } = *commit;
+        if self.outcome(id).is_some() {
+            return Err(refused("the alteration is decided"));
+        }
+        let (base, after) = if self.mutant == Some(Mutant::BaseUnchecked) {
+            (commit.base, commit.after.cloned())
+        } else {
+            match change.apply(&self.state().catalog, &self.rules)? {
+                Applied::Object { base, after, .. } if base == commit.base => (base, after),
+                Applied::Object { .. } => return Err(refused("the object has changed")),
+                Applied::Nothing { .. } => return Err(refused("nothing changes")),
+            }
+        };
+        self.statements += 1;
         let reference = change.object();
         let generation = Generation(self.simulation.next_number().get());
         let catalog = self.state().catalog.with(&reference, after.as_ref(), generation);
@@ -47,10 +80,10 @@ impl Database {
         let snapshot = &mut self.simulation.desired.snapshot;
         let (superseded, open) = std::mem::take(&mut snapshot.alterations)
             .into_iter()
-            .partition(|one| one.object.as_ref() == Some(&reference));
+            .partition(|one| one.object.as_ref() == Some(&reference) && self.mutant != Some(Mutant::NothingSuperseded));
         snapshot.alterations = open;
         snapshot.alterations.push(AlterationRecord {
-            id: RequestId::new(format!("alteration-{}", self.statements))?,
+            id: id.clone(),
             object: Some(reference),
             base_generation: base,
             generation: snapshot.catalog.generation,
@@ -69,7 +102,27 @@ impl Database {
             let record = AlterationRecord { progress: Some(AlterationProgress::Superseded), ..record };
             self.finished.insert(record.id.clone(), record);
         }
+        if self.mutant == Some(Mutant::ConvergedTooEarly)
+            && let Some(record) = self.simulation.desired.snapshot.alterations.pop()
+        {
+            let record = AlterationRecord { progress: Some(AlterationProgress::Converged), ..record };
+            self.finished.insert(record.id.clone(), record);
+        }
+        self.end_charges_of_missing_slots();
+        self.forget_ended();
         Ok(())
+    }
+
+    /// Aborts an alteration, unless it was committed; returns its row.
+    pub fn abort(&mut self, abort: &Abort) -> AlterationRecord {
+        let overwrites = self.mutant == Some(Mutant::AbortOverwrites);
+        if let Some(record) = self.outcome(&abort.id).filter(|_| !overwrites) {
+            return record;
+        }
+        let record = aborted(abort, self.state().now_ms);
+        self.simulation.desired.snapshot.alterations.retain(|one| one.id != abort.id);
+        self.finished.insert(abort.id.clone(), record.clone());
+        record
     }
 
     fn start(&mut self, link: &Link, user: &str) -> Result<(), UserError> {
@@ -109,6 +162,25 @@ impl Database {
         let key = self.slot_at(place)?;
         self.simulation.restart(&key, replacement, Duration::from_mins(1));
         Ok(())
+    }
+}
+
+/// The row of an alteration that is aborted.
+pub fn aborted(abort: &Abort, now_ms: i64) -> AlterationRecord {
+    AlterationRecord {
+        id: abort.id.clone(),
+        object: abort.object.clone(),
+        base_generation: abort.base_generation,
+        generation: Generation(0),
+        statement: abort.statement.clone(),
+        requested_by: abort.requested_by.clone(),
+        requested_at_ms: abort.requested_at_ms,
+        outcome: Outcome::Aborted,
+        decided_by: abort.decided_by.clone(),
+        decided_at_ms: now_ms,
+        progress: None,
+        reason: Some(abort.reason.clone()),
+        finished_at_ms: None,
     }
 }
 

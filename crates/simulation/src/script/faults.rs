@@ -7,6 +7,7 @@ use model::error::UserError;
 use model::slot::Replacement;
 
 use super::{UNITS, alter, arrival, sharing, unit};
+use crate::alterations::AgentFault;
 use crate::event::{Fault, Racing, Scripted};
 use crate::machine::{Failing, FailureEnd};
 use crate::rng::Rng;
@@ -14,7 +15,7 @@ use crate::rng::Rng;
 pub(super) fn fault(rng: &mut Rng) -> Result<Fault, UserError> {
     let seconds = |rng: &mut Rng, most: u64| Duration::from_millis(rng.between(200, most * 1_000));
     let place = rng.index(100);
-    Ok(match rng.below(35) {
+    Ok(match rng.below(38) {
         0 => Fault::CreatesRefused(seconds(rng, 60)),
         1 => Fault::CreateFails,
         2 => Fault::CreateReplyLost,
@@ -46,8 +47,21 @@ pub(super) fn fault(rng: &mut Rng) -> Result<Fault, UserError> {
         32 => Fault::ManyFail(rng.between(3, 4) as usize, failing(rng, 60)),
         34 if rng.percent(50) => Fault::BeforeDrain(Racing::SuccessorLost),
         34 => Fault::BeforeDrain(Racing::EngineRegisters),
+        35 | 36 => Fault::Agent(agent_fault(rng)),
+        37 if rng.percent(40) => Fault::AlterDebris,
         _ => Fault::BeforeScaling(Box::new(limit(rng)?)),
     })
+}
+
+/// How the agent of an alteration fails.
+fn agent_fault(rng: &mut Rng) -> AgentFault {
+    match rng.below(3) {
+        0 => {
+            AgentFault::Dies { expires: rng.millis(1, 5_000), commits: rng.percent(70).then(|| rng.millis(1, 10_000)) }
+        }
+        1 => AgentFault::NoReply { commits: rng.millis(1, 2_000) },
+        _ => AgentFault::Pauses { before: rng.millis(1, 10_000), after: rng.millis(1, 45_000) },
+    }
 }
 
 /// How a machine fails, for at most so many seconds.

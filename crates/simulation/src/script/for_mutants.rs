@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::change::{Setting, UnitPatch};
+use model::change::{PoolPatch, Setting, UnitPatch};
 use model::demand::DemandKey;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
@@ -10,7 +10,8 @@ use model::on_demand::IdleTimeout;
 use model::slot::Replacement;
 
 use super::faults::failing;
-use super::{POOLS, Script, TENANTS, UNITS, USERS, alter, sharing, unit, without_quiet_times};
+use super::{OFFERED, POOLS, Script, TENANTS, UNITS, USERS, alter, pool, sharing, unit, without_quiet_times};
+use crate::alterations::AgentFault;
 use crate::event::{Fault, Racing, Scripted};
 use crate::mutant::Mutant;
 use crate::rng::Rng;
@@ -70,7 +71,7 @@ pub fn script_for(mutant: Mutant, seed: u64, length: Duration) -> Result<Script,
                 vec![Scripted::Fault(Fault::ProxyDied(place))]
             }
             Mutant::ReportsWithoutNumber => vec![Scripted::Fault(Fault::LateReport)],
-            Mutant::EpochUnchecked | Mutant::PermitAdmitsAnyUid => {
+            Mutant::EpochUnchecked => {
                 vec![Scripted::Fault(Fault::Deposed { effects: rng.below(4), late: Some(rng.millis(1_000, 15_000)) })]
             }
             Mutant::NoMark | Mutant::LostSessionIsDrain | Mutant::RegistrationAlone | Mutant::AbsenceIsEnd => {
@@ -96,6 +97,52 @@ pub fn script_for(mutant: Mutant, seed: u64, length: Duration) -> Result<Script,
             }
             Mutant::OwnerUnchecked => {
                 vec![sharing(&mut rng)?, Scripted::Fault(Fault::OwnersIgnored(place, Duration::from_secs(30)))]
+            }
+            Mutant::PermitAdmitsAnyUid => {
+                let memory = format!("{}G", rng.between(1, 3)).parse().ok();
+                let patch = UnitPatch { driver_memory: memory, ..UnitPatch::default() };
+                let deposed = Fault::Deposed { effects: rng.between(2, 8), late: None };
+                vec![Scripted::Fault(deposed), alter(unit(of_unit, patch)?, Replacement::StandIn)]
+            }
+            Mutant::LooksBeforeCommit => vec![maximum],
+            Mutant::BaseUnchecked => {
+                let pauses = AgentFault::Pauses { before: Duration::from_secs(3), after: Duration::from_millis(10) };
+                script.push((at + Duration::from_secs(1), minimum));
+                vec![Scripted::Fault(Fault::Agent(pauses)), maximum]
+            }
+            Mutant::NothingSuperseded => {
+                let patch = UnitPatch { driver_memory: "4G".parse().ok(), ..UnitPatch::default() };
+                script.push((at + Duration::from_secs(2), maximum));
+                let refused = Fault::CreatesRefused(Duration::from_secs(10));
+                vec![Scripted::Fault(refused), alter(unit(of_unit, patch)?, Replacement::StandIn)]
+            }
+            Mutant::SilenceIsAbort | Mutant::AbortOverwrites => {
+                let is_late = mutant == Mutant::SilenceIsAbort;
+                let commits = if is_late { rng.millis(500, 2_000) } else { rng.millis(5, 60) };
+                let dies = AgentFault::Dies { expires: rng.millis(1, 20), commits: Some(commits) };
+                vec![Scripted::Fault(Fault::Agent(dies)), maximum]
+            }
+            Mutant::AnswerBeforeAbort => {
+                let fault = AgentFault::NoReply { commits: rng.millis(100, 1_000) };
+                vec![Scripted::Fault(Fault::Agent(fault)), maximum]
+            }
+            Mutant::DeletedByPath => {
+                let pauses = AgentFault::Pauses { before: Duration::ZERO, after: Duration::from_secs(5) };
+                script.push((at + Duration::from_secs(1), Scripted::Fault(Fault::Agent(pauses))));
+                script.push((at + Duration::from_secs(1), minimum));
+                vec![Scripted::Fault(Fault::Repeated(rng.below(2), rng.millis(1_500, 5_000))), maximum]
+            }
+            Mutant::DebrisStays => vec![Scripted::Fault(Fault::AlterDebris), maximum],
+            Mutant::ConvergedWaitsForReadiness => {
+                let memory = format!("{}G", rng.between(1, 3)).parse().ok();
+                let patch = UnitPatch { driver_memory: memory, ..UnitPatch::default() };
+                script.push((at + Duration::from_secs(1), maximum));
+                vec![Scripted::Fault(Fault::NextNeverRegisters), alter(unit(of_unit, patch)?, Replacement::StandIn)]
+            }
+            Mutant::ConvergedTooEarly => {
+                let units = OFFERED[0][..rng.between(1, 2) as usize].iter().map(|unit| UnitName::new(*unit));
+                let patch = PoolPatch { units: Some(units.collect::<Result<_, _>>()?), ..PoolPatch::default() };
+                vec![alter(pool(POOLS[0], patch)?, Replacement::StandIn)]
             }
             Mutant::NodeAlone => vec![Scripted::Fault(Fault::MachineUnready(place, Duration::from_secs(20)))],
             Mutant::NotSuspended => vec![Scripted::Fault(Fault::ManyFail(4, failing(&mut rng, 60)))],
