@@ -2,7 +2,7 @@
 //!
 //! The rules are those that the database's transactions call: `model::change` for alterations, `model::desired` for the slots
 //! that follow them, `model::ledger` for reservations. What only the transactions check (epoch, expected slots, minimum,
-//! number of a report) is repeated here, and compared with the real store call by call (`tests/database.rs`).
+//! number of a report) is repeated here, and compared with the real store call by call (`tests/database`).
 //!
 //! A call is one transaction: it changes everything or nothing.
 

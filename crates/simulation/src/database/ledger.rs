@@ -63,8 +63,22 @@ impl Database {
         }
     }
 
+    /// The reservations of other programs whose deadlines have passed.
+    fn overdue(&self) -> Vec<Arc<str>> {
+        let now_ms = self.state().now_ms;
+        let is_overdue = |reservation: &&Arc<Reservation>| {
+            reservation.request.holder.is_external() && reservation.is_overdue(now_ms)
+        };
+        self.state().ledger.reservations().filter(is_overdue).map(|one| Arc::clone(one.id())).collect()
+    }
+
     /// Records what a master has measured or counted.
     pub fn record_ledger(&mut self, epoch: Epoch, record: &LedgerRecord) -> Result<LedgerRecorded, Failure> {
+        let overdue = if *record == LedgerRecord::Expiry { self.overdue() } else { Vec::new() };
+        // Without an overdue reservation, there is no transaction.
+        if *record == LedgerRecord::Expiry && overdue.is_empty() {
+            return Ok(LedgerRecorded::Expired(Vec::new()));
+        }
         self.check(epoch)?;
         Ok(match record {
             LedgerRecord::Admission(queued) => {
@@ -84,12 +98,6 @@ impl Database {
                 LedgerRecorded::Done
             }
             LedgerRecord::Expiry => {
-                let now_ms = self.state().now_ms;
-                let is_overdue = |reservation: &&Arc<Reservation>| {
-                    reservation.request.holder.is_external() && reservation.is_overdue(now_ms)
-                };
-                let overdue: Vec<Arc<str>> =
-                    self.state().ledger.reservations().filter(is_overdue).map(|one| Arc::clone(one.id())).collect();
                 let ended = overdue.into_iter().filter_map(|id| self.change(&Change::Expire { id }, epoch).ok());
                 LedgerRecorded::Expired(ended.collect())
             }

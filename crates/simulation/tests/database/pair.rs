@@ -1,5 +1,4 @@
-//! The model of the database decides like the real store: the same random calls, on SQLite.
-#![allow(clippy::unwrap_used, clippy::panic)]
+//! The store on SQLite and the model, which run the same calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,39 +6,35 @@ use std::time::Duration;
 
 use metadata::{CommitRequest, Store, StoreSettings};
 use model::alteration::{RequestId, Source};
-use model::change::{Change, Rules};
+use model::change::{Applied, Change, Rules};
 use model::clock::{Clock as _, ManualClock};
-use model::demand::DemandKey;
-use model::demand_report::{DemandReport, WaitingSessions};
 use model::end::EndWord;
-use model::ledger::{ScopeKey, ScopeKind};
+use model::engine_name::EngineName;
+use model::ledger::{ScopeKey, ScopeKind, lineage_of};
 use model::number::{Epoch, Generation, Incarnation};
-use model::owner::SharedBy;
 use model::resource::Component;
 use model::scaling::{LinkScale, LinkScaled, ScaleRequest, SlotAddition, SlotRemoval, SlotsSeen};
-use model::sharing::Sharer;
-use model::slot::{Link, Origin, Replacement, Slot, SlotKey, StartedFor};
+use model::slot::{Link, Replacement, Slot, SlotKey};
 use planner::{DesiredState, Limits};
-use simulation::database::{Database, Statement};
-use simulation::event::Scripted;
-use simulation::rng::Rng;
-use simulation::script;
-use tokio::runtime::Builder;
+use simulation::database::{Commit, Database};
 
-const CALLS: usize = 150;
 const TTL_MS: i64 = 60_000;
 
 /// Both databases.
-struct Pair {
-    store: Store,
-    model: Database,
-    clock: Arc<ManualClock>,
-    epoch: Epoch,
+pub struct Pair {
+    pub store: Store,
+    pub model: Database,
+    pub clock: Arc<ManualClock>,
+    pub epoch: Epoch,
     statements: usize,
+    /// The names of engines in the store by those in the model: each draws its own numbers.
+    pub names: BTreeMap<EngineName, (EngineName, Incarnation)>,
+    /// The same of the lineages of reservations.
+    pub lineages: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 impl Pair {
-    async fn new(settings: &StoreSettings) -> Self {
+    pub async fn new(settings: &StoreSettings) -> Self {
         Store::migrate(settings).await.unwrap();
         let clock = ManualClock::at(1_000_000);
         let store = Store::open(settings, Rules::default(), clock.clone()).await.unwrap();
@@ -49,16 +44,16 @@ impl Pair {
         while model.master().epoch < epoch {
             model.raise_epoch("master");
         }
-        Self { store, model, clock, epoch, statements: 0 }
+        Self { store, model, clock, epoch, statements: 0, names: BTreeMap::new(), lineages: BTreeMap::new() }
     }
 
-    async fn alter(&mut self, change: &Change) {
-        self.statements += 1;
+    pub async fn alter(&mut self, change: &Change) {
+        let id = self.request_id();
         let catalog = self.store.catalog().await.unwrap();
         let found = model::change::Object::find(&catalog, &change.object()).unwrap();
         let base = Some(found.map_or(Generation(0), |(_, generation)| generation));
         let commit = CommitRequest {
-            id: RequestId::new(format!("statement-{}", self.statements)).unwrap(),
+            id: id.clone(),
             statement: "ALTER".to_owned(),
             change: change.clone(),
             base,
@@ -71,12 +66,39 @@ impl Pair {
             deadline: self.clock.boottime() + Duration::from_mins(10),
         };
         let stored = self.store.commit(&commit).await;
-        let modelled = self.model.run(&Statement::Alter(Box::new(change.clone()), Replacement::StandIn));
+        let modelled = match change.apply(&self.model.state().catalog, &self.model.rules) {
+            Ok(Applied::Object { base, .. }) => {
+                let replacement = Replacement::StandIn;
+                self.model.commit(&Commit { id: &id, change, replacement, base, after: None })
+            }
+            Ok(Applied::Nothing { .. }) => Ok(()),
+            Err(refusal) => Err(refusal),
+        };
         assert_eq!(stored.is_ok(), modelled.is_ok(), "{change:?}: {stored:?}, {modelled:?}");
+        self.learn_names().await;
+    }
+
+    /// The next id of a statement.
+    pub fn request_id(&mut self) -> RequestId {
+        self.statements += 1;
+        RequestId::new(format!("statement-{}", self.statements)).unwrap()
+    }
+
+    /// Pairs the engines that were issued for the same slots.
+    pub async fn learn_names(&mut self) {
+        let stored = self.store.snapshot().await.unwrap().slots;
+        for slot in &self.model.state().slots {
+            let Some(same) = stored.iter().find(|one| one.key == slot.key) else { continue };
+            let before = self.names.insert(slot.engine(), (same.engine(), same.incarnation));
+            let is_same = before.is_none_or(|(name, _)| name == same.engine());
+            assert!(is_same, "the slot {} has a new incarnation in the store only", slot.key);
+            let lineage = |slot: &Slot| lineage_of(&slot.key, slot.incarnation, Some(slot));
+            self.lineages.insert(lineage(slot), lineage(same));
+        }
     }
 
     /// The same call with the incarnations of each.
-    async fn scale(
+    pub async fn scale(
         &mut self,
         epoch: Epoch,
         link: &Link,
@@ -112,9 +134,10 @@ impl Pair {
         let stored = stored.filter(|added| !(is_only_added && *added == 0));
         let modelled = self.model.scale(epoch, &of_model).ok();
         assert_eq!(stored, modelled, "{of_model:?} under epoch {epoch}");
+        self.learn_names().await;
     }
 
-    async fn compare(&self) {
+    pub async fn compare(&self) {
         let slots = |slots: &[Slot]| {
             slots.iter().map(|slot| (slot.key.clone(), (slot.origin, slot.owner.clone()))).collect::<BTreeMap<_, _>>()
         };
@@ -133,67 +156,4 @@ impl Pair {
         };
         assert_eq!(demand(self.store.demand().await.unwrap()), demand(self.model.demand()));
     }
-}
-
-fn change_of(event: &Scripted) -> Option<&Change> {
-    match event {
-        Scripted::Statement(Statement::Alter(change, _)) => Some(change),
-        _ => None,
-    }
-}
-
-async fn compare_random_calls(seed: u64) -> usize {
-    let folder = tempfile::tempdir().unwrap();
-    let settings = StoreSettings::sqlite(&folder.path().join("metadata.sqlite"));
-    let mut pair = Pair::new(&settings).await;
-    for statement in script::founding(seed).unwrap() {
-        pair.alter(change_of(&statement).unwrap()).await;
-    }
-    let links = script::links().unwrap();
-    let alterations = script::script(seed, Duration::from_hours(40)).unwrap();
-    let mut alterations = alterations.iter().filter_map(|(_, event)| change_of(event));
-    let (mut rng, mut scaled) = (Rng::new(seed), 0);
-    for call in 0..CALLS {
-        let link = &links[rng.index(links.len())];
-        match rng.below(10) {
-            0 => pair.alter(alterations.next().unwrap()).await,
-            1 | 2 => {
-                let key = DemandKey::of_tenant(link.tenant.clone(), "hive");
-                let demand = vec![WaitingSessions { key, sessions: rng.below(4), waited_ms: 0 }];
-                let seq = (call as u64 + 3).saturating_sub(rng.below(6)) as i64;
-                let report = DemandReport { proxy: "proxy".to_owned(), seq, lease_ms: 3_600_000, demand };
-                assert_eq!(pair.store.record_demand(&report).await.unwrap(), pair.model.record_demand(&report));
-            }
-            _ => {
-                let slots = pair.model.slots_of(link).filter(|slot| slot.origin == Origin::Demand || rng.percent(5));
-                let keys: Vec<SlotKey> = slots.map(|slot| slot.key.clone()).collect();
-                let most = rng.index(3);
-                let remove: Vec<_> = keys.into_iter().take(most).map(|key| (key, !rng.percent(5))).collect();
-                let unit = pair.model.state().catalog.unit(&link.unit).unwrap();
-                let is_right = rng.percent(90);
-                let shared_by = if is_right { unit.shared_by } else { SharedBy::User };
-                let sharer = Sharer::new(script::USERS[rng.index(3)], &[], format!("s-{call}"));
-                let started_for = StartedFor { user: sharer.user.clone(), creator: "hive".to_owned() };
-                let add = SlotAddition {
-                    owner: sharer.owner(shared_by),
-                    started_for: shared_by.charges_users().then_some(started_for),
-                    count: rng.below(4) as u32,
-                };
-                let epoch = if rng.percent(5) { Epoch(0) } else { pair.epoch };
-                let is_stale = rng.percent(10);
-                pair.scale(epoch, link, &add, &remove, is_stale).await;
-                scaled += 1;
-            }
-        }
-        pair.compare().await;
-    }
-    pair.store.close().await;
-    scaled
-}
-
-#[test]
-fn the_model_of_the_database_scales_like_sqlite() {
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let scaled: usize = (1..=2).map(|seed| runtime.block_on(compare_random_calls(seed))).sum();
-    assert!(scaled > CALLS, "only {scaled} calls were compared");
 }
