@@ -11,16 +11,14 @@ import time
 import pytest
 import tomli_w
 
-from harness import spark
-from harness.clients import impyla_session, open_pyhive, pyhive_session, refused, rows
+from harness.clients import open_pyhive, refused, rows
 from harness.cluster import Cluster
 from harness.databases import MariadbDatabase, SqliteDatabase
 from harness.failpoints import Failpoints
 from harness.fixtures import searched, started
-from harness.java import beeline_ok
-from harness.on_demand import WITHIN_S, Elastic, Statement, unit_options
+from harness.on_demand import CLIENTS, WITHIN_S, Elastic, Statement, unit_options
 from harness.standalone import Standalone
-from harness.tier import only_long, some
+from harness.tier import some
 from harness.waiting import wait_until
 
 # Much less than a statement waits for an engine (`proxy.bind_deadline`).
@@ -377,28 +375,12 @@ def test_the_demand_of_a_killed_proxy_ends_with_its_lease(elastic):
         elastic.execute(f"DROP TENANT {tenant} WAIT '1m'")
 
 
-@only_long
 @default
-def test_beeline_and_impyla_start_an_engine_with_their_first_query(elastic):
-    for client in ("beeline", "impyla"):
-        tenant = elastic.make(f"by_{client}")
-        if client == "beeline":
-            done = beeline_ok(elastic.address, "SELECT 40 + 2 AS answer", user=f"{tenant}_user")
-            assert done.lines()[-2:] == ["answer", "42"], done
-        else:
-            with impyla_session(elastic.address, f"{tenant}_user") as cursor:
-                cursor.execute("SELECT 40 + 2 AS answer")
-                assert cursor.fetchall() == [(42,)]
-        assert len(elastic.ever(tenant)) == 1
-        elastic.wait_released(tenant)
-
-
-@only_long
-def test_a_query_starts_a_spark_engine_which_is_released_when_idle(own_cluster):
-    proxy = TIMES["proxy"] | {"bind_deadline": "5m"}
-    cluster = own_cluster(spark=spark.on_this_machine(), proxy=proxy, master=TIMES["master"])
-    elastic = Elastic(cluster, None, cluster.addresses["proxy-b"], cluster.database, cluster.nodes)
-    tenant = elastic.make("sparking", "ENGINE_TYPE 'spark', MAX_EXECUTORS 0")
-    with pyhive_session(elastic.address, f"{tenant}_user") as session:
-        assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
-        elastic.wait_released(tenant)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_first_query_of_each_client_starts_an_engine(elastic, client):
+    tenant = elastic.make(f"by_{client}")
+    answer, log = CLIENTS[client](elastic.address, f"{tenant}_user", "40 + 2")
+    assert answer == 42
+    assert "waiting for an engine to be started" in log, log
+    assert len(elastic.ever(tenant)) == 1
+    elastic.wait_released(tenant)

@@ -1,17 +1,23 @@
 """Engines of type spark as pods: Spark in a container of its own beside its agent, really run by the tests' kubelet."""
 
+import time
+
 import psutil
 import pytest
 
 from harness import spark
-from harness.clients import rows
+from harness.clients import refused, rows
 from harness.fixtures import started
 from harness.java import beeline_ok
 from harness.pods import IMAGE, PodCluster, Pods
 from harness.ports import free_port
+from harness.tier import only_long
 from harness.waiting import wait_until
 
 WITHIN_S = 120
+# Much less than a statement waits for an engine.
+AT_ONCE_S = 30
+UNKNOWN = "registry.example/spark:unknown"
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +102,27 @@ def test_a_spark_pod_start_failure_is_reported_at_once(cluster, control, spark_t
     ((log,),) = cluster.database.rows(f"SELECT log_tail FROM engine WHERE name = '{answer['engine']}'")
     # Kubernetes keeps 2 KiB: the end of Java's stack trace.
     assert "instantiateSerializer" in log, log
+
+
+@only_long
+def test_a_spark_that_can_never_start_is_refused_at_once_with_its_reason(cluster, control, pods, pod_tenant):
+    """A Spark that exits is started again, because the cause may be transient. An unknown version is none."""
+    cluster.logs.allow(f'decision failed decision="create engine" .*{UNKNOWN}" is unknown')
+    options = ", ENGINE_TYPE 'spark', MAX_EXECUTORS 0, START_ON_DEMAND TRUE"
+    tenant = pod_tenant("unknown", options=options, places=f"{pods.nodes_of('unknown')}, IMAGE '{UNKNOWN}'")
+    with tenant.session() as session:
+        began = time.monotonic()
+        refusal = refused(session, "SELECT 1 AS one")
+        assert (refusal.sqlstate, time.monotonic() - began < AT_ONCE_S) == ("55000", True), refusal
+    for part in (
+        f'Resource unit "{tenant.unit}": engine "unknown-',
+        f'the version of Spark in image "{UNKNOWN}" is unknown',
+        "Add it to spark.versions",
+    ):
+        assert part in refusal.message, refusal
+    history = f"SHOW ENGINE HISTORY {tenant.name} UNIT {tenant.pool} {tenant.unit}"
+    (ended,) = wait_until(lambda: control.execute(history), WITHIN_S, "the request is given up, because no session asks for it")
+    assert (ended["word"], ended["origin"], ended["created"]) == ("unneeded", "demand", None), ended
 
 
 def test_executors_are_pods_that_come_and_go_with_their_driver(control, pods, spark_tenant):

@@ -6,12 +6,15 @@ import contextlib
 import psutil
 from TCLIService.ttypes import TOperationState
 
-from harness.clients import open_pyhive, rows
+from harness.clients import impyla_session, open_pyhive, rows
 from harness.control import Control
+from harness.java import beeline_ok
 from harness.rest import at_rest
 from harness.waiting import wait_until
 
 WITHIN_S = 60
+# The start of any engine included.
+FIRST_QUERY_WITHIN_S = 180
 FINISHED = TOperationState.FINISHED_STATE
 ENDED = {FINISHED, TOperationState.ERROR_STATE, TOperationState.CANCELED_STATE}
 
@@ -29,23 +32,54 @@ class Statement:
         self.log += self.cursor.fetch_logs()
         return self.state
 
-    def wait_logged(self, text):
+    def wait_logged(self, text, within_s=WITHIN_S):
         def logged():
             assert self.look() not in ENDED, (self.state, self.log)
             return any(text in it for it in self.log)
 
         try:
-            wait_until(logged, WITHIN_S, f"the operation log says: {text}")
+            wait_until(logged, within_s, f"the operation log says: {text}")
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.log}") from None
 
-    def result(self):
-        wait_until(lambda: self.look() in ENDED, WITHIN_S, "the statement has ended")
+    def result(self, within_s=WITHIN_S):
+        wait_until(lambda: self.look() in ENDED, within_s, "the statement has ended")
         assert self.state == FINISHED, (self.state, self.log)
         return self.cursor.fetchall()
 
     def close(self):
         self.cursor.close()
+
+
+def of_beeline(address, user, expression):
+    done = beeline_ok(address, f"SELECT {expression} AS answer", user=user)
+    # BeeLine prints the operation log to its standard error as it fetches it.
+    return int(done.lines()[-1]), done.err
+
+
+def of_pyhive(address, user, expression):
+    with contextlib.closing(open_pyhive(address, user)) as session:
+        statement = Statement(session, f"SELECT {expression} AS answer")
+        ((answer,),) = statement.result(FIRST_QUERY_WITHIN_S)
+        return answer, "\n".join(statement.log)
+
+
+def of_impyla(address, user, expression):
+    with impyla_session(address, user) as cursor:
+        cursor.execute_async(f"SELECT {expression} AS answer")
+        log = []
+
+        def ended():
+            log.append(cursor.get_log())
+            return not cursor.is_executing()
+
+        wait_until(ended, FIRST_QUERY_WITHIN_S, "the statement has ended")
+        ((answer,),) = cursor.fetchall()
+        return answer, "\n".join(log)
+
+
+# By client: what it answers to a query of one number in a session of its own, and what it read in the operation log.
+CLIENTS = {"beeline": of_beeline, "pyhive": of_pyhive, "impyla": of_impyla}
 
 
 class Elastic:
