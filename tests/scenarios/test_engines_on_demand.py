@@ -16,7 +16,7 @@ from harness.cluster import Cluster
 from harness.databases import MariadbDatabase, SqliteDatabase
 from harness.failpoints import Failpoints
 from harness.fixtures import searched, started
-from harness.on_demand import CLIENTS, WITHIN_S, Elastic, Statement, unit_options
+from harness.on_demand import CLIENTS, LOG, WITHIN_S, Elastic, Statement, unit_options
 from harness.standalone import Standalone
 from harness.tier import some
 from harness.waiting import wait_until
@@ -29,6 +29,8 @@ TIMES = {
     "master": {"status_poll": "500ms", "cooldown": "1s", "cancel_after": "2s"},
 }
 REGISTERS, STARTS_STATEMENT = "engine_agent.register.before", "datafusion.statement.started"
+# Passed after the decision, before the agents of idle engines are asked.
+WRITES = "master.before.write"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def made(request, workspace):
     folder = workspace / f"on-demand-{request.param}"
     points = Failpoints(workspace / f"on-demand-{request.param}-points")
     if request.param == "sqlite":
-        alone = Standalone(folder, env=points.env)
+        alone = Standalone(folder, env=points.env | LOG)
         configuration = folder / "enginehouse.toml"
         configuration.write_text(tomli_w.dumps(TIMES))
         try:
@@ -47,7 +49,7 @@ def made(request, workspace):
             alone.close()
         return
     database = MariadbDatabase() if request.param == "mariadb" else None
-    for cluster in started(Cluster(folder, database=database, env=points.env, **TIMES)):
+    for cluster in started(Cluster(folder, database=database, env=points.env | LOG, **TIMES)):
         yield Elastic(cluster, points, cluster.addresses["proxy-b"], cluster.database, cluster.nodes)
         points.clear()
 
@@ -183,6 +185,38 @@ def test_an_idle_engine_is_released_and_its_clients_go_on_with_their_settings(el
         assert it["sessions_served"] >= 1, it
         times = [it[name] for name in ("wanted", "reserved", "created", "registered", "ended")]
         assert times == sorted(times), it
+
+
+@every
+@pytest.mark.parametrize("stays", some([True, False], True), ids=["stays_open", "is_closed"])
+def test_a_session_that_opens_before_the_release_keeps_the_engine(elastic, stays):
+    tenant = elastic.make("kept" if stays else "kept_for_longer", "IDLE_TIMEOUT '3s'")
+    with elastic.session(tenant) as session:
+        rows(session, "SELECT 1 AS one")
+    ((name, process),) = elastic.running(tenant).items()
+    # Nothing but the release is left to be written when this is shown.
+    elastic.control.wait_engine(tenant, name, "ready", "released in")
+    declined = elastic.declined(tenant)
+    elastic.points.arm(WRITES, "hold")
+    elastic.points.wait_claimed(WRITES)
+    with contextlib.ExitStack() as opened:
+        session = opened.enter_context(elastic.session(tenant))
+        # An open operation keeps its session at the engine.
+        meanwhile = Statement(session, "SELECT 40 + 2 AS answer")
+        assert meanwhile.result() == [(42,)]
+        if not stays:
+            meanwhile.close()
+            opened.close()
+        elastic.points.let_go(WRITES)
+        wait_until(lambda: elastic.declined(tenant) > declined, WITHIN_S, "the agent has refused to retire")
+        assert elastic.running(tenant) == {name: process} and elastic.wanted(tenant) == {f"{tenant}_u": ["demand"]}
+        if stays:
+            elastic.another_is_released()
+            assert rows(session, "SELECT 43 AS answer") == [{"answer": 43}]
+            assert elastic.running(tenant) == {name: process}
+            meanwhile.close()
+    elastic.wait_released(tenant)
+    assert elastic.ever(tenant) == {name}
 
 
 @default

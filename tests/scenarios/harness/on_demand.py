@@ -15,6 +15,8 @@ from harness.waiting import wait_until
 WITHIN_S = 60
 # The start of any engine included.
 FIRST_QUERY_WITHIN_S = 180
+# The log filter for `Elastic.declined`.
+LOG = {"ENGINEHOUSE_LOG": "info,master::execute=debug,sqlx=error,zookeeper_client=error"}
 FINISHED = TOperationState.FINISHED_STATE
 ENDED = {FINISHED, TOperationState.ERROR_STATE, TOperationState.CANCELED_STATE}
 
@@ -148,6 +150,10 @@ class Elastic:
         )
         assert all("idle for" in it for it in reasons), reasons
 
+    def declined(self, tenant):
+        """How often a master has logged that no engine of the tenant agreed to be released; needs `LOG`."""
+        return self.installation.logs.count(rf'decision declined .*slot="{tenant}/')
+
     def another_is_released(self):
         """One more engine is started, idle and released: what was due earlier has happened meanwhile."""
         if not any("clock" in it for it in self.made):
@@ -167,4 +173,5 @@ class Elastic:
 def unit_options(options=""):
     """Of a small unit that starts engines on demand, unless the options say otherwise."""
     on_demand = "" if "START_ON_DEMAND" in options else ", START_ON_DEMAND TRUE"
-    return f"DRIVER_CPU 1, DRIVER_MEMORY '512M', IDLE_TIMEOUT '1s'{on_demand}{options and f', {options}'}"
+    idle = "" if "IDLE_TIMEOUT" in options else ", IDLE_TIMEOUT '1s'"
+    return f"DRIVER_CPU 1, DRIVER_MEMORY '512M'{idle}{on_demand}{options and f', {options}'}"
