@@ -1,6 +1,7 @@
 """Authentication method `file` on a standalone: logins of real clients, groups, roles, impersonation, audit and the doctor."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -24,6 +25,7 @@ from harness.attacked import basic
 from harness.clients import open_pyhive, pyhive_session, refused, rows
 from harness.http_messages import LAST, request
 from harness.java import Jdbc, JdbcError
+from harness.on_demand import Statement
 from harness.processes import run
 from harness.thrift_messages import login
 from harness.tier import only_long
@@ -135,6 +137,33 @@ def test_groups_roles_and_impersonation_with_passwords(installation):
         assert len(rows(connection, "SHOW ENGINES t")) == 3
         installation.passwd("alice", "etl")
         wait_until(lambda: is_refused(connection, "SHOW ENGINES t"), READ_AGAIN_WITHIN_S, "alice has lost the tenant", 0.5)
+
+
+@pytest.mark.parametrize("installation", [[("carol", "analysts,etl")]], indirect=True, ids=["carol"])
+def test_the_members_of_a_group_share_an_engine_and_another_group_has_its_own(installation):
+    installation.execute(
+        "CREATE RESOURCE UNIT team DRIVER_CPU 1, DRIVER_MEMORY '512M', START_ON_DEMAND TRUE, SHARED_BY 'group'"
+    )
+    installation.execute("CREATE RESOURCE POOL of_teams UNIT_LIST ('team')")
+    installation.execute("CREATE TENANT shared RESOURCE_POOL_LIST ('of_teams'), USER_LIST ('@analysts', '@etl')")
+    # The first group decides. Open operations keep their sessions at the engines.
+    groups = {"alice": "analysts", "bob": "etl", "carol": "analysts"}
+    with contextlib.ExitStack() as opened:
+        sessions = {it: opened.enter_context(installation.session(it, tenant="shared")) for it in groups}
+        for number, (user, group) in enumerate(groups.items()):
+            statement = Statement(sessions[user], f"SELECT {number} AS n")
+            assert statement.result() == [(number,)]
+            assert user == "carol" or statement.log[0] == f'waiting for an engine of group "{group}" to be started', (
+                statement.log
+            )
+
+        def shown(user):
+            return {it["owner"]: it["sessions"] for it in rows(sessions[user], "SHOW ENGINES shared")}
+
+        of_groups = {'group "analysts"': 2, 'group "etl"': 1}
+        for user in groups:
+            wait_until(lambda user=user: shown(user) == of_groups, WITHIN_S, f"{user} sees each engine with its owner")
+        assert len(installation.standalone.engines.of("shared")) == len(of_groups)
 
 
 def is_refused(connection, statement):
