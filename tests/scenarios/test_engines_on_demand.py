@@ -28,7 +28,8 @@ TIMES = {
     "proxy": {"unbind_after": "1s", "demand_lease": f"{LEASE_S}s", "snapshot_poll": "500ms"},
     "master": {"status_poll": "500ms", "cooldown": "1s", "cancel_after": "2s"},
 }
-REGISTERS, STARTS_STATEMENT = "engine_agent.register.before", "datafusion.statement.started"
+CREATES, REGISTERS = "master.before.create_engine", "engine_agent.register.before"
+STARTS_STATEMENT = "datafusion.statement.started"
 # Passed after the decision, before the agents of idle engines are asked.
 WRITES = "master.before.write"
 
@@ -71,18 +72,26 @@ default = pytest.mark.parametrize("made", ["postgres"], indirect=True)
 @every
 def test_a_query_starts_an_engine_and_its_log_says_what_it_waits_for(elastic):
     tenant = elastic.make("first")
-    elastic.points.arm(REGISTERS, "hold")
+    for point in (CREATES, REGISTERS):
+        elastic.points.arm(point, "hold")
     with elastic.session(tenant) as session:
         statement = Statement(session, "SELECT 40 + 2 AS answer")
+        elastic.points.wait_claimed(CREATES)
+        (name,) = elastic.ever(tenant)
+        # The name of an engine begins with those of its tenant, resource pool and resource unit.
+        assert name.startswith("first-first-p-first-u-"), name
+        statement.wait_logged(f'waiting for engine "{name}"', "not created yet")
+        elastic.points.let_go(CREATES)
         pid = elastic.points.wait_claimed(REGISTERS)
         (engine,) = elastic.engines.of(tenant)
-        assert engine.pid == pid
-        statement.wait_logged(f'waiting for engine "{engine.name}"')
+        assert (engine.name, engine.pid) == (name, pid)
+        statement.wait_logged(f'waiting for engine "{name}"', "not registered yet")
         assert (elastic.waiting(tenant), elastic.wanted(tenant)) == (1, {"first_u": ["demand"]})
         elastic.points.let_go(REGISTERS)
         assert statement.result() == [(42,)]
         assert statement.log[0] == elastic.first_log(tenant), statement.log
-        assert elastic.waiting(tenant) == 0 and elastic.ever(tenant) == {engine.name}
+        assert len(statement.log) == len(set(statement.log)), "each line is progress"
+        assert elastic.waiting(tenant) == 0 and elastic.ever(tenant) == {name}
         elastic.at_rest()
 
 

@@ -34,13 +34,15 @@ class Statement:
         self.log += self.cursor.fetch_logs()
         return self.state
 
-    def wait_logged(self, text, within_s=WITHIN_S):
+    def wait_logged(self, *texts):
+        """Waits until the operation log has a line with all of the texts."""
+
         def logged():
             assert self.look() not in ENDED, (self.state, self.log)
-            return any(text in it for it in self.log)
+            return any(all(text in it for text in texts) for it in self.log)
 
         try:
-            wait_until(logged, within_s, f"the operation log says: {text}")
+            wait_until(logged, WITHIN_S, f"the operation log says: {' … '.join(texts)}")
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.log}") from None
 
