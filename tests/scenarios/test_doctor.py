@@ -27,6 +27,10 @@ LOOKS_AGAIN_S = SESSION_TIMEOUT_S + 3 * 2
 
 UNREADY = 'node "n-1" has not been ready for 12 s; waits for replacement: is being created'
 SUSPENDED = "3 of 5 nodes with engines are not ready: no engine is replaced because of its node"
+IDLER = "idler"
+# Longer than the doctor looks.
+DEMAND_LEASE_S = 60
+AT_MAXIMUM = "all engines are full, and MAX_ENGINES is 1"
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +219,10 @@ def test_a_hanging_metadata_agent_and_missing_ones_are_named(patient):
 def sick(patient):
     """While the master is stopped, everything that only a master would set right is broken; the doctor looks once."""
     cluster, nodes = patient.cluster, patient.cluster.nodes
+    patient.control.make(IDLER, options=", START_ON_DEMAND TRUE, IDLE_TIMEOUT '1h'")
+    with pyhive_session(patient.control.address, tenant=IDLER) as session:
+        rows(session, "SELECT 1")
+    (idler,) = patient.control.wait_ready(IDLER)
     cluster.programs["proxy-a"].pause()
     lock = nodes.master_lock("a stranger")
     try:
@@ -242,12 +250,28 @@ def sick(patient):
             f"UPDATE observed_engine SET registered = 0, reason = '{UNREADY}' WHERE name = '{patient.engine}'"
         )
         cluster.database.rows(f"UPDATE master SET waits_for = '{SUSPENDED}'")
+        minutes_ago = [int((time.time() - 60 * minutes) * 1000) for minutes in (6, 70)]
+        cluster.database.rows(f"UPDATE observed_engine SET idle_since_ms = {minutes_ago[1]} WHERE name = '{idler['engine']}'")
+        cluster.database.rows(f"UPDATE slot SET failures = 3 WHERE tenant = '{patient.tenant}'")
+        waits_unmet(cluster.database, patient.tenant, minutes_ago[0])
         status, report = patient.look()
     finally:
+        # Otherwise the back-off of its slot would delay the next engine.
+        cluster.database.rows(f"UPDATE slot SET failures = 0 WHERE tenant = '{patient.tenant}'")
         if lock.is_acquired:
             lock.release()
         cluster.programs["proxy-a"].resume()
     return status, report, orphan
+
+
+def waits_unmet(database, tenant, since_ms):
+    """One session waits, and no engine is started for it, as a proxy and a master record that."""
+    until_ms = int((time.time() + DEMAND_LEASE_S) * 1000)
+    columns = "proxy, digest, tenant, pool, unit, engine_type, creator, usr, grp, session, waiting, since_ms, until_ms, seq"
+    values = f"'a-scenario', 'a', '{tenant}', '', '', '', 'IDE', '', '', '', 1, {since_ms}, {until_ms}, 1"
+    database.rows(f"INSERT INTO demand ({columns}) VALUES ({values})")
+    unmet = {"key": {"tenant": tenant, "creator": "IDE"}, "sessions": 1, "reason": AT_MAXIMUM, "position": None}
+    database.rows(f"UPDATE observed_demand SET unmet = '{json.dumps([unmet])}'")
 
 
 def test_a_master_that_does_not_tick_is_named(sick):
@@ -267,15 +291,30 @@ def test_an_engine_on_a_failed_machine_is_named_with_the_node(patient, sick):
     _, report, _ = sick
     found = finding(report, "unreachable", patient.engine)
     assert found["severity"] == "warning" and "kubectl delete node n-1" in found["mend"], found
-    assert 'it is not registered, and node "n-1" has not been ready for 12 s; its slot' in found["what"], found
+    assert 'EH2603: it is not registered, and node "n-1" has not been ready for 12 s; its slot' in found["what"], found
     suspended = finding(report, "unreachable", "failed nodes")
-    assert (suspended["severity"], suspended["what"]) == ("problem", SUSPENDED)
+    assert (suspended["severity"], suspended["what"]) == ("problem", f"EH2603: {SUSPENDED}")
     assert "control plane" in suspended["mend"], suspended
+
+
+def test_sessions_that_no_engine_is_started_for_are_named_with_the_reason(patient, sick):
+    found = finding(sick[1], "demand", f'tenant "{patient.tenant}", creator "IDE"')
+    assert found["severity"] == "warning" and "SHOW DEMAND TENANT patient" in found["mend"], found
+    assert found["what"].startswith("EH2601: sessions have waited for 6 min "), found
+    assert found["what"].endswith(f"no engine is started for 1 of 1: {AT_MAXIMUM}"), found
+
+
+def test_an_idle_engine_that_is_not_released_is_named(sick):
+    (found,) = check(sick[1], "idle")["findings"]
+    assert IDLER in found["subject"] and f"STOP ENGINE {IDLER}_p '{found['subject']}'" in found["mend"], found
+    assert found["what"].startswith("EH2604: it has been idle for 1 h 10 min "), found
+    assert found["what"].endswith("is not released; IDLE_TIMEOUT is 1h"), found
 
 
 def test_a_killed_engine_is_named_by_its_slot_with_how_it_ended(patient, sick):
     found = finding(sick[1], "readiness", f"{patient.tenant}/{patient.pool}/{patient.unit}/0")
-    assert patient.engine in found["what"] and "DESCRIBE ENGINE" in found["mend"]
+    assert f"engine {patient.engine} ended" in found["what"] and "DESCRIBE ENGINE" in found["mend"]
+    assert found["what"].startswith("EH2602: 3 engines of this slot failed in a row; "), found
     assert "it is ended" in finding(sick[1], "observations", patient.engine)["what"]
 
 
@@ -311,6 +350,8 @@ def test_findings_for_the_master_heal_when_one_acts(patient, sick):
     assert not (patient.cluster.state_dir / "engines" / orphan).exists()
     (engine,) = patient.control.wait_ready(patient.tenant)
     assert engine["engine"] != patient.engine
+    patient.control.drop(IDLER, f"{IDLER}_p", f"{IDLER}_u")
+    patient.cluster.settled(patient.control)
 
 
 def test_an_alteration_without_its_node_is_well_and_converges(patient):

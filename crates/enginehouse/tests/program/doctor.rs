@@ -34,7 +34,7 @@ fn a_healthy_standalone_has_no_findings() {
     let output = run(&["doctor", "--data-dir", folder.to_str().unwrap()]);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{shown}");
-    assert!(shown.ends_with("\nno problems in 35 checks, 3 skipped\n"), "{shown}");
+    assert!(shown.ends_with("\nno problems in 37 checks, 3 skipped\n"), "{shown}");
     for part in [
         "\nzookeeper\n  ok       servers          127.0.0.1:",
         "/metadata.sqlite (sqlite) is readable and intact\n",
@@ -257,7 +257,7 @@ fn parts_without_a_section_are_skipped_with_their_reason() {
         "skipped  reachable        ",
         "has no section [database]; using metadata agents instead",
         "has no section [orchestrator]",
-        "\n1 problem in 1 check, 37 skipped\n",
+        "\n1 problem in 1 check, 39 skipped\n",
     ] {
         assert!(shown.contains(part), "without {part}: {shown}");
     }

@@ -57,6 +57,8 @@ pub const READINESS: Check = check(INVARIANTS, "readiness");
 pub const ORPHANS: Check = check(INVARIANTS, "orphans");
 pub const ENDS: Check = check(INVARIANTS, "ends");
 pub const UNREACHABLE: Check = check(INVARIANTS, "unreachable");
+pub const DEMAND: Check = check(INVARIANTS, "demand");
+pub const IDLE: Check = check(INVARIANTS, "idle");
 pub const REGISTRATIONS: Check = check(INVARIANTS, "registrations");
 pub const PERMITS: Check = check(INVARIANTS, "permits");
 pub const DRAIN_ORDERS: Check = check(INVARIANTS, "drain orders");
@@ -71,7 +73,7 @@ pub const QUEUE: Check = check(RESOURCES, "queue");
 pub const LIMITS: Check = check(RESOURCES, "limits");
 
 /// Every check, in the order of the report.
-pub const ALL: [Check; 43] = [
+pub const ALL: [Check; 45] = [
     SERVERS,
     SESSION_TIMEOUT,
     ROOT,
@@ -104,6 +106,8 @@ pub const ALL: [Check; 43] = [
     ORPHANS,
     ENDS,
     UNREACHABLE,
+    DEMAND,
+    IDLE,
     REGISTRATIONS,
     PERMITS,
     DRAIN_ORDERS,

@@ -12,6 +12,7 @@ use coordination::{Agent, Observation, PermitNode, Session};
 use metadata::{EngineDetail, Error, Store};
 use model::alteration::{AlterationRecord, RequestId};
 use model::change::Rules;
+use model::demand_report::UnmetDemand;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels;
@@ -19,7 +20,7 @@ use model::ledger::ScopeKey;
 use model::millis;
 use model::number::Epoch;
 use model::observation::{ObservedEngine, ObservedNode};
-use model::snapshot::{EngineRecord, Snapshot};
+use model::snapshot::{EngineRecord, ProxySnapshot, Snapshot};
 use orchestrator::process::{StateDirDiagnosis, diagnose};
 use orchestrator::{Listing, Orchestrator as _};
 
@@ -39,6 +40,8 @@ pub struct Desired {
     pub snapshot: Snapshot,
     /// The rows that the master last wrote, with their epoch where it is known.
     pub observed: Vec<(ObservedEngine, Option<Epoch>)>,
+    /// The demand that no engine was found for, as the master last reported it.
+    pub unmet: Vec<UnmetDemand>,
     /// The row of the alteration that has the alter node, if there is one.
     pub alteration_of_node: Option<AlterationRecord>,
     /// Rows of running engines without an open row; `None` for a name that was never issued.
@@ -156,7 +159,9 @@ async fn from_store(
     let observed = overview.observed.into_iter().map(|seen| (seen.engine, Some(seen.epoch))).collect();
     let read_from = DATABASE.to_owned();
     let reductions = Some(store.reductions().await?);
-    Ok(Desired { snapshot: overview.snapshot, observed, alteration_of_node, others, nodes, reductions, read_from })
+    let (_, unmet) = store.demand_overview().await?;
+    let snapshot = overview.snapshot;
+    Ok(Desired { snapshot, observed, unmet, alteration_of_node, others, nodes, reductions, read_from })
 }
 
 async fn from_agents(target: &Target, agents: &[Agent], node: Option<&RequestId>) -> Result<Desired, String> {
@@ -165,21 +170,22 @@ async fn from_agents(target: &Target, agents: &[Agent], node: Option<&RequestId>
         let client = client(target, &agent.address, CALL_DEADLINE);
         let asked = async {
             let snapshot = client.snapshot().await?;
-            let observed = client.proxy_snapshot().await?.observed;
+            let of_proxy = client.proxy_snapshot().await?;
             let alteration_of_node = match node {
                 Some(id) => client.outcome(id).await?,
                 None => None,
             };
-            Ok::<_, agent_api::ApiError>((snapshot, observed, alteration_of_node))
+            Ok::<_, agent_api::ApiError>((snapshot, of_proxy, alteration_of_node))
         };
         match bounded("a metadata agent's answer", asked).await {
-            Ok((snapshot, observed, alteration_of_node)) => {
+            Ok((snapshot, ProxySnapshot { observed, unmet, .. }, alteration_of_node)) => {
                 let observed = observed.into_iter().map(|engine| (engine, None)).collect();
                 let read_from = format!("metadata agent {}", agent.address);
                 let others = BTreeMap::new();
                 return Ok(Desired {
                     snapshot,
                     observed,
+                    unmet,
                     alteration_of_node,
                     others,
                     nodes: None,

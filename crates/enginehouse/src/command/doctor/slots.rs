@@ -2,8 +2,15 @@
 //!
 //! An engine that is being created, or that waits for its turn behind a stand-in, passes until the start deadline; one that
 //! replaces an older engine in place, while that one ends: the check of the drains reports it if it takes too long.
+//!
+//! | code | condition |
+//! | --- | --- |
+//! | `EH2602` | three starts in a row have failed of the engines of one (tenant, pool, unit) and owner |
+
+use std::collections::BTreeMap;
 
 use model::clock::utc;
+use model::demand::ScalingGroup;
 use model::engine_name::EngineName;
 use model::engine_state::{EngineState, Phase};
 use model::ledger::queue_position;
@@ -18,6 +25,9 @@ use super::target::{REACTION_TIME, Target};
 
 /// The beginning of the master's reason for an engine that could not be created; the number of failures follows.
 const NOT_CREATED: &str = "could not be created, failure ";
+
+/// The failed starts in a row of a scaling group from which on they have a code.
+const FAILED_STARTS: u32 = 3;
 
 enum SlotState {
     /// Registered and, as far as can be observed, running.
@@ -36,13 +46,16 @@ struct SlotView<'a> {
     desired: &'a Desired,
     coordinated: &'a Coordinated,
     running: &'a RunningEngines,
+    /// The failed starts in a row of each scaling group.
+    failures: BTreeMap<ScalingGroup, u32>,
 }
 
 pub fn check(target: &Target, facts: &Facts, report: &mut Report) {
     let (Ok(desired), Ok(coordinated), Ok(running)) = (&facts.desired, &facts.coordinated, &facts.running) else {
         return report.skip(&[DESIRED, READINESS], &facts.missing());
     };
-    let view = SlotView { target, desired, coordinated, running };
+    let failures = failures(&desired.snapshot.slots);
+    let view = SlotView { target, desired, coordinated, running, failures };
     let (mut ready, mut coming) = (0_usize, 0_usize);
     let (mut missing, mut not_ready) = (Vec::new(), Vec::new());
     for slot in &desired.snapshot.slots {
@@ -61,6 +74,16 @@ pub fn check(target: &Target, facts: &Facts, report: &mut Report) {
         missing,
     );
     report.checked(READINESS, format!("{ready} of {slots} desired engines are ready{on_the_way}"), not_ready);
+}
+
+/// The failed starts in a row of each scaling group.
+fn failures(slots: &[Slot]) -> BTreeMap<ScalingGroup, u32> {
+    let mut failures: BTreeMap<ScalingGroup, u32> = BTreeMap::new();
+    for slot in slots.iter().filter(|slot| slot.failures > 0) {
+        let of_group = failures.entry(ScalingGroup::of(slot)).or_default();
+        *of_group = of_group.saturating_add(slot.failures);
+    }
+    failures
 }
 
 fn state_of(view: &SlotView<'_>, slot: &Slot) -> SlotState {
@@ -102,11 +125,17 @@ fn failing(
         (None, None) => (format!("engine {name} does not exist"), end.or(before).or(seen)),
     };
     let failures = super::report::count(slot.failures as usize, "engine");
+    let of_group = view.failures.get(&ScalingGroup::of(slot)).copied().unwrap_or(slot.failures);
+    let code = if of_group >= FAILED_STARTS { "EH2602: " } else { "" };
+    let of_others = match of_group.saturating_sub(slot.failures) {
+        0 => String::new(),
+        others => format!(", and {others} of the other slots of its unit and owner"),
+    };
     let last = why.as_ref().map(|why| format!("; the last failure: {why}")).unwrap_or_default();
-    let cause = why.map(|why| format!("consecutive engines of the slot failed: {}", without_names(&why, &name)));
+    let cause = why.map(|why| format!("{code}consecutive engines of the slot failed: {}", without_names(&why, &name)));
     let finding = Finding::problem(
         slot.key.to_string(),
-        format!("{failures} of this slot failed in a row; {now}{last}"),
+        format!("{code}{failures} of this slot failed in a row{of_others}; {now}{last}"),
         format!(
             "DESCRIBE ENGINE {} '{name}' shows the end of its log; if its configuration is wrong, ALTER its unit, pool or tenant",
             slot.key.pool

@@ -2,7 +2,7 @@
 //! suspended.
 //!
 //! The acting master decides that; its rows and `waits_for` say so. An engine whose slot has another one is a warning: it harms
-//! nothing, and only its machine can end it.
+//! nothing, and only its machine can end it. Each finding begins with code `EH2603`.
 
 use model::engine_state::Phase;
 use model::failed_node;
@@ -38,7 +38,7 @@ pub fn check(facts: &Facts, report: &mut Report) {
 fn suspension(why: &str) -> Finding {
     Finding::problem(
         "failed nodes",
-        why,
+        format!("EH2603: {why}"),
         "check the network and the control plane (kubectl get nodes); the rule holds again when fewer nodes are not ready. Engines that \
          are lost for certain: RESTART ENGINE … FORCE",
     )
@@ -57,7 +57,7 @@ fn finding(desired: &Desired, engine: &ObservedEngine, (node, since): (&str, &st
         "if the machine returns, what still runs there is adopted or ends by itself; if it never does: kubectl delete node {node}, \
          which also removes its pods"
     );
-    Finding::warning(engine.name.to_string(), format!("it is not registered, and {since}{replaced}"), mend)
+    Finding::warning(engine.name.to_string(), format!("EH2603: it is not registered, and {since}{replaced}"), mend)
 }
 
 #[cfg(test)]
