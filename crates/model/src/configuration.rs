@@ -61,6 +61,13 @@ impl Default for Defaults {
     }
 }
 
+impl Defaults {
+    /// The image of engines of this type in the pool.
+    pub fn image<'a>(&'a self, pool: &'a PoolSpec, engine_type: EngineType) -> Option<&'a str> {
+        pool.image.as_ref().or_else(|| self.images.get(&engine_type)).map(String::as_str)
+    }
+}
+
 impl UnitSpec {
     /// Whether sessions that wait start engines of the unit.
     pub fn starts_on_demand(&self, defaults: &Defaults) -> bool {
@@ -112,7 +119,6 @@ impl Configuration {
 
     /// The configuration that follows from tenant, pool and unit.
     pub fn new(tenant: &TenantName, pool: &PoolName, of_pool: &PoolSpec, unit: &UnitSpec, defaults: &Defaults) -> Self {
-        let image = of_pool.image.as_ref().or_else(|| defaults.images.get(&unit.engine_type));
         Self {
             // An explicit default equals an absent one: 100 percent is none.
             cpu_overcommit: of_pool.cpu_overcommit.filter(|percent| *percent != 100),
@@ -121,7 +127,7 @@ impl Configuration {
             engine_type: unit.engine_type,
             executor_cpu: unit.executor_cpu,
             executor_memory: unit.executor_memory,
-            image: image.cloned().unwrap_or_default(),
+            image: defaults.image(of_pool, unit.engine_type).unwrap_or_default().to_owned(),
             max_executors: unit.max_executors,
             min_executors: unit.min_executors,
             namespace: namespace(of_pool.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE), tenant, pool),

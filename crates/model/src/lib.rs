@@ -85,6 +85,7 @@ pub mod stack_trace;
 pub mod statement_timeout;
 pub mod table_catalog;
 pub mod text;
+pub mod type_selector;
 pub mod user_name;
 
 pub use engine_name::EngineName;

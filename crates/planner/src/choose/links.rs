@@ -10,6 +10,7 @@ use model::owner::{Owner, SharedBy};
 use model::quota::Limit;
 use model::resource::{Amount, Component};
 use model::slot::Link;
+use model::type_selector::TypeSelector;
 
 use crate::scale::{EngineCondition, Group};
 
@@ -89,15 +90,10 @@ impl<Id> From<&Group<Id>> for GroupState {
 }
 
 impl LinkState {
-    /// Whether the engine has the type, or the type and version, that a session asks for: `spark` or `spark-3.5`. A version
-    /// matches those that continue it after a separator, so `3.5` is `3.5.1` and not `3.51`.
+    /// Whether the engine has the type, or the type and version, that a session asks for.
     pub fn has_type(&self, label: &str) -> bool {
-        let label = label.to_ascii_lowercase();
-        let Some(rest) = label.strip_prefix(self.engine_type.as_str()) else { return false };
-        let Some(asked) = rest.strip_prefix('-') else { return rest.is_empty() };
-        let version = self.version.as_ref().map(|version| version.to_ascii_lowercase());
-        let Some(more) = version.as_ref().and_then(|version| version.strip_prefix(asked)) else { return false };
-        !asked.is_empty() && !more.starts_with(|c: char| c.is_ascii_alphanumeric())
+        let selector = label.parse::<TypeSelector>();
+        selector.is_ok_and(|selector| selector.selects(self.engine_type, self.version.as_deref()))
     }
 }
 

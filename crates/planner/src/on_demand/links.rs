@@ -12,6 +12,7 @@ use model::on_demand::IdleTimeout;
 use model::owner::Owner;
 use model::quota::Capacity;
 use model::slot::{Link, SlotKey};
+use model::type_selector::version_of;
 
 use super::request::{UNPLACED, request_of};
 use super::slots::{LinkSlots, is_of_session};
@@ -199,11 +200,15 @@ impl LinkOptions<'_> {
         });
         let Link { tenant, pool, unit } = self.link.clone();
         let key = SlotKey { tenant, pool, unit, ordinal: UNPLACED };
+        let pool = desired.pool(&key);
         let count = slots.map_or(0, LinkSlots::count);
         LinkState {
             link: self.link.clone(),
             engine_type: self.unit.engine_type,
-            version: desired.configuration(&key).and_then(|configuration| version(&configuration.image)),
+            version: pool
+                .and_then(|pool| desired.defaults.image(pool, self.unit.engine_type))
+                .and_then(version_of)
+                .map(str::to_owned),
             shared_by: self.unit.shared_by,
             starts_on_demand: self.starts_on_demand,
             can_ever_fit: self.impossible.is_none(),
@@ -214,11 +219,4 @@ impl LinkOptions<'_> {
             groups: groups.collect(),
         }
     }
-}
-
-/// The tag of an image, which states the version of its engine.
-fn version(image: &str) -> Option<String> {
-    let name = image.split('@').next().unwrap_or(image);
-    let (_, tag) = name.rsplit('/').next()?.split_once(':')?;
-    Some(tag.to_owned())
 }
