@@ -171,6 +171,22 @@ async fn demand_that_is_met_names_the_engine_on_its_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn demand_for_a_type_waits_for_no_engine_of_another() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let typed = |engine_type: &str| DemandKey { engine_type: Some(engine_type.to_owned()), ..key("t_1", None, "IDE") };
+    let (fusion, versioned, spark) = (typed("datafusion"), typed("datafusion-46"), typed("spark-3.5"));
+    record(&bench, "p-1", 1, &[(&fusion, 1, 3), (&versioned, 1, 2), (&spark, 1, 1)]).await;
+    let engine = started(&mut bench.session("admin").await).await;
+    reserved(&bench, &engine).await;
+    let shown = run(&mut admin, "SHOW DEMAND").await;
+    assert_eq!(column(&shown, "engine_type"), ["datafusion", "datafusion-46", "spark-3.5"]);
+    let on_its_way = format!("engine \"{engine}\": is starting");
+    assert_eq!(column(&shown, "waits_for"), [&on_its_way, NOT_PLANNED, NOT_PLANNED]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_see_the_demand_of_their_tenants() {
     let _gate = among_others().await;
     let bench = Bench::new().await;

@@ -32,6 +32,7 @@ const DEMAND: &[Column] = &[
     ("tenant", Type::String),
     ("pool", Type::String),
     ("unit", Type::String),
+    ("engine_type", Type::String),
     ("creator", Type::String),
     ("owner", Type::String),
     ("waiting", Type::Integer),
@@ -41,7 +42,7 @@ const DEMAND: &[Column] = &[
     ("position", Type::Integer),
 ];
 /// The age of a row is no part of it: rows come and go between two pages.
-const KEY: &[&str] = &["tenant", "pool", "unit", "creator", "owner"];
+const KEY: &[&str] = &["tenant", "pool", "unit", "engine_type", "creator", "owner"];
 
 pub(super) fn operation() -> Operation {
     let about = About {

@@ -15,20 +15,20 @@ use crate::cluster::Cluster;
 use crate::holder_rights::{self, Requests, claim};
 use crate::rest_client::{Reply, Rest};
 
-/// Sessions of tenant `t_1` that wait, as a proxy records them: a number for each creator.
-async fn wait(cluster: &Cluster, sessions: &[(&str, u64)]) {
-    let of = |creator: &str| DemandKey {
+/// Sessions of tenant `t_1` that wait, as a proxy records them: a number for each creator and engine type.
+async fn wait(cluster: &Cluster, sessions: &[(&str, &str, u64)]) {
+    let of = |creator: &str, engine_type: &str| DemandKey {
         tenant: TenantName::new("t_1").unwrap(),
         pool: None,
         unit: None,
-        engine_type: None,
+        engine_type: Some(engine_type.to_owned()),
         creator: creator.to_owned(),
         user: None,
         group: None,
         session: None,
     };
-    let demand = sessions.iter().map(|(creator, sessions)| WaitingSessions {
-        key: of(creator),
+    let demand = sessions.iter().map(|(creator, engine_type, sessions)| WaitingSessions {
+        key: of(creator, engine_type),
         sessions: *sessions,
         waited_ms: 0,
     });
@@ -72,9 +72,14 @@ async fn pages_have_every_row_once() {
     let engines = column(&pages(&admin, "/api/v1/engines?tenant=t_1&limit=2").await, "engine");
     assert_eq!(engines.len(), 5);
     assert_eq!(engines.iter().collect::<BTreeSet<_>>().len(), 5);
-    wait(&cluster, &[("etl", 1), ("IDE", 2), ("notebook", 30)]).await;
+    wait(&cluster, &[("etl", "spark", 30), ("IDE", "datafusion", 2), ("etl", "datafusion", 1)]).await;
     let demand = pages(&admin, "/api/v1/demand?tenant=t_1&limit=2").await;
-    assert_eq!(column(&demand, "creator"), ["IDE", "etl", "notebook"]);
+    assert_eq!(column(&demand, "creator"), ["IDE", "etl", "etl"]);
+    assert_eq!(
+        column(&demand, "engine_type"),
+        ["datafusion", "datafusion", "spark"],
+        "rows may differ by the type alone"
+    );
     assert_eq!(demand.iter().map(|page| page.rows().len()).collect::<Vec<_>>(), [2, 1]);
     let waiting: Vec<&Value> = demand.iter().flat_map(Reply::rows).map(|row| &row["waiting"]).collect();
     assert_eq!(waiting, [2, 1, 30]);
@@ -132,7 +137,7 @@ async fn rows_have_the_columns_and_types_of_the_document() {
     let document = admin.get("/api/v1/openapi.json").await.expect(200);
     assert_eq!(document.header("content-type"), Some("application/json"));
     assert_eq!(document.body["openapi"], "3.1.0");
-    wait(&cluster, &[("IDE", 3)]).await;
+    wait(&cluster, &[("IDE", "datafusion", 3)]).await;
     holder_rights::count(&cluster, &["rp_1"]).await;
     let mut requests = Requests::new(&admin);
     let mut compared = 0;

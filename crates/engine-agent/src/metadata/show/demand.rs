@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hs2::{SqlType, Value};
 use metadata::{Overview, user_error};
+use model::catalog::Catalog;
 use model::clock::utc;
+use model::configuration::Defaults;
 use model::demand::{Demand, DemandKey};
 use model::demand_report::UnmetDemand;
 use model::engine_name::EngineName;
@@ -17,8 +19,9 @@ use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
 use model::observation::ObservedEngine;
 use model::owner::{Owner, SharedBy};
-use model::slot::Slot;
+use model::slot::{Slot, SlotKey};
 use model::snapshot::EngineRecord;
+use model::type_selector::TypeSelector;
 
 use super::engines::freshness;
 use super::freshness::log_freshness;
@@ -28,10 +31,11 @@ use crate::metadata::context::Context;
 /// The number of keys that are listed without LIMIT.
 const DEFAULT_ROWS: u32 = 1_000;
 
-const COLUMNS: [(&str, SqlType); 10] = [
+const COLUMNS: [(&str, SqlType); 11] = [
     ("tenant", SqlType::String),
     ("pool", SqlType::String),
     ("unit", SqlType::String),
+    ("engine_type", SqlType::String),
     ("creator", SqlType::String),
     ("owner", SqlType::String),
     ("waiting", SqlType::BigInt),
@@ -73,7 +77,7 @@ pub(in crate::metadata) async fn show(
         demand.truncate(most);
     }
     let unmet: BTreeMap<&DemandKey, &UnmetDemand> = unmet.iter().map(|unmet| (&unmet.key, unmet)).collect();
-    let starting = Starting::new(&overview);
+    let starting = Starting::new(&overview, &context.agent.settings.rules.defaults);
     let mut answer = Answer::new(&COLUMNS);
     for demand in &demand {
         answer.row(values(demand, unmet.get(&demand.key).copied(), &starting));
@@ -93,6 +97,7 @@ fn values(demand: &Demand, unmet: Option<&UnmetDemand>, starting: &Starting<'_>)
         text(key.tenant.as_str()),
         maybe(key.pool.as_ref().map(PoolName::to_string)),
         maybe(key.unit.as_ref().map(UnitName::to_string)),
+        maybe(key.engine_type.clone()),
         text(key.creator.as_str()),
         maybe(owners(key)),
         count(demand.waiting),
@@ -133,6 +138,8 @@ fn count(sessions: u64) -> Value {
 /// The engines that are on their way: they hold a reservation and have not registered.
 struct Starting<'a> {
     engines: BTreeMap<&'a TenantName, Vec<StartingEngine<'a>>>,
+    catalog: &'a Catalog,
+    defaults: &'a Defaults,
 }
 
 struct StartingEngine<'a> {
@@ -142,7 +149,7 @@ struct StartingEngine<'a> {
 }
 
 impl<'a> Starting<'a> {
-    fn new(overview: &'a Overview) -> Self {
+    fn new(overview: &'a Overview, defaults: &'a Defaults) -> Self {
         let snapshot = &overview.snapshot;
         let seen: BTreeMap<&EngineName, &ObservedEngine> =
             overview.observed.iter().map(|row| (&row.engine.name, &row.engine)).collect();
@@ -163,7 +170,16 @@ impl<'a> Starting<'a> {
                 engines.entry(&slot.key.tenant).or_default().push(StartingEngine { slot, name, reason });
             }
         }
-        Self { engines }
+        Self { engines, catalog: &snapshot.catalog, defaults }
+    }
+
+    /// Whether the engines of the slot have the type that the sessions ask for.
+    fn has_type(&self, key: &DemandKey, slot: &SlotKey) -> bool {
+        let Some(asked) = &key.engine_type else { return true };
+        let (pool, unit) = (self.catalog.pool(&slot.pool), self.catalog.unit(&slot.unit));
+        let asked = asked.parse::<TypeSelector>().ok();
+        let selects = |asked: TypeSelector| Some(asked.selects_unit(pool?, unit?, self.defaults));
+        asked.and_then(selects).unwrap_or(false)
     }
 
     /// The engines that will serve the key: the first with its reason, and how many others.
@@ -172,6 +188,7 @@ impl<'a> Starting<'a> {
             let link = &engine.slot.key;
             key.pool.as_ref().is_none_or(|pool| *pool == link.pool)
                 && key.unit.as_ref().is_none_or(|unit| *unit == link.unit)
+                && self.has_type(key, link)
                 && may_share(key, engine.slot.owner.as_ref())
         };
         let engines: Vec<_> = self.engines.get(&key.tenant)?.iter().filter(is_of).collect();
