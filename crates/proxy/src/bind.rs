@@ -25,7 +25,7 @@ use tracing::debug;
 
 use crate::demand::WaitingSession;
 use crate::gateway::Gateway;
-use crate::routes::{EngineSelector, Route, Seat};
+use crate::routes::{EngineSelector, Route, Seat, SessionLabels};
 use crate::session::state::{BoundEngine, Session};
 use crate::settings::{AGENT_DEADLINE, MAX_FULL_TRIED, MAX_HANDOVERS};
 use crate::{authorize, failpoints};
@@ -103,7 +103,7 @@ pub(crate) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
         if let Some(waiting) = session.waiting.upgrade() {
             waiting.leave().await;
         }
-        match open(gateway, session, &selector.sharer, route.clone(), seat).await {
+        match open(gateway, session, &selector.labels.sharer, route.clone(), seat).await {
             Ok(engine) => {
                 gateway.activity.bound.add();
                 debug!(engine = %route.engine, user = session.principal.user, "session bound");
@@ -159,9 +159,12 @@ fn demand_key(
     if !no_engine::starts_on_demand(&snapshot.catalog, defaults, selector) {
         return None;
     }
-    let engine_type = engine_type::of_session(snapshot, selector, defaults).ok().flatten();
-    let engine_type = engine_type.map(|engine_type| engine_type.as_str().to_owned());
-    let EngineSelector { tenant, pool, unit, sharer, .. } = selector.clone();
+    let SessionLabels { tenant, pool, unit, engine_type: asked, sharer } = selector.labels.clone();
+    let found = || engine_type::of_session(snapshot, selector, defaults).ok().flatten();
+    let engine_type = match asked {
+        Some(asked) => Some(asked.to_string()),
+        None => found().map(|engine_type| engine_type.as_str().to_owned()),
+    };
     let creator = session.settings.creator().unwrap_or(DEFAULT_CREATOR).to_owned();
     // What no engine is dedicated to would only divide sessions that are interchangeable. A session's own engine is charged to its
     // user.
@@ -196,10 +199,14 @@ fn selector_in(gateway: &Gateway, session: &Session, subject: &Subject) -> Resul
     let catalog = &snapshot.catalog;
     let tenant = authorize::tenant_of(catalog, subject, settings.tenant.as_ref())?;
     let pool = PoolRequest::new(subject, settings).pool_in(catalog)?;
-    let unit = settings.unit.clone().or_else(|| catalog.default_unit(&tenant, pool.as_ref()).cloned());
+    let (defaults, engine_type) = (&gateway.settings.defaults, settings.engine_type.clone());
+    let default_unit =
+        || engine_type::default_unit(catalog, defaults, (&tenant, pool.as_ref()), engine_type.as_ref()).cloned();
+    let unit = settings.unit.clone().or_else(default_unit);
     let sharer = Sharer::new(&subject.user, &subject.groups, session.handle.to_string());
-    let selector = EngineSelector::new(catalog, tenant, pool, unit, sharer);
-    engine_type::check(&snapshot, &selector, &gateway.settings.defaults)?;
+    let labels = SessionLabels { tenant, pool, unit, engine_type, sharer };
+    let selector = EngineSelector::new(catalog, defaults, labels);
+    engine_type::check(&snapshot, &selector, defaults)?;
     Ok(selector)
 }
 

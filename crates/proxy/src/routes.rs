@@ -29,7 +29,7 @@ use tokio::sync::watch;
 use full::FullMarks;
 
 pub(crate) use full::FullEngines;
-pub(crate) use selector::EngineSelector;
+pub(crate) use selector::{EngineSelector, SessionLabels};
 
 use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE, MAX_BUFFERED_REPLY_BYTES, Settings};
 

@@ -1,4 +1,4 @@
-//! The rule that a session gets one engine type: where its engines are of several types, it must name a unit.
+//! The rule that a session gets one engine type: where its engines are of several types, it must name one, or a unit.
 //!
 //! Dialect, tables and even results depend on the engine type, so load or chance must not choose it. Engines that should
 //! run count, ready or not: otherwise the type would depend on which engine is ready first. Engines that are started on demand
@@ -6,17 +6,34 @@
 
 use std::collections::BTreeMap;
 
+use model::catalog::Catalog;
 use model::configuration::Defaults;
 use model::engine_type::EngineType;
 use model::error::{ErrorKind, UserError};
-use model::name::UnitName;
+use model::name::{PoolName, TenantName, UnitName};
 use model::slot::Link;
 use model::snapshot::ProxySnapshot;
+use model::type_selector::TypeSelector;
 
 use crate::routes::EngineSelector;
 
 /// The most units that the error lists.
 const MAX_LISTED: usize = 10;
+
+/// The unit of a session that names none: the tenant's default, unless its engines are not of the type that the session asks for.
+pub(super) fn default_unit<'a>(
+    catalog: &'a Catalog,
+    defaults: &Defaults,
+    (tenant, pool): (&TenantName, Option<&PoolName>),
+    asked: Option<&TypeSelector>,
+) -> Option<&'a UnitName> {
+    let unit = catalog.default_unit(tenant, pool)?;
+    let Some(asked) = asked else { return Some(unit) };
+    let spec = catalog.unit(unit)?;
+    let pools = catalog.tenant(tenant)?.pools.iter().filter(|of_tenant| pool.is_none_or(|named| named == *of_tenant));
+    let mut offering = pools.filter_map(|pool| catalog.pool(pool)).filter(|pool| pool.units.contains(unit));
+    offering.any(|pool| asked.selects_unit(pool, spec, defaults)).then_some(unit)
+}
 
 /// Refuses a session that names no unit if its engines are of several types.
 pub(super) fn check(snapshot: &ProxySnapshot, selector: &EngineSelector, defaults: &Defaults) -> Result<(), UserError> {
@@ -30,7 +47,7 @@ pub(super) fn of_session(
     selector: &EngineSelector,
     defaults: &Defaults,
 ) -> Result<Option<EngineType>, UserError> {
-    if selector.unit.is_some() {
+    if selector.labels.unit.is_some() {
         return Ok(None);
     }
     let mut links: Vec<Link> =
@@ -57,13 +74,13 @@ pub(super) fn of_session(
     let example = units.keys().next().map(ToString::to_string).unwrap_or_default();
     Err(UserError::new(
         ErrorKind::WrongState,
-        format!("tenant \"{}\" has engines of several types, and the session names no resource unit", selector.tenant),
+        format!("tenant \"{}\" has engines of several types, and the session names none of them", selector.labels.tenant),
     )
     .detail(format!("The resource units are {}{more}.", listed.join(", ")))
     .hint(format!(
-        "Connect with ?enginehouse.unit={example}, or run SET enginehouse.unit={example}. An admin names the default \
-         with ALTER TENANT {} DEFAULT_UNIT {}.",
-        ddl::quoted_name(selector.tenant.as_str()),
+        "Connect with ?enginehouse.unit={example}, or run SET enginehouse.unit={example}; enginehouse.engine_type names the \
+         type alone. An admin names the default with ALTER TENANT {} DEFAULT_UNIT {}.",
+        ddl::quoted_name(selector.labels.tenant.as_str()),
         ddl::quoted_string(&example)
     )))
 }

@@ -1,5 +1,6 @@
 //! The reason why a session has no engine: all are full, one is starting, or none will start.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -10,9 +11,13 @@ use model::error::{ErrorKind, UserError};
 use model::slot::Slot;
 use model::snapshot::ProxySnapshot;
 use model::text::as_detail;
+use model::type_selector::type_of;
 
 use crate::gateway::Gateway;
-use crate::routes::{EngineSelector, FullEngines};
+use crate::routes::{EngineSelector, FullEngines, SessionLabels};
+
+/// The most engine types that the error lists.
+const MAX_LISTED: usize = 10;
 
 /// Which engines are full, and why the engine that is starting is not ready yet; an error if there is neither.
 /// With a key of demand, which is returned too, an engine is to be started, unless the master has found that none can ever be.
@@ -30,7 +35,7 @@ pub(crate) async fn waiting_reason(
         let reasons: Vec<String> = full.reason().into_iter().chain(starting(snapshot, selector, &full)).collect();
         (!reasons.is_empty()).then(|| with_staleness(gateway, reasons.join("; ")))
     };
-    let snapshot = gateway.catalog.reading().snapshot;
+    let (snapshot, defaults) = (gateway.catalog.reading().snapshot, &gateway.settings.defaults);
     match (reason(&snapshot, selector), key(&snapshot, selector)) {
         (Some(reason), None) => return Ok((reason, None)),
         (reason, Some(key)) if reason.is_some() || !is_counted => {
@@ -42,13 +47,13 @@ pub(crate) async fn waiting_reason(
     }
     gateway.catalog.refresh().await;
     let snapshot = gateway.catalog.reading().snapshot;
-    let selector = &selector.in_catalog(&snapshot.catalog);
+    let selector = &selector.in_catalog(&snapshot.catalog, defaults);
     match (reason(&snapshot, selector), key(&snapshot, selector)) {
         // An engine that is awaited may fail for good.
         (Some(reason), Some(key)) => demanded(&snapshot, selector, &key).map(|_| (reason, Some(key))),
         (Some(reason), None) => Ok((reason, None)),
         (None, Some(key)) => demanded(&snapshot, selector, &key).map(|reason| (reason, Some(key))),
-        (None, None) => Err(no_engine_error(&snapshot, selector)),
+        (None, None) => Err(no_engine_error(&snapshot, defaults, selector)),
     }
 }
 
@@ -107,20 +112,25 @@ fn starting(snapshot: &ProxySnapshot, selector: &EngineSelector, full: &FullEngi
     Some(format!("waiting for engine \"{name}\": {reason}"))
 }
 
-fn no_engine_error(snapshot: &ProxySnapshot, selector: &EngineSelector) -> UserError {
+fn no_engine_error(snapshot: &ProxySnapshot, defaults: &Defaults, selector: &EngineSelector) -> UserError {
     let links = snapshot.catalog.links();
     let offered = links.iter().find(|link| selector.matches(link));
+    let SessionLabels { tenant, pool, unit, engine_type, sharer: _ } = &selector.labels;
     let mut scope = String::new();
-    if let Some(pool) = &selector.pool {
+    if let Some(asked) = engine_type {
+        let _ = write!(scope, " of type {asked}");
+    }
+    if let Some(pool) = pool {
         let _ = write!(scope, " in resource pool \"{pool}\"");
     }
-    if let Some(unit) = &selector.unit {
+    if let Some(unit) = unit {
         let _ = write!(scope, " of resource unit \"{unit}\"");
     }
     if let Some(owner) = selector.only_owner() {
         let _ = write!(scope, " for {owner}");
     }
-    let error = UserError::new(ErrorKind::WrongState, format!("tenant \"{}\" has no engine{scope}", selector.tenant));
+    let error = UserError::new(ErrorKind::WrongState, format!("tenant \"{tenant}\" has no engine{scope}"));
+    let types = offered_types(&snapshot.catalog, defaults, selector);
     match offered {
         Some(link) => error.hint(format!(
             "To start an engine, run START ENGINE {} {} {}.",
@@ -128,11 +138,27 @@ fn no_engine_error(snapshot: &ProxySnapshot, selector: &EngineSelector) -> UserE
             ddl::quoted_name(link.pool.as_str()),
             ddl::quoted_name(link.unit.as_str())
         )),
+        None if engine_type.is_some() && !types.is_empty() => error
+            .detail(format!("Its resource units have engines of type {}.", as_list(&types)))
+            .hint("Set enginehouse.engine_type to one of them, with a part of the version or without it, or to '' for any."),
         None => error.detail("The tenant uses no resource pool that offers such a resource unit.").hint(format!(
             "An admin adds one with ALTER TENANT {} RESOURCE_POOL_LIST (…).",
-            ddl::quoted_name(selector.tenant.as_str())
+            ddl::quoted_name(tenant.as_str())
         )),
     }
+}
+
+/// The types of the engines that the session could use if it asked for none, each with its version if that is known.
+fn offered_types(catalog: &Catalog, defaults: &Defaults, selector: &EngineSelector) -> BTreeSet<String> {
+    let any = selector.of_any_type(catalog, defaults);
+    let links = catalog.links().into_iter().filter(|link| any.matches(link));
+    links.filter_map(|link| Some(type_of(catalog.pool(&link.pool)?, catalog.unit(&link.unit)?, defaults))).collect()
+}
+
+fn as_list(types: &BTreeSet<String>) -> String {
+    let listed: Vec<&str> = types.iter().take(MAX_LISTED).map(String::as_str).collect();
+    let more = if types.len() > MAX_LISTED { ", …" } else { "" };
+    format!("{}{more}", listed.join(", "))
 }
 
 /// The error of a statement that waited for an engine until its deadline.

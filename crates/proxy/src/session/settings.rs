@@ -15,6 +15,7 @@ use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
 use model::statement_timeout;
 use model::text::cut;
+use model::type_selector::TypeSelector;
 use model::user_name::{MAX_USER_NAME_BYTES, is_user_name};
 
 use crate::budget::{Budget, BudgetGuard};
@@ -25,6 +26,8 @@ pub(crate) struct SessionSettings {
     pub(crate) tenant: Option<TenantName>,
     pub(crate) pool: Option<PoolName>,
     pub(crate) unit: Option<UnitName>,
+    /// The engine type, optionally with a version.
+    pub(crate) engine_type: Option<TypeSelector>,
     /// The queue: another way to name a pool.
     pub(crate) queue: Option<String>,
     /// The users that the session asks to impersonate: one, unless its settings contradict each other.
@@ -68,6 +71,8 @@ const PREFIXES: [&str; 6] = ["set:", "hiveconf:", "hivevar:", "system:", "metaco
 const OURS: &str = "enginehouse.";
 /// Our key for the queue, without [`OURS`].
 pub(crate) const QUEUE: &str = "queue";
+/// Our key for the engine type, without [`OURS`].
+const ENGINE_TYPE: &str = "engine_type";
 /// Our key for the statement timeout, without [`OURS`].
 const STATEMENT_TIMEOUT: &str = "statement_timeout";
 /// Our key for the creator, the client application that engines are started for, without [`OURS`].
@@ -109,6 +114,7 @@ impl SessionSettings {
             tenant: None,
             pool: None,
             unit: None,
+            engine_type: None,
             queue: None,
             proxy_users: BTreeSet::new(),
             statement_timeout: None,
@@ -187,6 +193,7 @@ impl SessionSettings {
             "tenant" => self.tenant = value.map(TenantName::new).transpose()?,
             "pool" => self.pool = value.map(PoolName::new).transpose()?,
             "unit" => self.unit = value.map(UnitName::new).transpose()?,
+            ENGINE_TYPE => self.engine_type = value.map(str::parse).transpose()?,
             QUEUE => self.queue = value.map(str::to_owned),
             STATEMENT_TIMEOUT => self.statement_timeout = value.map(statement_timeout::parse).transpose()?.flatten(),
             // Read from what SET shows.
@@ -197,8 +204,8 @@ impl SessionSettings {
                     format!("unknown setting \"{OURS}{}\"", cut(key, MAX_SHOWN_BYTES)),
                 )
                 .hint(
-                    "The settings are enginehouse.tenant, enginehouse.pool, enginehouse.unit, enginehouse.queue, \
-                     enginehouse.creator and enginehouse.statement_timeout.",
+                    "The settings are enginehouse.tenant, enginehouse.pool, enginehouse.unit, enginehouse.engine_type, \
+                     enginehouse.queue, enginehouse.creator and enginehouse.statement_timeout.",
                 ));
             }
         }

@@ -93,6 +93,20 @@ fn the_creator_is_named_by_the_session_else_by_its_client() {
 }
 
 #[test]
+fn an_engine_type_has_an_optional_version_and_an_unknown_one_is_refused() {
+    let mut settings = read(&[("set:hiveconf:enginehouse.engine_type", "Spark-3.5")]).unwrap();
+    let asked = |settings: &SessionSettings| settings.engine_type.as_ref().map(ToString::to_string);
+    assert_eq!(asked(&settings).as_deref(), Some("spark-3.5"));
+    for refused in ["presto", "spark-", "spark 3.5"] {
+        assert_eq!(settings.set_own("engine_type", refused).unwrap_err().sqlstate(), "22023", "{refused}");
+    }
+    assert_eq!(asked(&settings).as_deref(), Some("spark-3.5"), "a refused SET changes nothing");
+    settings.set_own("engine_type", "''").unwrap();
+    assert_eq!(asked(&settings), None);
+    assert_eq!(read(&[("enginehouse.engine_type", "presto")]).unwrap_err().sqlstate(), "22023");
+}
+
+#[test]
 fn impersonation_and_launch_settings_are_not_forwarded() {
     let spellings = [
         "hive.server2.proxy.user",
