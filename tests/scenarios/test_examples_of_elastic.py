@@ -1,5 +1,5 @@
-"""The how-tos of `docs/elastic.md`: their blocks are run one after the other, as they are printed, by an admin of a fresh
-`standalone`."""
+"""The how-tos of `docs/elastic.md` and `docs/migrate-from-kyuubi.md`: their blocks are run one after the other, as they are
+printed, by an admin of a fresh `standalone`."""
 
 import re
 
@@ -13,14 +13,21 @@ from harness.waiting import wait_until
 
 WITHIN_S = 60
 WARM, OWN = "How to: keep an engine warm", "How to: one engine per user"
-BLOCK = re.compile(r"^```sql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MOVE = "How to: move a user's team"
+# Blocks of a list are indented.
+BLOCK = re.compile(r"^ *```sql\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+URLS = re.compile(r"`jdbc:hive2://kyuubi:10009/db;#(\S+?)=(\S+?)` becomes\s+`jdbc:hive2://enginehouse:10009/db\?(\S+?)=(\S+?)`")
 
 
-def blocks(heading):
+def how_to(heading, page):
+    (section,) = [it for it in (REPOSITORY / "docs" / page).read_text().split("\n## ") if it.startswith(heading)]
+    return section
+
+
+def blocks(heading, page="elastic.md"):
     """The statements of each block of a how-to, in their order."""
-    page = (REPOSITORY / "docs/elastic.md").read_text()
-    (section,) = [it for it in page.split("\n## ") if it.startswith(heading)]
-    return [[text.strip() for text in block.split(";") if text.strip()] for block in BLOCK.findall(section)]
+    found = BLOCK.findall(how_to(heading, page))
+    return [[text.strip() for text in block.split(";") if text.strip()] for block in found]
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +90,24 @@ def test_the_users_of_the_how_to_have_an_engine_each_until_they_share_one(warm, 
         assert rows(session, "SELECT 44 AS answer") == [{"answer": 44}]
         (engine,) = [it for it in control.engines("science") if it["unit"] == "job"]
         assert engine["owner"].startswith('session "')
+
+
+def test_a_team_of_kyuubi_moves_as_the_how_to_says(warm, succeeds):
+    page = "migrate-from-kyuubi.md"
+    control = Control(warm.address)
+    team, units = blocks(MOVE, page)
+    (urls,) = URLS.findall(how_to(MOVE, page))
+    theirs, ours = dict([urls[:2]]), dict([urls[2:]])
+    succeeds(team)
+    succeeds(units)
+    # The setting of Kyuubi's URL has no effect, and that of ours chooses the unit.
+    for user, settings, unit, owner in (
+        ("ann", theirs, "adhoc", 'user "ann"'),
+        ("bob", {}, "adhoc", 'user "bob"'),
+        ("ann", ours, "etl", 'session "'),
+    ):
+        with pyhive_session(warm.address, user, tenant="team_a", **settings) as session:
+            assert rows(session, "SELECT 42 AS answer") == [{"answer": 42}]
+            engines = [it for it in control.engines("team_a") if it["owner"].startswith(owner)]
+            assert [it["unit"] for it in engines] == [unit], engines
+    assert control.execute("SHOW DEMAND TENANT team_a") == []
