@@ -10,7 +10,7 @@ import pytest
 from harness.control import Control
 from harness.fixtures import started
 from harness.pods import PodCluster, Pods, PodTenant
-from harness.tier import only_long
+from harness.tier import only_long, some
 from harness.waiting import wait_until
 
 # 4 s until the controllers report a node, 2 s until a registration is gone, 5 s of grace, and the start of an engine.
@@ -79,8 +79,7 @@ def wait_replaced(tenant, old, count):
     return wait_until(served, SERVED_WITHIN_S, f"{count} engines other than {old} serve", 0.1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["dead", "cut_off"])
-@only_long
+@pytest.mark.parametrize("number", some([signal.SIGKILL, signal.SIGSTOP], signal.SIGKILL), ids=["dead", "cut_off"])
 def test_slots_of_a_failed_machine_are_served_while_its_pods_remain(cluster, tenant, number):
     old = tenant.start()
     node = node_of(tenant, old)
