@@ -93,10 +93,15 @@ pub(crate) fn plan(
             builder.wait(engine, turns::reason(builder.desired, &slot.key), None);
         }
     }
-    let mut on_demand =
-        follows_demand.then(|| OnDemand::new(builder, engines, &candidates, &headroom, adopting, rules.at));
     let mut requests: Vec<Request> = candidates.values().map(|candidate| candidate.request.clone()).collect();
     requests.extend(external);
+    let mut on_demand = follows_demand.then(|| {
+        // The round takes place among them alone first: seats of an engine that would be queued are no reason to start no other.
+        let alone =
+            if candidates.is_empty() { Admission::default() } else { admit(&requests, &mut headroom.clone(), &rules) };
+        let granted: BTreeSet<&str> = alone.granted.iter().map(|request| request.id()).collect();
+        OnDemand::new(builder, engines, (&candidates, &granted), &headroom, adopting, rules.at)
+    });
     requests.extend(on_demand.iter().flat_map(|on_demand| on_demand.requests().iter().cloned()));
     let admission = admit(&requests, &mut headroom, &rules);
     for granted in &admission.granted {

@@ -2,8 +2,8 @@
 //!
 //! A plan does this in two steps around its one round of admission. The first assigns demand to links and computes the engines
 //! that are wanted; each is a request like those of the slots, with the age of its demand. The second scales with the number
-//! that was granted. A slot without a reservation counts as on its way in the first step and, unless it was granted, as queued
-//! in the second.
+//! that was granted. A slot without a reservation counts as on its way in the first step if it would be granted without these
+//! requests, and in the second if it was granted; otherwise it is queued and covers no session.
 //!
 //! The engines of a link that have different owners are different groups: each has the sessions of its owner, and they share
 //! `MAX_ENGINES`. Engines of one user are charged to it, so their requests are, too.
@@ -57,6 +57,15 @@ pub(crate) struct OnDemand<'p> {
     requests: Vec<Request>,
 }
 
+/// What admission has granted.
+#[derive(Debug, Clone, Copy)]
+struct Admitted<'a> {
+    /// The slots' requests that count as granted.
+    candidates: &'a BTreeSet<&'a str>,
+    /// Whether it has decided about engines without a slot, too.
+    is_final: bool,
+}
+
 /// Whether the plan has anything to do here: sessions wait, slots follow demand, or spare engines may be needed.
 pub(crate) fn is_needed(builder: &PlanBuilder<'_>) -> bool {
     let (snapshot, defaults) = (&builder.desired.snapshot, &builder.desired.defaults);
@@ -76,11 +85,12 @@ fn is_settled(observed: &ObservedState) -> bool {
 }
 
 impl<'p> OnDemand<'p> {
-    /// The first step: what is wanted. Links of pools in `adopting` are left alone.
+    /// The first step: what is wanted. `granted`: the candidates that have a reservation if nothing else is requested. Links of
+    /// pools in `adopting` are left alone.
     pub fn new(
         builder: &PlanBuilder<'p>,
         engines: Engines<'_, '_>,
-        candidates: &BTreeMap<String, Candidate>,
+        (candidates, granted): (&BTreeMap<String, Candidate>, &BTreeSet<&str>),
         headroom: &Headroom,
         adopting: &BTreeSet<String>,
         at: Moment,
@@ -94,13 +104,14 @@ impl<'p> OnDemand<'p> {
             slots::all(builder, (&inventory, &roles), candidates)
         };
         let links = links::all(desired, &slots, headroom, adopting, at);
-        let states: Vec<_> = links.iter().map(|link| link.state(desired, slots.get(&link.link))).collect();
+        let states: Vec<_> = links.iter().map(|link| link.state(desired, slots.get(&link.link), granted)).collect();
         let pools = links::pools(desired, headroom);
         let assignment = choose(&desired.snapshot.demand, &states, &pools, desired.snapshot.now_ms);
         let groups = groups::all(&links, &slots, &assignment);
         let mut this = Self { links, slots, assignment, groups, wanted: BTreeMap::new(), requests: Vec::new() };
         for of_link in this.by_link() {
-            let scaled = this.scaled(desired, of_link.clone(), builder, None);
+            let scaled =
+                this.scaled(desired, of_link.clone(), builder, Admitted { candidates: granted, is_final: false });
             let mut ordinal = UNPLACED;
             for (at, scaled) in of_link.zip(scaled) {
                 ordinal = this.want(desired, at, (scaled.start, ordinal));
@@ -121,17 +132,17 @@ impl<'p> OnDemand<'p> {
         ranges.collect()
     }
 
-    /// Scales the groups of one link. `granted`: which candidates of the round have a reservation now; `None` before it.
+    /// Scales the groups of one link.
     fn scaled(
         &self,
         desired: &DesiredState,
         of_link: Range<usize>,
         builder: &PlanBuilder<'_>,
-        granted: Option<&BTreeSet<&str>>,
+        admitted: Admitted<'_>,
     ) -> Vec<Scaled<SlotKey>> {
         let of_link = &self.groups[of_link];
         let max = of_link.first().map_or(0, |group| u64::from(self.links[group.link].unit.max_engines));
-        let groups = of_link.iter().map(|demand| self.group(desired, demand, builder, granted));
+        let groups = of_link.iter().map(|demand| self.group(desired, demand, builder, admitted));
         scale_link(&mut groups.collect::<Vec<_>>(), max)
     }
 
@@ -140,7 +151,7 @@ impl<'p> OnDemand<'p> {
         desired: &DesiredState,
         demand: &GroupDemand,
         builder: &PlanBuilder<'_>,
-        granted: Option<&BTreeSet<&str>>,
+        admitted: Admitted<'_>,
     ) -> Group<SlotKey> {
         let link = &self.links[demand.link];
         let owner = demand.group.owner.as_ref();
@@ -149,11 +160,11 @@ impl<'p> OnDemand<'p> {
         let recent = recent.map(|recent| recent.get(&demand.group).copied().unwrap_or(0));
         let mut group = link.empty_group(desired, owner);
         group.waiting = demand.waiting;
-        group.admitted = granted.map(|_| demand.granted);
+        group.admitted = admitted.is_final.then_some(demand.granted);
         group.has_lapsed = recent.is_some_and(|recent| recent <= demand.waiting);
         group.is_cooling = scaling.released.contains(&link.link) && !is_of_session(owner);
         if let Some(slots) = self.slots.get(&link.link) {
-            slots.add_to(owner, &mut group, granted);
+            slots.add_to(owner, &mut group, admitted.candidates);
         }
         group
     }
@@ -194,7 +205,8 @@ impl<'p> OnDemand<'p> {
         let mut scaled: BTreeMap<ScalingGroup, Scaled<SlotKey>> = BTreeMap::new();
         for of_link in self.by_link() {
             let groups = &self.groups[of_link.clone()];
-            let results = self.scaled(builder.desired, of_link, builder, Some(&granted));
+            let results =
+                self.scaled(builder.desired, of_link, builder, Admitted { candidates: &granted, is_final: true });
             if let Some(decision) = self.decision(groups, &results, builder.desired.snapshot.catalog.generation) {
                 keep_uncreated(builder, &decision);
                 builder.push(Stage::Scale, vec![decision]);

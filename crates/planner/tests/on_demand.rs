@@ -123,6 +123,25 @@ fn free_seats_of_any_pool_come_before_new_engines() {
 }
 
 #[test]
+fn a_started_slot_that_is_queued_covers_no_session() {
+    let mut cluster = on_demand(&[("sessions", "4")]);
+    pool(&mut cluster, &[("capacity", "1")]);
+    commit(&mut cluster, Cluster::pool("rp_2", &[("units", "uc_1")].into()));
+    commit(&mut cluster, Cluster::tenant("t_a", &[("pools", "rp_1,rp_2")].into()));
+    cluster.start("t_a/rp_1/uc_1");
+    settle(&mut cluster);
+    register(&mut cluster, 4);
+    cluster.start("t_a/rp_1/uc_1");
+    assert!(settle(&mut cluster).waits.iter().any(|wait| wait.is_queued), "pool rp_1 is full");
+    wait(&mut cluster, "t_a", 1);
+    let plan = tick(&mut cluster);
+    assert_eq!(changes(&plan), (1, 0, 0), "{:?}", plan.unmet);
+    let on_demand = slots(&cluster).iter().filter(|slot| slot.origin == Origin::Demand);
+    assert_eq!(on_demand.map(|slot| slot.key.pool.as_str()).collect::<Vec<_>>(), ["rp_2"]);
+    assert_eq!((changes(&settle(&mut cluster)), running(&cluster)), ((0, 0, 0), 2));
+}
+
+#[test]
 fn nothing_starts_on_demand_unless_the_unit_does() {
     let mut cluster = cluster::pools::with(&["t_a"], "1", &[]);
     cluster.simulation.desired.defaults.on_demand.start_on_demand = false;

@@ -185,14 +185,14 @@ impl LinkOptions<'_> {
         NonZeroU64::new(u64::from(self.unit.seats())).unwrap_or(NonZeroU64::MIN)
     }
 
-    /// The link as demand is assigned to it.
-    pub fn state(&self, desired: &DesiredState, slots: Option<&LinkSlots<'_>>) -> LinkState {
+    /// The link as demand is assigned to it. `granted`: the requests of slots that count as granted.
+    pub fn state(&self, desired: &DesiredState, slots: Option<&LinkSlots<'_>>, granted: &BTreeSet<&str>) -> LinkState {
         let owners: BTreeSet<Option<&Owner>> = slots.into_iter().flat_map(LinkSlots::owners).collect();
         let groups = owners.into_iter().map(|owner| {
             let mut group = self.empty_group(desired, owner);
             group.waiting = u64::from(self.is_asked);
             if let Some(slots) = slots {
-                slots.add_to(owner, &mut group, None);
+                slots.add_to(owner, &mut group, granted);
             }
             let owner = owner.cloned();
             let is_refused = self.refusals.contains_key(&owner);

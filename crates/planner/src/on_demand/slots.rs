@@ -61,6 +61,32 @@ enum Kind {
     Changing,
 }
 
+/// The rules by which a slot whose engine does not serve counts. The tests replace one at a time and show that each replacement
+/// is detected.
+trait SlotRules {
+    /// Whether the seats of the slot are on their way: its engine holds a reservation, or is granted one by this plan, and is not
+    /// in back-off. A session that they cover waits for this slot although another link could serve it.
+    fn is_pending(&self, kind: Kind, is_granted: bool) -> bool {
+        match kind {
+            // It has lost its sessions, and none of those that wait needs another engine.
+            Kind::Replaced | Kind::Pending { .. } => true,
+            Kind::Candidate => is_granted,
+            // Unless it turns out to be short of capacity in the next plan.
+            Kind::Repeating => true,
+            Kind::BackingOff | Kind::Changing | Kind::Ready(_) => false,
+        }
+    }
+
+    /// Whether no engine of its group is started because of it.
+    fn backs_off(&self, kind: Kind) -> bool {
+        kind == Kind::BackingOff
+    }
+}
+
+struct Design;
+
+impl SlotRules for Design {}
+
 /// The slots of all links.
 pub(super) fn all<'p>(
     builder: &PlanBuilder<'p>,
@@ -208,15 +234,23 @@ impl LinkSlots<'_> {
         self.of_owner.keys().copied()
     }
 
-    /// Adds those of an owner to its group. Before the round of admission, candidates count as on their way; after it those that
-    /// were granted.
-    pub fn add_to(&self, owner: Option<&Owner>, group: &mut Group<SlotKey>, granted: Option<&BTreeSet<&str>>) {
+    /// Adds those of an owner to its group. `granted`: the requests of slots that count as granted.
+    pub fn add_to(&self, owner: Option<&Owner>, group: &mut Group<SlotKey>, granted: &BTreeSet<&str>) {
+        self.add_by(&Design, owner, group, granted);
+    }
+
+    fn add_by(
+        &self,
+        rules: &dyn SlotRules,
+        owner: Option<&Owner>,
+        group: &mut Group<SlotKey>,
+        granted: &BTreeSet<&str>,
+    ) {
         let keys = self.of_owner.get(&owner).into_iter().flatten();
         for state in keys.filter_map(|key| self.slots.get(key)) {
             let (id, is_on_demand) = (state.slot.key.clone(), state.slot.origin == Origin::Demand);
-            let has_stand_in = state.has_stand_in;
-            let pending = |id, is_created| PendingEngine { id, is_on_demand, has_stand_in, is_created };
-            let is_granted = granted.is_none_or(|granted| granted.contains(state.current.as_str()));
+            let is_backing_off = rules.backs_off(state.kind);
+            group.is_backing_off |= is_backing_off;
             match state.kind {
                 // While sessions wait, engines are polled before each plan. Otherwise one without an answer has just registered:
                 // it is no reason for another one, and is not cancelled either.
@@ -234,27 +268,18 @@ impl LinkSlots<'_> {
                         occupancy,
                     });
                 }
-                // It has lost its sessions, and none of those that wait needs another engine. The next plan may cancel it.
-                Kind::Replaced => {
-                    let (has_stand_in, is_created) = (true, true);
+                kind if rules.is_pending(kind, granted.contains(state.current.as_str())) => {
+                    let is_created = matches!(kind, Kind::Pending { is_created: true } | Kind::Replaced);
+                    // The next plan may cancel what is replaced.
+                    let has_stand_in = state.has_stand_in || kind == Kind::Replaced;
+                    let is_on_demand = is_on_demand && kind != Kind::Repeating;
                     group.pending.push(PendingEngine { id, is_on_demand, has_stand_in, is_created });
                 }
-                Kind::Pending { is_created } => group.pending.push(pending(id, is_created)),
-                Kind::Candidate if is_granted => group.pending.push(pending(id, false)),
-                Kind::Candidate => {
-                    group.stalled.push(StalledSlot { id, is_on_demand, has_stand_in, is_backing_off: false });
-                }
-                Kind::BackingOff => {
-                    group.is_backing_off = true;
-                    group.stalled.push(StalledSlot { id, is_on_demand, has_stand_in, is_backing_off: true });
-                }
-                // Its seats are on their way, unless they turn out to be short of capacity in the next plan.
-                Kind::Repeating => {
-                    group.pending.push(PendingEngine { id, is_on_demand: false, has_stand_in, is_created: false });
-                }
-                // It is left to the plan's other decisions, and no start waits for it.
-                Kind::Changing => {
-                    group.stalled.push(StalledSlot { id, is_on_demand: false, has_stand_in, is_backing_off: false });
+                kind => {
+                    // What changes is left to the plan's other decisions, and no start waits for it.
+                    let is_on_demand = is_on_demand && kind != Kind::Changing;
+                    let has_stand_in = state.has_stand_in;
+                    group.stalled.push(StalledSlot { id, is_on_demand, has_stand_in, is_backing_off });
                 }
             }
         }
@@ -307,3 +332,6 @@ impl SlotState<'_> {
         Some((&self.current, self.uid.as_deref()?))
     }
 }
+
+#[cfg(test)]
+mod tests;

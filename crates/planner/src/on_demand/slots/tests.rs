@@ -1,0 +1,216 @@
+//! A table of two pools, and deliberately broken rules that it detects: a slot in the first pool whose engine does not serve, beside
+//! a second pool that is free. One session waits.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+
+use model::demand::{Demand, DemandKey, ScalingGroup};
+use model::engine_type::EngineType;
+use model::ledger::Counter;
+use model::name::{PoolName, TenantName, UnitName};
+use model::owner::SharedBy;
+use model::resource::Amount;
+use model::scaling::SlotsSeen;
+use model::slot::{Link, Origin, Replacement, Slot, SlotKey};
+
+use super::{Design, Kind, LinkSlots, SlotRules, SlotState};
+use crate::choose::{GroupState, LinkState, Outcome, PoolCondition, PoolState, choose};
+use crate::scale::{Group, ScalingLimits};
+use model::number::Incarnation;
+
+const SEATS: NonZeroU64 = NonZeroU64::new(4).unwrap();
+
+/// Who serves the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Served {
+    /// It waits for the engine of the slot.
+    BySlot,
+    /// Another engine is started in this pool.
+    Started(&'static str),
+}
+use Served::{BySlot, Started};
+
+/// The state of the slot in the first pool, whether its request is granted, and who serves the session.
+const TABLE: &[(&str, Kind, bool, Served)] = &[
+    ("it holds a reservation", Kind::Pending { is_created: false }, false, BySlot),
+    ("it is created", Kind::Pending { is_created: true }, false, BySlot),
+    ("it is granted a reservation", Kind::Candidate, true, BySlot),
+    ("it is queued", Kind::Candidate, false, Started("rp_1")),
+    ("its start has failed and waits", Kind::BackingOff, false, Started("rp_2")),
+    ("its start is repeated", Kind::Repeating, false, BySlot),
+    ("its node has failed", Kind::Replaced, false, BySlot),
+    ("it is given another engine first", Kind::Changing, false, Started("rp_1")),
+];
+
+fn key(pool: &str) -> SlotKey {
+    SlotKey {
+        tenant: TenantName::new("t_1").unwrap(),
+        pool: PoolName::new(pool).unwrap(),
+        unit: UnitName::new("uc_1").unwrap(),
+        ordinal: 0,
+    }
+}
+
+fn slot() -> Slot {
+    Slot {
+        key: key("rp_1"),
+        incarnation: Incarnation(1),
+        origin: Origin::Start,
+        failures: 0,
+        replacement: Replacement::StandIn,
+        born: Incarnation(1),
+        started_for: None,
+        asked_at_ms: 0,
+        owner: None,
+    }
+}
+
+/// What the slot contributes to its group.
+fn group(rules: &dyn SlotRules, kind: Kind, is_granted: bool) -> GroupState {
+    let slot = slot();
+    let state = SlotState {
+        slot: &slot,
+        kind,
+        has_stand_in: false,
+        current: slot.engine(),
+        uid: None,
+        was_used: false,
+        refusal: None,
+    };
+    let slots = LinkSlots {
+        seen: SlotsSeen::default(),
+        slots: [(&slot.key, state)].into(),
+        of_owner: [(None, [&slot.key].into())].into(),
+    };
+    let mut group = Group {
+        limits: ScalingLimits { seats: SEATS, min: 0, max: 9, spare: 0, idle_timeout_ms: None, burst: 9 },
+        waiting: 1,
+        admitted: None,
+        is_backing_off: false,
+        has_lapsed: false,
+        is_cooling: false,
+        engines: Vec::new(),
+        pending: Vec::new(),
+        stalled: Vec::new(),
+    };
+    let name = slot.engine();
+    let granted: BTreeSet<&str> = is_granted.then_some(name.as_str()).into_iter().collect();
+    slots.add_by(rules, None, &mut group, &granted);
+    GroupState::from(&group)
+}
+
+fn link(pool: &str, of_link: Option<GroupState>, admissible: u64) -> LinkState {
+    LinkState {
+        link: key(pool).link(),
+        engine_type: EngineType::Datafusion,
+        version: None,
+        shared_by: SharedBy::Tenant,
+        starts_on_demand: true,
+        can_ever_fit: true,
+        below_max: 9,
+        admissible,
+        engine: Amount::default(),
+        seats: SEATS,
+        groups: of_link.into_iter().map(|group| (None, group)).collect(),
+    }
+}
+
+/// Who serves the session if the first pool would admit so many further engines.
+fn served(rules: &dyn SlotRules, (kind, is_granted): (Kind, bool), admissible: u64) -> Option<Served> {
+    let demand = Demand {
+        key: DemandKey::of_tenant(TenantName::new("t_1").unwrap(), "default"),
+        waiting: 1,
+        since_ms: 0,
+        until_ms: i64::MAX,
+    };
+    let links = [link("rp_1", Some(group(rules, kind, is_granted)), admissible), link("rp_2", None, 9)];
+    let open = || PoolState { condition: PoolCondition::Open, counter: Counter::UNLIMITED, grown_at_ms: None };
+    let pools: BTreeMap<PoolName, PoolState> =
+        ["rp_1", "rp_2"].map(|pool| (PoolName::new(pool).unwrap(), open())).into();
+    let assignment = choose(&[demand], &links, &pools, 0);
+    let key = assignment.keys.first()?;
+    match &key.rest {
+        None => (key.seated.len() == 1).then_some(BySlot),
+        Some(rest) => match &rest.outcome {
+            Outcome::Starts(ScalingGroup { link: Link { pool, .. }, .. }) => {
+                ["rp_1", "rp_2"].into_iter().find(|name| *name == pool.as_str()).map(Started)
+            }
+            _ => None,
+        },
+    }
+}
+
+/// The rows whose result differs, also with a first pool that is full: there, whatever is not on its way covers nothing.
+fn differing(rules: &dyn SlotRules) -> Vec<&'static str> {
+    let differs = |(_, kind, is_granted, expected): &&(&str, Kind, bool, Served)| {
+        let of = |admissible| served(rules, (*kind, *is_granted), admissible);
+        let in_full = if *expected == BySlot { BySlot } else { Started("rp_2") };
+        of(9) != Some(*expected) || of(0) != Some(in_full)
+    };
+    TABLE.iter().filter(differs).map(|(name, ..)| *name).collect()
+}
+
+#[test]
+fn only_seats_with_a_reservation_and_without_back_off_are_on_their_way() {
+    assert_eq!(differing(&Design), Vec::<&str>::new());
+}
+
+struct Mutant {
+    name: &'static str,
+    rules: Box<dyn SlotRules>,
+}
+
+/// Broken rules: a name, and the methods that each replaces.
+macro_rules! mutants {
+    ($($name:literal { $($methods:tt)* })*) => {
+        fn mutants() -> Vec<Mutant> {
+            vec![$({
+                struct Broken;
+                impl SlotRules for Broken {
+                    $($methods)*
+                }
+                Mutant { name: $name, rules: Box::new(Broken) }
+            }),*]
+        }
+    };
+}
+
+mutants! {
+    "pending without a reservation" {
+        fn is_pending(&self, kind: Kind, is_granted: bool) -> bool {
+            kind == Kind::Candidate || Design.is_pending(kind, is_granted)
+        }
+    }
+    "pending in back-off" {
+        fn is_pending(&self, kind: Kind, is_granted: bool) -> bool {
+            kind == Kind::BackingOff || Design.is_pending(kind, is_granted)
+        }
+    }
+    "pending before it has another engine" {
+        fn is_pending(&self, kind: Kind, is_granted: bool) -> bool {
+            kind == Kind::Changing || Design.is_pending(kind, is_granted)
+        }
+    }
+    "ignore the back-off" {
+        fn backs_off(&self, _: Kind) -> bool { false }
+    }
+    "ignore pending" {
+        fn is_pending(&self, _: Kind, _: bool) -> bool { false }
+    }
+    "ignore what is granted" {
+        fn is_pending(&self, kind: Kind, _: bool) -> bool { Design.is_pending(kind, false) }
+    }
+    "every slot without an engine backs off" {
+        fn backs_off(&self, kind: Kind) -> bool { matches!(kind, Kind::Candidate | Kind::Changing | Kind::BackingOff) }
+    }
+}
+
+#[test]
+fn every_broken_rule_about_pending_seats_is_detected() {
+    for Mutant { name, rules } in mutants() {
+        let rows = differing(rules.as_ref());
+        assert!(!rows.is_empty(), "not detected: {name}");
+        println!("{name}: {rows:?}");
+    }
+}
