@@ -15,8 +15,6 @@ from harness.on_demand import CLIENTS, Elastic, Statement
 from harness.tier import only_long
 from harness.waiting import wait_until
 
-pytestmark = only_long
-
 WITHIN_S = 180
 TIMES = {
     "proxy": {"unbind_after": "1s", "snapshot_poll": "500ms", "bind_deadline": "5m"},
@@ -43,6 +41,7 @@ def make(elastic, tenant, options=""):
     return elastic.make(tenant, f"{SPARK}{options and f', {options}'}")
 
 
+@only_long
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_first_query_of_each_client_starts_a_spark(elastic, client):
     tenant = make(elastic, f"spark_{client}")
@@ -65,6 +64,7 @@ def metastore(folder):
     return "PROPERTIES (" + ", ".join(f"'{key}'='{value}'" for key, value in properties.items()) + ")"
 
 
+@only_long
 def test_an_idle_spark_is_released_and_its_client_goes_on_with_its_settings(elastic, folder):
     tenant = make(elastic, "pausing", metastore(folder))
     with elastic.session(tenant) as session:
@@ -91,6 +91,7 @@ def test_an_idle_spark_is_released_and_its_client_goes_on_with_its_settings(elas
         assert times == sorted(times), it
 
 
+@only_long
 def test_thirty_sessions_with_ten_seats_per_spark_start_three(elastic):
     sessions, seats, engines = 30, 10, 3
     tenant = make(elastic, "crowd", f"SESSIONS_PER_ENGINE {seats}, MAX_ENGINES {sessions}")
@@ -123,6 +124,7 @@ def test_thirty_sessions_with_ten_seats_per_spark_start_three(elastic):
             session.close()
 
 
+@only_long
 def test_each_user_has_a_spark_of_their_own(elastic):
     tenant = make(elastic, "apart", "SHARED_BY 'user'")
     users = ("ann", "bob", "ann")
