@@ -83,7 +83,8 @@ class Process:
     def binds(self, volumes):
         found = [bound(source, target, read_only=True) for target, source in self.image.files.items()]
         for it in self.spec.get("volumeMounts", []):
-            found.append(bound(volumes[it["name"]], it["mountPath"], it.get("readOnly", False)))
+            source = pathlib.Path(volumes[it["name"]], it.get("subPath", ""))
+            found.append(bound(source, it["mountPath"], it.get("readOnly", False)))
         # Mount points below another one come later.
         return sorted(found, key=lambda it: it["target"].count("/"))
 

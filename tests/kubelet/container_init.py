@@ -41,7 +41,9 @@ def bind(source, target, read_only):
         target.mkdir(parents=True, exist_ok=True)
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.touch()
+        # One that covers a read-only file of the image can't be touched.
+        if not target.exists():
+            target.touch()
     mount(f"/proc/self/fd/{source}", target, flags=MS_BIND | MS_REC)
     if read_only:
         mount(None, target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)

@@ -15,7 +15,7 @@ UNSUPPORTED = {
     "pod": {"ephemeralContainers", "hostAliases", "hostIPC", "hostNetwork", "hostPID", "shareProcessNamespace", "subdomain"},
     "container": {"envFrom", "terminationMessagePath"},
     "initContainer": {"restartPolicy"},
-    "volumeMount": {"subPath", "subPathExpr"},
+    "volumeMount": {"subPathExpr"},
     "probe": {"grpc", "tcpSocket"},
     "httpGet": {"httpHeaders", "host"},
     "lifecycle": {"postStart"},
