@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use agent_api::ApiError;
 use hs2::Handle;
 use model::clock::SharedClock;
 use model::demand::{DemandKey, MAX_DEMAND_KEYS};
@@ -160,10 +161,23 @@ impl Drop for WaitingSession {
     }
 }
 
-/// Reports the demand until stopped, and then that there is none.
+/// Reports the demand to metadata agents until stopped, and then that there is none.
 pub(crate) async fn report(count: Arc<DemandCount>, agents: Agents, lease: Duration, stop: CancellationToken) {
+    let record = move |report: DemandReport| {
+        let agents = agents.clone();
+        async move { agents.record_demand(&report).await.map(drop) }
+    };
+    report_with(record, count, lease, stop).await;
+}
+
+async fn report_with<Recording: Future<Output = Result<(), ApiError>>>(
+    record: impl Fn(DemandReport) -> Recording,
+    count: Arc<DemandCount>,
+    lease: Duration,
+    stop: CancellationToken,
+) {
     let mut reporter =
-        Reporter { agents, lease, proxy: Handle::random().to_string(), seq: 0, has_demand: false, fails: false };
+        Reporter { record, lease, proxy: Handle::random().to_string(), seq: 0, has_demand: false, fails: false };
     let mut versions = count.version.subscribe();
     loop {
         let renewal = reporter.has_demand.then_some(lease / REPORTS_PER_LEASE);
@@ -199,8 +213,8 @@ async fn renewed(after: Option<Duration>) {
     }
 }
 
-struct Reporter {
-    agents: Agents,
+struct Reporter<Record> {
+    record: Record,
     lease: Duration,
     /// The id of this process.
     proxy: String,
@@ -210,7 +224,7 @@ struct Reporter {
     fails: bool,
 }
 
-impl Reporter {
+impl<Recording: Future<Output = Result<(), ApiError>>, Record: Fn(DemandReport) -> Recording> Reporter<Record> {
     /// Sends a report; returns whether it was recorded.
     async fn send(&mut self, demand: Vec<WaitingSessions>) -> bool {
         if demand.is_empty() && !self.has_demand {
@@ -221,8 +235,8 @@ impl Reporter {
         self.has_demand = true;
         let lease_ms = millis::from_duration(self.lease);
         let report = DemandReport { proxy: self.proxy.clone(), seq: self.seq, lease_ms, demand };
-        match self.agents.record_demand(&report).await {
-            Ok(_) => {
+        match (self.record)(report).await {
+            Ok(()) => {
                 self.has_demand = has_demand;
                 if std::mem::take(&mut self.fails) {
                     info!("demand is recorded again");
@@ -295,6 +309,45 @@ mod tests {
         four.leave().await;
         assert!(begun.elapsed() >= LEAVE_DEADLINE);
         assert_eq!(count.sessions().1, []);
+    }
+
+    /// The sessions of the test, which come and go at the same time.
+    const SIMULTANEOUS: u64 = 1_000;
+    /// The most rows of demand that may be written for them.
+    const MAX_WRITES: usize = 25;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn simultaneous_sessions_of_one_group_share_a_few_writes() {
+        let count = Arc::new(DemandCount::new(SystemClock::shared()));
+        let (written, stop) = (watch::Sender::new(Vec::new()), CancellationToken::new());
+        let (recorded, records) = (written.subscribe(), written.clone());
+        // Each report has the one key of the group, or no row.
+        let record = move |report: DemandReport| {
+            let sessions = report.demand.iter().map(|waiting| waiting.sessions).collect::<Vec<_>>();
+            assert!(sessions.len() <= 1, "{sessions:?}");
+            records.send_modify(|written: &mut Vec<u64>| written.push(sessions.first().copied().unwrap_or(0)));
+            async { Ok(()) }
+        };
+        let lease = Duration::from_mins(10);
+        let reporting = tokio::spawn(report_with(record, Arc::clone(&count), lease, stop.clone()));
+        let group = DemandKey { user: None, group: Some("etl".to_owned()), ..key(0) };
+        let sessions = (0..SIMULTANEOUS).map(|_| {
+            let (count, group, mut recorded) = (Arc::clone(&count), group.clone(), recorded.clone());
+            tokio::spawn(async move {
+                let waiting = count.add(group, None);
+                recorded.wait_for(|written| written.contains(&SIMULTANEOUS)).await.unwrap();
+                waiting.leave().await;
+            })
+        });
+        for session in sessions.collect::<Vec<_>>() {
+            session.await.unwrap();
+        }
+        let mut recorded = recorded;
+        recorded.wait_for(|written| written.last() == Some(&0)).await.unwrap();
+        stop.cancel();
+        reporting.await.unwrap();
+        let written = recorded.borrow().clone();
+        assert!(written.len() <= MAX_WRITES, "{} writes: {written:?}", written.len());
     }
 
     #[test]
