@@ -37,7 +37,7 @@ use metadata::StoreSettings;
 use tokio::task::{JoinError, JoinSet};
 
 /// The number of cases.
-pub const COUNT: usize = 164;
+pub const COUNT: usize = 165;
 /// The number of cases that run concurrently.
 const AT_ONCE: usize = 4;
 /// The deadline of a case.
@@ -241,6 +241,7 @@ cases! {
         engines_of_groups_are_charged_to_the_tenant_only,
         a_quota_of_one_user_leaves_others_their_engines,
         only_owners_by_which_the_unit_is_shared_now_are_added,
+        one_call_adds_the_engines_of_all_owners,
         an_alter_of_shared_by_deletes_what_follows_demand,
         a_started_engine_is_owned_by_the_user_who_starts_it,
         a_plan_knows_what_waiting_users_hold,

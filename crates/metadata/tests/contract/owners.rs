@@ -208,3 +208,26 @@ pub async fn a_plan_knows_what_waiting_users_hold(bench: Bench) {
     let ledger = bench.store.snapshot().await.unwrap().ledger;
     assert!([ScopeKey::user("ann"), ScopeKey::creator("IDE")].iter().all(|key| ledger.scope(key).is_some()));
 }
+
+pub async fn one_call_adds_the_engines_of_all_owners(bench: Bench) {
+    let bench = founded(bench, SharedBy::User).await;
+    let names = ["ann", "bob", "carol", "dave"];
+    // The broken variant: a call for each owner of one plan. The first one moves the link, so one owner is served for each plan.
+    let mut calls = Vec::new();
+    for name in names {
+        calls.push(adding(&bench, vec![of_user(name, 1)]).await);
+    }
+    let mut results = Vec::new();
+    for call in calls {
+        results.push(scale(&bench, call).await);
+    }
+    assert_eq!(added(results.remove(0)), (1, None));
+    for result in results {
+        refused(result);
+    }
+    assert_eq!(slots(&bench).await.len(), 1, "one owner of four");
+    let rest = names[1..].iter().map(|name| of_user(name, 1)).collect();
+    assert_eq!(added(scale(&bench, adding(&bench, rest).await).await), (3, None));
+    let owners: Vec<Option<Owner>> = slots(&bench).await.into_iter().map(|slot| slot.owner).collect();
+    assert_eq!(owners, names.map(user));
+}
