@@ -68,11 +68,10 @@ trait SlotRules {
     /// in back-off. A session that they cover waits for this slot although another link could serve it.
     fn is_pending(&self, kind: Kind, is_granted: bool) -> bool {
         match kind {
-            // It has lost its sessions, and none of those that wait needs another engine.
-            Kind::Replaced | Kind::Pending { .. } => true,
+            // What is replaced has lost its sessions, and none of those that wait needs another engine. What is repeated may turn out
+            // to be short of capacity in the next plan.
+            Kind::Replaced | Kind::Pending { .. } | Kind::Repeating => true,
             Kind::Candidate => is_granted,
-            // Unless it turns out to be short of capacity in the next plan.
-            Kind::Repeating => true,
             Kind::BackingOff | Kind::Changing | Kind::Ready(_) => false,
         }
     }
