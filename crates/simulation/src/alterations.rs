@@ -13,6 +13,7 @@ use model::number::Generation;
 use model::slot::Replacement;
 
 use crate::activity::Cause;
+use crate::alteration::{AgentFault, Alteration};
 use crate::database::Commit;
 use crate::event::Event;
 use crate::mutant::Mutant;
@@ -25,35 +26,6 @@ const RETRY: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_mins(3);
 /// How long an agent waits for the reply to its COMMIT.
 const REPLY: Duration = Duration::from_millis(50);
-
-/// An alteration that is not decided yet.
-#[derive(Debug, Clone)]
-pub struct Alteration {
-    pub change: Change,
-    pub replacement: Replacement,
-    /// The metadata agent that executes it.
-    agent: usize,
-    begun: Duration,
-    /// What was computed before the node was created.
-    computed: Option<(Generation, Option<Object>)>,
-    /// Whether its agent is to look at the catalog, and whether the node is free.
-    waits: bool,
-    /// Whether its COMMIT is on its way.
-    is_sent: bool,
-    /// Whether its agent is gone.
-    is_orphan: bool,
-}
-
-/// How the agent of the next alteration fails.
-#[derive(Debug, Clone, Copy)]
-pub enum AgentFault {
-    /// It dies after it has created the node. Its session expires after the first time; its COMMIT arrives after the second.
-    Dies { expires: Duration, commits: Option<Duration> },
-    /// It gets no reply to its COMMIT, which arrives after this time.
-    NoReply { commits: Duration },
-    /// It pauses for so long before it creates the node and after that.
-    Pauses { before: Duration, after: Duration },
-}
 
 impl State {
     /// A statement reaches a metadata agent.

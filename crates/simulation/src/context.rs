@@ -202,10 +202,16 @@ impl ControllerCtx for Context {
     }
 
     async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure> {
-        if publication.part {
-            return Ok(());
+        let mut world = self.agent()?;
+        if !publication.part {
+            world.database.end_tick(epoch)?;
         }
-        self.agent()?.database.end_tick(epoch)
+        let mutant = world.mutant;
+        world.shown.publish(publication, mutant);
+        if !publication.part {
+            world.judge_shown();
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use model::demand::DemandKey;
 use model::demand_report::DemandReport;
 use model::engine_name::EngineName;
 
-use crate::alterations::AgentFault;
+use crate::alteration::AgentFault;
 use crate::database::Statement;
 use crate::late_call::LateCall;
 use crate::machine::{Failing, FailureEnd};

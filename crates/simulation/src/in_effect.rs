@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::alterations::AgentFault;
+use crate::alteration::AgentFault;
 use crate::event::{Racing, Scripted};
 
 /// The faults in effect.

@@ -5,6 +5,7 @@
 mod alterations;
 mod machines;
 mod owners;
+mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -12,6 +12,7 @@
 
 pub mod activity;
 pub mod agent;
+pub mod alteration;
 pub mod alterations;
 pub mod clock;
 pub mod context;
@@ -20,6 +21,7 @@ pub mod effects;
 pub mod engines;
 pub mod event;
 pub mod faults;
+mod guarantee;
 pub mod in_effect;
 pub mod judge;
 pub mod late_call;
@@ -29,12 +31,15 @@ pub mod machines;
 pub mod mutant;
 pub mod nodes;
 pub mod proxies;
+mod replay;
 pub mod rng;
 pub mod run;
 pub mod script;
 pub mod session;
+pub mod shown;
 pub mod state;
 
 pub use activity::Activity;
 pub use mutant::Mutant;
-pub use run::{Outcome, Run, Violation, minimize, run, run_beginning, run_script};
+pub use replay::{describe, mutant_of};
+pub use run::{Outcome, Run, Speed, Violation, minimize, run, run_beginning, run_script};

@@ -20,13 +20,13 @@ use crate::state::State;
 /// Back-off and leases are over after this, clocks that were shifted included.
 const CALM: Duration = Duration::from_mins(16);
 /// The statements that restore the catalog follow each other after this, except behind an alteration in doubt.
-const ONE_BY_ONE: Duration = Duration::from_secs(2);
-const IDLE: Duration = Duration::from_mins(1);
+pub(crate) const ONE_BY_ONE: Duration = Duration::from_secs(2);
+pub(crate) const IDLE: Duration = Duration::from_mins(1);
 const SESSIONS: u32 = 3;
 /// Sessions of each user for each link at the end.
 const WAITING: [u64; 3] = [4, 1, 1];
 /// An engine starts within 8 s and registers within 2 s more.
-const SERVED: Duration = Duration::from_secs(10 + 5);
+pub(crate) const SERVED: Duration = Duration::from_secs(10 + 5);
 /// A failed machine is reported and its registrations have expired after this.
 const REPORTED: Duration = Duration::from_secs(10);
 /// `master.node_grace`.
@@ -37,7 +37,7 @@ const NODE_ALONE: Duration = Duration::from_secs(30);
 const NOTICED: Duration = Duration::from_secs(5);
 /// The engine of a session is known to be idle after the next poll, and has ended after two ticks.
 const OF_SESSION_ENDS: Duration = Duration::from_secs(35);
-const COOLDOWN: Duration = Duration::from_secs(31);
+pub(crate) const COOLDOWN: Duration = Duration::from_secs(31);
 /// An engine starts in this time, and a client gives up and connects again in less.
 const SLOW_START: Duration = Duration::from_secs(40);
 const IMPATIENT: Duration = Duration::from_secs(10);
@@ -75,6 +75,7 @@ impl Run {
         let engines = self.world.lock().database.state().slots.len() as u32;
         if self.run_for(IDLE + Duration::from_secs(35) + COOLDOWN * engines) {
             self.world.lock().judge_rest("after the idle timeout");
+            self.admits_within_a_guarantee()?;
         }
         Ok(())
     }
@@ -174,7 +175,7 @@ impl Run {
     }
 }
 
-fn arrival(link: &Link, (user, sessions): (&str, u64), patience: Duration, repeats: bool) -> Scripted {
+pub(crate) fn arrival(link: &Link, (user, sessions): (&str, u64), patience: Duration, repeats: bool) -> Scripted {
     let key = DemandKey::of_tenant(link.tenant.clone(), "hive");
     let key = DemandKey { pool: Some(link.pool.clone()), unit: Some(link.unit.clone()), ..key };
     let (user, open_for) = (user.to_owned(), Duration::from_hours(100_000));
@@ -195,7 +196,18 @@ impl State {
         }
     }
 
-    fn open_at_link(&self, link: &Link) -> u64 {
+    /// Every session of the link ends.
+    pub(crate) fn close_at_link(&mut self, link: &Link) {
+        let of_link = self.sessions.iter().filter(|(_, session)| session.asked.matches(link));
+        let ids: Vec<u64> = of_link.map(|(id, _)| *id).collect();
+        for id in ids {
+            self.close_session(id);
+            self.give_up(id);
+            self.schedule(Duration::from_secs(1), Event::Close(id));
+        }
+    }
+
+    pub(crate) fn open_at_link(&self, link: &Link) -> u64 {
         let is_open = |phase: &Phase| matches!(phase, Phase::Open(_));
         self.sessions.values().filter(|one| is_open(&one.phase) && one.asked.matches(link)).count() as u64
     }

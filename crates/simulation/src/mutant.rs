@@ -90,10 +90,12 @@ pub enum Mutant {
     ConvergedWaitsForReadiness,
     /// An alteration has converged as soon as it is committed.
     ConvergedTooEarly,
+    /// The database does not record why sessions wait.
+    ReasonsNotShown,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::DemandWithoutLease,
         Self::CountedUntilOpen,
         Self::ReportsWithoutNumber,
@@ -137,5 +139,6 @@ impl Mutant {
         Self::RowOnlyWithNode,
         Self::ConvergedWaitsForReadiness,
         Self::ConvergedTooEarly,
+        Self::ReasonsNotShown,
     ];
 }

@@ -164,7 +164,7 @@ impl Nodes {
         true
     }
 
-    /// Creates the alter node without an alteration, as nobody but a human does.
+    /// Creates the alter node without an alteration, as only a human does.
     pub fn leave_debris(&mut self) {
         let debris = || AlterNode {
             content: Err("it is empty".to_owned()),

@@ -1,5 +1,6 @@
 //! A run: the script and what follows from it, until it has ended or an invariant is violated.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,50 @@ pub struct Outcome {
     pub simulated: Duration,
     /// The processor time that it took.
     pub took: Duration,
+    /// The time that it took by the wall clock: more, if other programs run on the machine.
+    pub elapsed: Duration,
+}
+
+impl Outcome {
+    /// What the runs show together, apart from violations.
+    pub fn speed(outcomes: &[Self]) -> Speed {
+        let sum = |of: fn(&Self) -> Duration| outcomes.iter().map(of).sum();
+        Speed { simulated: sum(|one| one.simulated), took: sum(|one| one.took), elapsed: sum(|one| one.elapsed) }
+    }
+}
+
+/// How fast runs were.
+#[derive(Debug, Clone, Copy)]
+pub struct Speed {
+    pub simulated: Duration,
+    pub took: Duration,
+    pub elapsed: Duration,
+}
+
+impl Speed {
+    /// In multiples of processor time, the documented measure: it does not depend on what else runs on the machine.
+    pub fn of_processor(&self) -> f64 {
+        self.simulated.as_secs_f64() / self.took.as_secs_f64()
+    }
+
+    /// In multiples of real time.
+    pub fn of_wall_clock(&self) -> f64 {
+        self.simulated.as_secs_f64() / self.elapsed.as_secs_f64()
+    }
+}
+
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.1} h in {:.1} s of processor time, {:.0} x, and in {:.1} s by the wall clock, {:.0} x",
+            self.simulated.as_secs_f64() / 3_600.0,
+            self.took.as_secs_f64(),
+            self.of_processor(),
+            self.elapsed.as_secs_f64(),
+            self.of_wall_clock()
+        )
+    }
 }
 
 /// A violated invariant.
@@ -176,7 +221,7 @@ impl Run {
     }
 
     /// What has happened so far.
-    pub fn outcome(&self, seed: u64, began: Duration) -> Outcome {
+    pub fn outcome(&self, seed: u64, began: Began) -> Outcome {
         let world = self.world.lock();
         let violation =
             world.violation.clone().map(|what| Violation { what, at: world.now, step: world.activity.events });
@@ -185,14 +230,15 @@ impl Run {
             violation,
             activity: world.activity,
             simulated: world.now,
-            took: cpu_time().saturating_sub(began),
+            took: time_of(ClockId::ThreadCPUTime).saturating_sub(began.processor),
+            elapsed: time_of(ClockId::Monotonic).saturating_sub(began.wall),
         }
     }
 }
 
 /// Runs a script and the end, at which everything that is wanted must be there.
 pub fn run_script(seed: u64, length: Duration, script: &Script, mutant: Option<Mutant>) -> Result<Outcome, UserError> {
-    let began = cpu_time();
+    let began = Began::now();
     let mut run = Run::new(seed, mutant)?;
     run.add(script);
     if run.run_until(length) {
@@ -203,7 +249,7 @@ pub fn run_script(seed: u64, length: Duration, script: &Script, mutant: Option<M
 
 /// Runs the beginning of a script, without the end of a run.
 pub fn run_beginning(seed: u64, length: Duration, script: &Script) -> Result<Outcome, UserError> {
-    let began = cpu_time();
+    let began = Began::now();
     let mut run = Run::new(seed, None)?;
     run.add(script);
     run.run_until(length);
@@ -215,9 +261,22 @@ pub fn run(seed: u64, length: Duration, mutant: Option<Mutant>) -> Result<Outcom
     run_script(seed, length, &script::script(seed, length)?, mutant)
 }
 
-/// The processor time of this thread: the speed must not depend on what else runs on the machine.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+/// When a run began.
+#[derive(Debug, Clone, Copy)]
+pub struct Began {
+    processor: Duration,
+    wall: Duration,
+}
+
+impl Began {
+    /// Now, in this thread.
+    pub fn now() -> Self {
+        Self { processor: time_of(ClockId::ThreadCPUTime), wall: time_of(ClockId::Monotonic) }
+    }
+}
+
+fn time_of(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 

@@ -147,12 +147,26 @@ pub fn restoring(sessions: u32, idle: Duration) -> Result<Vec<Scripted>, UserErr
         let patch = TenantPatch { pools: Some(pools?), ..TenantPatch::default() };
         statements.push(alter(ObjectPatch::Tenant(TenantName::new(name)?, patch), Replacement::StandIn));
     }
-    for name in TENANTS.into_iter().chain(USERS) {
+    for name in TENANTS.into_iter().chain(USERS).chain(["guaranteed"]) {
         let object = ObjectPatch::ResourceQuota(QuotaName::new(format!("q_{name}"))?, QuotaPatch::default());
         let change = Change::Drop { if_exists: true, object: object.reference() };
         statements.push(Scripted::Statement(Statement::Alter(Box::new(change), Replacement::StandIn)));
     }
     Ok(statements)
+}
+
+/// Statements that limit a pool to so many engines, and guarantee all of it to a tenant.
+pub fn guaranteeing(of_pool: &PoolName, tenant: &TenantName, engines: u64) -> Result<[Scripted; 2], UserError> {
+    let capacity = Setting::Set(Capacity::Amount(cpus(engines)));
+    let limited = pool(of_pool.as_str(), PoolPatch { capacity, ..PoolPatch::default() })?;
+    let patch = QuotaPatch {
+        tenant: Some(tenant.clone()),
+        pool: Some(of_pool.clone()),
+        guarantee: Setting::Set(cpus(engines)),
+        ..QuotaPatch::default()
+    };
+    let quota = ObjectPatch::ResourceQuota(QuotaName::new("q_guaranteed")?, patch);
+    Ok([alter(limited, Replacement::StandIn), create(quota)])
 }
 
 /// The script of a run of this length.

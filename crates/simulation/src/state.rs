@@ -22,7 +22,7 @@ use planner::{DesiredState, EngineLoad, EngineUse};
 
 use crate::activity::{Activity, Cause, Judge};
 use crate::agent::EngineAgent;
-use crate::alterations::Alteration;
+use crate::alteration::Alteration;
 use crate::clock::VirtualClock;
 use crate::database::{Database, Statement};
 use crate::event::{Event, Scripted};
@@ -32,6 +32,7 @@ use crate::mutant::Mutant;
 use crate::nodes::Nodes;
 use crate::rng::Rng;
 use crate::session::{Asked, Proxy, Session};
+use crate::shown::Shown;
 
 /// The least time between the beginnings of two ticks.
 const TICK_PAUSE: Duration = Duration::from_millis(50);
@@ -73,6 +74,7 @@ pub struct State {
     /// How long engines take to start, if that is fixed.
     pub start_takes: Option<Duration>,
     pub mutant: Option<Mutant>,
+    pub shown: Shown,
     pub judge: Judge,
     pub activity: Activity,
     pub violation: Option<String>,
@@ -119,6 +121,7 @@ impl State {
             waiting_when_read: None,
             start_takes: None,
             mutant,
+            shown: Shown::default(),
             judge: Judge::default(),
             activity: Activity::default(),
             violation: None,

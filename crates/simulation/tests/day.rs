@@ -4,29 +4,25 @@
 
 use std::time::Duration;
 
-use simulation::{Activity, Outcome, minimize, run};
+use simulation::{Activity, Mutant, Outcome, describe, minimize, mutant_of, run};
 
 const HOUR: Duration = Duration::from_hours(1);
 /// The length of a run without its end.
 const LENGTH: Duration = Duration::from_hours(2);
 const SHORT: Duration = Duration::from_mins(10);
 const SEEDS: [u64; 10] = [1, 2, 3, 4, 5, 7, 8, 9, 10, 12];
-/// The least speed, in multiples of real time.
+/// The least speed, in multiples of processor time.
 const SPEED: f64 = 1_000.0;
 
 /// Runs a seed; a violation is printed with the part of its script that is needed for it.
-fn checked(seed: u64, length: Duration) -> Outcome {
-    let outcome = run(seed, length, None).unwrap();
+fn checked(seed: u64, length: Duration, mutant: Option<Mutant>) -> Outcome {
+    let outcome = run(seed, length, mutant).unwrap();
     let Some(violation) = &outcome.violation else {
         assert_active(seed, &outcome.activity);
         return outcome;
     };
-    println!("seed {seed}: {} at {:?}, after {} events", violation.what, violation.at, violation.step);
-    println!(
-        "replay: EH_SIMULATION_SEED={seed} EH_SIMULATION_HOURS={} cargo test -p simulation --test day a_simulated_day -- --nocapture",
-        length.as_secs() / 3_600
-    );
-    for (at, event) in minimize(seed, length, None, 40).unwrap() {
+    println!("{}", describe(seed, length, mutant, violation));
+    for (at, event) in minimize(seed, length, mutant, 40).unwrap() {
         println!("  {at:?} {event:?}");
     }
     panic!("seed {seed}: {}", violation.what);
@@ -35,7 +31,7 @@ fn checked(seed: u64, length: Duration) -> Outcome {
 /// Runs seeds in two threads; each run has one.
 fn checked_in_threads(seeds: &[u64], length: Duration) -> Vec<Outcome> {
     let halves = seeds.split_at(seeds.len() / 2);
-    let all = |seeds: &[u64]| seeds.iter().map(|seed| checked(*seed, length)).collect::<Vec<_>>();
+    let all = |seeds: &[u64]| seeds.iter().map(|seed| checked(*seed, length, None)).collect::<Vec<_>>();
     std::thread::scope(|scope| {
         let other = scope.spawn(|| all(halves.1));
         let mut outcomes = all(halves.0);
@@ -52,18 +48,17 @@ fn assert_active(seed: u64, activity: &Activity) {
 }
 
 fn speed(outcomes: &[Outcome]) -> f64 {
-    let simulated: Duration = outcomes.iter().map(|outcome| outcome.simulated).sum();
-    let took: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
-    let speed = simulated.as_secs_f64() / took.as_secs_f64();
-    println!("simulation: {} h in {:.1} s, {speed:.0} x real time", simulated.as_secs() / 3_600, took.as_secs_f64());
-    speed
+    let speed = Outcome::speed(outcomes);
+    println!("simulation: {speed}");
+    speed.of_processor()
 }
 
 #[test]
 fn a_simulated_day_violates_no_invariant() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     if let Some(seed) = number("EH_SIMULATION_SEED") {
-        let outcome = checked(seed, number("EH_SIMULATION_HOURS").map_or(LENGTH, Duration::from_hours));
+        let mutant = std::env::var("EH_SIMULATION_MUTANT").ok().map(|name| mutant_of(&name).unwrap());
+        let outcome = checked(seed, number("EH_SIMULATION_HOURS").map_or(LENGTH, Duration::from_hours), mutant);
         println!("{:?}", outcome.activity);
         speed(&[outcome]);
         return;
@@ -76,6 +71,23 @@ fn a_simulated_day_violates_no_invariant() {
     let simulated: Duration = outcomes.iter().map(|outcome| outcome.simulated).sum();
     assert!(simulated >= 24 * HOUR, "only {simulated:?} were simulated");
     assert!(speed(&outcomes) >= SPEED);
+}
+
+/// Runs the command that a violation prints, in this binary instead of cargo's.
+#[test]
+fn the_printed_command_replays_a_violation() {
+    let (seed, mutant) = (3, Some(Mutant::SeatsUnchecked));
+    let violation = run(seed, HOUR, mutant).unwrap().violation.unwrap();
+    let printed = describe(seed, HOUR, mutant, &violation);
+    let (first, command) = printed.split_once("\nreplay: ").unwrap();
+    assert!(first.starts_with(&format!("seed {seed}: ")), "{first}");
+    let (variables, arguments) = command.split_once(" cargo test -p simulation --test day ").unwrap();
+    let variables = variables.split(' ').map(|variable| variable.split_once('=').unwrap());
+    let arguments = arguments.split(' ').filter(|argument| *argument != "--");
+    let program = std::env::current_exe().unwrap();
+    let replayed = std::process::Command::new(program).args(arguments).envs(variables).output().unwrap();
+    let output = String::from_utf8_lossy(&replayed.stdout);
+    assert!(!replayed.status.success() && output.contains(&printed), "{printed}\nis not in\n{output}");
 }
 
 #[test]
@@ -103,7 +115,7 @@ mod long_only {
         let mut outcomes: Vec<Outcome> = Vec::new();
         while outcomes.iter().map(|outcome| outcome.simulated).sum::<Duration>() < 30 * 24 * HOUR {
             println!("simulation: seed {}", first + outcomes.len() as u64);
-            outcomes.push(checked(first + outcomes.len() as u64, LENGTH));
+            outcomes.push(checked(first + outcomes.len() as u64, LENGTH, None));
         }
         assert!(speed(&outcomes) >= SPEED);
     }

@@ -7,7 +7,7 @@ use model::error::UserError;
 use model::slot::Replacement;
 
 use super::{UNITS, alter, arrival, sharing, unit};
-use crate::alterations::AgentFault;
+use crate::alteration::AgentFault;
 use crate::event::{Fault, Racing, Scripted};
 use crate::machine::{Failing, FailureEnd};
 use crate::rng::Rng;

@@ -11,7 +11,7 @@ use model::slot::Replacement;
 
 use super::faults::failing;
 use super::{OFFERED, POOLS, Script, TENANTS, UNITS, USERS, alter, pool, sharing, unit, without_quiet_times};
-use crate::alterations::AgentFault;
+use crate::alteration::AgentFault;
 use crate::event::{Fault, Racing, Scripted};
 use crate::mutant::Mutant;
 use crate::rng::Rng;
