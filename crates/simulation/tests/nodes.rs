@@ -54,7 +54,7 @@ fn of_server(result: &Result<(), Error>) -> Ended {
         Ok(()) => Ended::Done,
         Err(ZkErrorKind::Conflict) => Ended::Moved,
         Err(ZkErrorKind::Lost) => Ended::Lost,
-        Err(_) => panic!("{result:?}"),
+        Err(kind) => panic!("{kind:?}: {result:?}"),
     }
 }
 

@@ -159,8 +159,9 @@ impl Pair {
         let numbers = (epoch, self.model.state().catalog.generation);
         let stored: Result<(), Error> = match (&decision.action, of_store) {
             // Scaling is compared by itself, no agent is there that could agree to retire, and the store has a clock of its own.
-            (Action::Scale(_) | Action::Retire { .. }, _)
-            | (Action::Finish { transition: Transition::Stalled, .. }, _) => return false,
+            (Action::Scale(_) | Action::Retire { .. } | Action::Finish { transition: Transition::Stalled, .. }, _) => {
+                return false;
+            }
             (Action::Ledger(change), _) => return self.change(epoch, change).await,
             (Action::RecordUid { uid, config }, Some(name)) => {
                 let uid = uid.clone().or_else(|| created.clone()).unwrap();
