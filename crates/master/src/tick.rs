@@ -9,9 +9,10 @@
 //! the snapshot is read, so that the plan that finishes it knows its commit; its node is released after the plan was executed.
 //! While sessions wait, and in the tick after that, the engines that they may use are polled after the snapshot, and the demand
 //! is read again then. Measured capacities are recorded before the plan, which may return the charges of lost nodes; the queues
-//! that its admission left are recorded after it was executed (`ledger_records`). If a plan begins with slots for waiting
-//! sessions, they are inserted first, and the snapshot is read and planned once more with the same observation: their engines
-//! are created in the same tick. Each phase has a module of its own, and what it returns is the input of the next one.
+//! that its admission left are recorded after it was executed (`ledger_records`). If a plan adds slots for waiting sessions, they are
+//! inserted before anything is created, and the snapshot is read and planned once more with the same observation: their engines
+//! are created in the same tick. Slots without engines are removed as soon as fewer sessions wait, and sessions that try to open
+//! their seats at this moment are not counted. Each phase has a module of its own, and what it returns is the input of the next one.
 
 use std::time::Duration;
 

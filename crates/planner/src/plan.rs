@@ -71,12 +71,9 @@ impl Plan {
         scaled.collect()
     }
 
-    /// The part of the plan that only adds slots for waiting sessions, if nothing is to be done before: once it is applied, their
-    /// engines can be created without another observation. `None` if there is no such part.
+    /// The part of the plan that adds slots for waiting sessions, after the changes of the ledger that precede every grant. Once it is
+    /// applied, the engines of these slots can be created without another observation. `None` if no slots are added.
     pub fn additions(&self) -> Option<Self> {
-        if self.chains.first()?.stage != Stage::Scale {
-            return None;
-        }
         let adds = |decision: &Decision| match &decision.action {
             Action::Scale(scaling) => {
                 let (add, remove) = (&scaling.slots.add, &scaling.slots.remove);
@@ -84,9 +81,10 @@ impl Plan {
             }
             _ => false,
         };
-        let chains = self.chains.iter().filter(|chain| chain.decisions.iter().all(adds));
-        let chains: Vec<Chain> = chains.cloned().collect();
-        (!chains.is_empty()).then(|| Self { generation: self.generation, chains, ..Self::default() })
+        let is_added = |chain: &&Chain| chain.decisions.iter().all(adds);
+        self.chains.iter().find(is_added)?;
+        let chains = self.chains.iter().filter(|chain| chain.stage == Stage::Ledger || is_added(chain));
+        Some(Self { generation: self.generation, chains: chains.cloned().collect(), ..Self::default() })
     }
 
     /// All decisions, in order.

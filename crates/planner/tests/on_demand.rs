@@ -18,7 +18,7 @@ use model::demand::{Demand, DemandKey, ScalingGroup};
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName};
 use model::slot::{Origin, Slot};
-use planner::{Action, EngineLoad, EngineUse, IncrementalPlanner, Plan, Scaling};
+use planner::{Action, IncrementalPlanner, Plan, Scaling};
 
 /// Tenant `t_a` on pool `rp_1` with unit `uc_1`, which starts on demand and has these options.
 fn on_demand(options: &[(&str, &str)]) -> Cluster {

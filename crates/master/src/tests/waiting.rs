@@ -43,6 +43,25 @@ async fn the_engine_of_a_waiting_session_is_created_in_the_tick_that_adds_its_sl
 }
 
 #[tokio::test]
+async fn an_engine_that_is_confirmed_in_the_same_tick_delays_no_other() {
+    let (fake, mut reconciler) = at_rest().await;
+    wait_for_engines(&fake, 1);
+    reconciler.tick(&*fake).await;
+    {
+        let mut state = fake.state();
+        for engine in state.simulation.about_to_register() {
+            assert!(state.simulation.register(&engine));
+        }
+        state.journal.clear();
+    }
+    // Its agent was not polled, so it counts as full.
+    reconciler.tick(&*fake).await;
+    let effects = fake.state().journal.effects();
+    assert!(effects.iter().any(|effect| effect.starts_with("ledger: confirm")), "{effects:?}");
+    assert_eq!(fake.state().simulation.observed.instances.len(), 2, "{effects:?}");
+}
+
+#[tokio::test]
 async fn a_master_that_was_deposed_after_it_added_slots_creates_nothing() {
     let (fake, mut reconciler) = at_rest().await;
     wait_for_engines(&fake, 1);
