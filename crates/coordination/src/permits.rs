@@ -11,7 +11,7 @@
 //! whose ACL the engine wrote. Then the permit stays and is *left behind*. This is recorded in the permit, so that the delete
 //! is not retried. It admits no engine, and ZooKeeper's super user can delete it.
 //!
-//! Every reader reads all permits again and again, so a [`PermitCache`] keeps what one session has read. ZooKeeper changes the stat of a
+//! Every reader reads all permits again and again, so a `PermitCache` keeps what one session has read. ZooKeeper changes the stat of a
 //! permit with its content and whenever a child comes or goes, so one with an unchanged stat is not read again with its children. An
 //! engine cannot overwrite its registration, unless it has created it with an ACL of its own; that is not noticed until the next change.
 //!

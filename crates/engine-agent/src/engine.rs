@@ -53,6 +53,9 @@ use silence::Silence;
 
 /// How long the connections may take to close.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+/// How long an engine that has drained still refuses calls: a proxy may have sent one before it knew of the drain, and could not tell
+/// whether a call whose connection is closed was executed.
+const REFUSING: Duration = Duration::from_millis(300);
 /// How long running calls may take before they are cut.
 const CALLS_DEADLINE: Duration = Duration::from_millis(200);
 
@@ -176,8 +179,14 @@ pub async fn run(
             // Without a drain order: leave the registry first, then finish the running statements.
             drain.begin(None);
             supervisor.close().await;
+            let drained = async {
+                drain.finished(&sessions).await;
+                if sessions.nothing_left() {
+                    tokio::time::sleep(REFUSING).await;
+                }
+            };
             tokio::select! {
-                () = drain.finished(&sessions) => Ok(Ended::Drained),
+                () = drained => Ok(Ended::Drained),
                 reason = runtime.ended() => Err(EngineAgentError::EngineEnded(reason)),
                 () = &mut unwanted => Ok(Ended::Drained),
             }

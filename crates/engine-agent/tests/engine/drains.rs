@@ -47,6 +47,22 @@ async fn an_idle_engine_exits_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_was_sent_before_the_drain_was_known_is_refused_and_not_cut() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let (mut engine, address) = ready(&fixture, &lock).await;
+    let mut session = engine.open(&address, "ann").await;
+    session.run("SELECT 1", WAIT).await.unwrap();
+    drain(&lock, &engine.name, &engine.uid, WAIT).await;
+    // Nothing runs, so it has drained as soon as it begins to.
+    begun(&engine, &address).await;
+    let refused = session.execute("SELECT 1").await.err().unwrap();
+    assert!(draining(&refused), "{refused}");
+    let ended = engine.ended_within(AT_ONCE).await;
+    assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn livez_and_readyz_report_the_agents_state() {
     let fixture = Fixture::new().await;
     let lock = fixture.master().await;

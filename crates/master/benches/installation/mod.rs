@@ -298,7 +298,7 @@ impl ControllerCtx for Still {
             coordination: self.coordination.clone(),
             instances,
             loads: BTreeMap::new(),
-            idle: BTreeMap::new(),
+            uses: BTreeMap::new(),
         })
     }
 
