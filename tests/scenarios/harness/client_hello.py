@@ -4,7 +4,9 @@ import os
 import ssl
 import struct
 
-HANDSHAKE, ALERT = 22, 21
+CHANGE_CIPHER_SPEC, ALERT, HANDSHAKE, APPLICATION_DATA = range(20, 24)
+# The types of all records: a byte in the clear in place of one is none of them.
+OF_TLS = {CHANGE_CIPHER_SPEC, ALERT, HANDSHAKE, APPLICATION_DATA}
 SERVER_HELLO = 2
 TLS_1_0, TLS_1_1, TLS_1_2 = 0x0301, 0x0302, 0x0303
 ECDHE_ECDSA_AES_128_GCM = 0xC02B
