@@ -280,10 +280,13 @@ impl Cluster {
         request
     }
 
-    /// The whole write path of an alteration.
+    /// The whole write path of an alteration. Like the agent, it rings after the commit: the master's watch fired when the node
+    /// was created, before there was anything to do.
     pub async fn alter(&self, change: Change) -> RequestId {
-        let request = self.make_node(&self.agent_session("agent-1"), change).await;
+        let agent = self.agent_session("agent-1");
+        let request = self.make_node(&agent, change).await;
         self.store.commit(&request).await.unwrap();
+        coordination::bell::ring(&agent).await.unwrap();
         request.id
     }
 
