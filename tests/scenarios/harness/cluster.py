@@ -19,7 +19,8 @@ from harness.processes import BINARY, Program, run
 from harness.waiting import wait_until
 
 SESSION_TIMEOUT_S = 4
-ALTER_WAIT_S = 3
+# The default. Each alteration waits so long for the tick that settles the one before it, which a busy machine delays.
+ALTER_WAIT_S = 10
 ROLES = {"agent-1": "metadata-agent", "agent-2": "metadata-agent", "proxy-a": "proxy", "proxy-b": "proxy"}
 
 
