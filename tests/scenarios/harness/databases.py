@@ -20,6 +20,7 @@ import uuid
 
 import pg8000.native
 import pymysql
+from pymysql.constants import ER
 
 from harness.ports import free_port
 from harness.server_process import ServerProcess
@@ -44,7 +45,8 @@ def text(value):
 
 def open_postgres(url, name):
     at = urllib.parse.urlsplit(url)
-    return pg8000.native.Connection(at.username, host=at.hostname, port=at.port, database=name, timeout=CONNECT_WITHIN_S)
+    # One limit, for the connection and for each answer.
+    return pg8000.native.Connection(at.username, host=at.hostname, port=at.port, database=name, timeout=ANSWER_WITHIN_S)
 
 
 def open_mariadb(url, name):
@@ -92,7 +94,10 @@ class Database:
     def disturb(self):
         """Ends every other connection to this database, whatever it is in the middle of."""
         for (id_,) in self.rows(self.OTHERS):
-            self.rows(self.END.format(id_))
+            self.end_connection(id_)
+
+    def end_connection(self, id_):
+        self.rows(self.END.format(id_))
 
     def drop_connection(self):
         connection, self.connection = self.connection, None
@@ -135,7 +140,6 @@ class MariadbDatabase(Database):
     SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
     DROP = "DROP DATABASE IF EXISTS {}"
     OTHERS = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
-    # The state of a connection may have changed since: one that is gone is as good.
     END = "KILL {}"
     BROKEN = (pymysql.err.OperationalError, pymysql.err.InterfaceError, OSError)
 
@@ -144,6 +148,14 @@ class MariadbDatabase(Database):
 
     def open(self, name):
         return open_mariadb(self.server_url, name)
+
+    def end_connection(self, id_):
+        try:
+            super().end_connection(id_)
+        except pymysql.err.OperationalError as error:
+            # One that has ended since is as good.
+            if error.args[0] != ER.NO_SUCH_THREAD:
+                raise
 
     def ask(self, connection, statement):
         with connection.cursor() as cursor:
