@@ -7,6 +7,8 @@ outcome). Only a lost statement may or may not have taken effect.
 import concurrent.futures
 import contextlib
 import dataclasses
+import http.client
+import json
 
 import pyhive.exc
 
@@ -19,6 +21,8 @@ AGAIN_WITHIN_S = 30
 # Nothing was changed, and it is worth trying again. 55P03: another alteration is in progress, because the one before it has
 # yet to be settled. 57P03: ZooKeeper or the metadata agents can't be reached at this moment. 40001: it was aborted.
 NOT_NOW = {"55P03", "57P03", "40001"}
+# Of a call over REST: no answer, and an answer that decides nothing.
+UNDECIDED = {None, 429, 503, 504}
 
 
 @dataclasses.dataclass
@@ -92,3 +96,38 @@ class Statement:
             return outcome if outcome.kind == "acknowledged" else None
 
         return wait_until(done, AGAIN_WITHIN_S, f"acknowledged when repeated: {self.statement}", 0.2)
+
+
+class Call:
+    """A call over REST in the background, under a key of its own: its repeats take effect once. `make()` returns what sends it,
+    which returns (status, JSON); the status is `None` if the answer is lost."""
+
+    def __init__(self, pool, make):
+        self.pool, self.make = pool, make
+        self.future = self.submit()
+
+    def __repr__(self):
+        return f"a call: {self.future.result() if self.future.done() else 'no answer yet'}"
+
+    def submit(self):
+        send = self.make()
+
+        def run():
+            try:
+                return send()
+            except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+                return None, repr(error)
+
+        return self.pool.submit(run)
+
+    def is_undecided(self):
+        status, found = self.future.result(ANSWER_WITHIN_S)
+        return status in UNDECIDED or (status == http.HTTPStatus.CONFLICT and found.get("sqlstate") in NOT_NOW)
+
+    def nudge(self):
+        """As that of a statement."""
+        if self.future.done() and self.is_undecided():
+            self.future = self.submit()
+
+    def result(self):
+        return self.future.result(ANSWER_WITHIN_S)

@@ -8,12 +8,12 @@ one failure.
 
 import concurrent.futures
 import contextlib
-import http.client
+import functools
 import json
 
 from failpoint_matrix import triggers
 from failpoint_matrix.actions import ACTIONS
-from failpoint_matrix.statements import NOT_NOW, Statement, execute
+from failpoint_matrix.statements import NOT_NOW, Call, Statement, execute
 from harness.clients import impyla_session, pyhive_session
 from harness.evidence import keep
 from harness.ledger import TENANT, Ledger
@@ -26,8 +26,8 @@ HIT_WITHIN_S = 50
 LOOK_EVERY_S = 0.02
 CLIENTS = 8
 LEAST_MEMORY_M = 512
-# Of a request for a reservation: no answer, in the queue, and nothing could be decided.
-NOT_GRANTED_YET = {None, 202, 503, 504}
+# Of a request for a reservation that is in the queue.
+WAITING = 202
 
 
 class Worker:
@@ -169,53 +169,52 @@ class Worker:
         """The names of all engines that the tenant ever had."""
         return {it for (it,) in self.installation.database.rows(f"SELECT name FROM engine WHERE tenant = '{tenant}'")}
 
+    def call(self, make):
+        self.last_statement = Call(self.clients, make)
+        return self.last_statement
+
     def reserve(self, key, via="any"):
-        """A program that is no engine reserves 1 CPU; answers (status, reservation) in the future, no status if it is lost."""
-        holder = Holder(self.installation.address(via), self.user)
+        """A program that is no engine reserves 1 CPU."""
 
-        def run():
-            try:
-                return holder.request(self.tenant, self.pool, {"type": "Cpu", "cpu": 1}, key, wait="30s")
-            except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
-                return None, repr(error)
+        def make():
+            holder = Holder(self.installation.address(via), self.user)
+            return functools.partial(holder.request, self.tenant, self.pool, {"type": "Cpu", "cpu": 1}, key, wait="30s")
 
-        return self.clients.submit(run)
+        return self.call(make)
 
     def reserved(self, key):
         """The reservation of a key, which is repeated until it is granted."""
         found = []
 
         def is_granted():
-            found[:] = self.reserve(key).result()
-            return found[0] not in NOT_GRANTED_YET
+            call = self.reserve(key)
+            found[:] = call.result()
+            return not call.is_undecided() and found[0] != WAITING
 
-        self.wait(is_granted, f"the reservation of {key} is granted")
+        wait_until(is_granted, HIT_WITHIN_S, f"the reservation of {key} is granted", LOOK_EVERY_S)
         status, reservation = found
         assert status == 201, found
         return reservation
 
     def register(self, pool, key, via="any"):
-        """A program registers 1 CPU as the capacity of a pool; answers (status, registration) in the future, no status if it
-        is lost."""
-        provider = Holder(self.installation.address(via), "admin")
+        """A program registers 1 CPU as the capacity of a pool."""
 
-        def run():
-            try:
-                return provider.register(pool, {"type": "Cpu", "cpu": 1}, key)
-            except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
-                return None, repr(error)
+        def make():
+            provider = Holder(self.installation.address(via), "admin")
+            return functools.partial(provider.register, pool, {"type": "Cpu", "cpu": 1}, key)
 
-        return self.clients.submit(run)
+        return self.call(make)
 
     def registered(self, pool, key):
         """The registration of a key, which is repeated until there is an answer."""
         found = []
 
         def is_answered():
-            found[:] = self.register(pool, key).result()
-            return found[0] not in NOT_GRANTED_YET
+            call = self.register(pool, key)
+            found[:] = call.result()
+            return not call.is_undecided()
 
-        self.wait(is_answered, f"the capacity of {pool} is registered")
+        wait_until(is_answered, HIT_WITHIN_S, f"the capacity of {pool} is registered", LOOK_EVERY_S)
         status, registration = found
         assert status == 200, found
         return registration
