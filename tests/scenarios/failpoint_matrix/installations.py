@@ -152,6 +152,14 @@ class Installation:
     def name_of(self, pid):
         return next((it for it, program in self.programs.items() if program.pid == pid), None)
 
+    def registration_of(self, pid):
+        """The path of the node with which a process is registered: its session's, but not that of a candidate for master."""
+        name = self.name_of(pid)
+        if name is not None:
+            return self.registration_of_program(name)
+        (engine,) = [it.name for it in self.engines.all().values() if it.pid == pid]
+        return self.nodes.path(f"engines/{engine}/live")
+
     def stop(self, name):
         self.programs[name].stop(signal.SIGTERM)
 
@@ -223,6 +231,17 @@ class ClusterInstallation(Installation):
         if role in ("master", "other"):
             return self.programs[getattr(self, role)()].pid
         return self.programs[self.program(role)].pid
+
+    def registration_of_program(self, name):
+        address = self.cluster.addresses[name]
+        if name in self.agents:
+            registered = {it: self.nodes.read(f"agents/{it}") for it in self.nodes.children("agents")}
+            # Those of agents that were killed go at any moment.
+            (found,) = [it for it, node in registered.items() if node and node["address"] == address]
+            return self.nodes.path(f"agents/{found}")
+        folder = f"/{self.cluster.discovery}"
+        (found,) = [it for it in self.nodes.below(folder) if it.startswith(f"serverUri={address};")]
+        return f"{folder}/{found}"
 
     def start_again(self, name, wait=True):
         self.cluster.start_program(name, wait=wait)

@@ -7,7 +7,6 @@ After the second one, with the installation at rest, it checks that the statemen
 import json
 import os
 import signal
-import time
 
 from failpoint_matrix.statements import ANSWER_WITHIN_S
 from harness.clients import rows
@@ -374,9 +373,12 @@ def migrate(worker):
 def sleep(role):
     def trigger(worker):
         pid = worker.target
+        nodes, registration = worker.installation.nodes, worker.installation.registration_of(pid)
+        assert nodes.client.exists(registration), registration
         yield
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(worker.installation.session_timeout_s * 2)
+        # That is when its session has expired, which ZooKeeper may notice late on a busy machine.
+        worker.wait(lambda: not nodes.client.exists(registration), f"ZooKeeper removes {registration}")
         os.kill(pid, signal.SIGCONT)
         yield
 
