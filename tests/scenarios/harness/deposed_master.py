@@ -96,6 +96,15 @@ class DeposedMaster:
         log = self.stopped.logged()[before:]
         return [it[:2] for it in applied_in(log)], REJECTED.findall(log), log
 
+    @staticmethod
+    def gives_up(done, rejected, decision, engine):
+        """Fails unless a master that went on has given up its call, or was just in time to learn its outcome, because the call
+        and the lease both end when the process is resumed; and has done nothing more."""
+        if done:
+            assert done == [(decision, engine)] and {it[1] for it in rejected} <= {engine}, (done, rejected)
+        else:
+            assert rejected == [(decision, engine)], rejected
+
     def go_on_in_vain(self):
         """The same, where nothing of what it does may have changed anything."""
         before = self.processes(), self.rows()
