@@ -14,13 +14,14 @@ from harness.failpoints import Failpoints
 from harness.tier import some
 from harness.waiting import stays, wait_until
 
-DEADLINE_S = 2
+# Longer than a busy machine takes for a statement that waits for nothing.
+DEADLINE_S = 5
 # The deadline counts in the database from the decision; then a tick must come, and SHOW be asked.
 STALLED_WITHIN_S = DEADLINE_S + 28
 AFTER_ALL_WITHIN_S = 120
 # An engine passes it when it has answered its warm-up and has a permit.
 NOT_REGISTERED = "engine_agent.register.before"
-NEVER_S = DEADLINE_S * 2
+NEVER_S = DEADLINE_S + 2
 
 
 class PlaceIsAFile:
@@ -177,10 +178,18 @@ def test_engines_that_never_start_stall_nothing(own_cluster, folder):
         return set(states.values()) == {"converged"} and not ready
 
     stays(as_it_should_be, NEVER_S, "every alteration is converged, none of the three engines is ready", 0.3)
-    reasons = {tenant: " ".join(str(it["reason"]) for it in control.engines(tenant)) for tenant in made}
-    assert "datafusion.execution.batch_size" in reasons["refuses"], reasons
-    assert "spark" in reasons["no_such_type"], reasons
-    assert "its process is in state T" in reasons["hangs"], reasons
+    for tenant, words in (
+        ("refuses", "datafusion.execution.batch_size"),
+        ("no_such_type", "spark"),
+        ("hangs", "its process is in state T"),
+    ):
+        # One that is just being tried again has no reason yet.
+        wait_until(
+            lambda tenant=tenant, words=words: any(words in str(it["reason"]) for it in control.engines(tenant)),
+            STALLED_WITHIN_S,
+            f"SHOW ENGINES says why no engine of {tenant} is ready",
+            0.2,
+        )
     assert hanging.is_alive()
     other = tenant, pool, unit = control.make("other", users="'alice'", options=", MIN_ENGINES 1")
     control.wait_ready(tenant)
