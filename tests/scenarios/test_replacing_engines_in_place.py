@@ -35,7 +35,9 @@ class Watch(threading.Thread):
         self.looks, self.wrong, self.fewest, self.seen = 0, [], ENGINES, set()
 
     def __enter__(self):
+        """Returns when it has looked at what is there before anything changes."""
         self.start()
+        wait_until(lambda: self.looks or self.wrong, WITHIN_S, "the watch has looked")
         return self
 
     def __exit__(self, *_):
@@ -56,12 +58,12 @@ class Watch(threading.Thread):
             self.wrong.append(f"the watch failed: {type(error).__name__}: {error}")
 
     def look(self, session):
-        instances = {it.name for it in self.full.installation.engines.of("in_place")}
-        self.seen |= instances
-        self.looks += 1
-        self.fewest = min(self.fewest, len(instances))
-        if not ENGINES - SURGE <= len(instances) <= ENGINES:
-            self.wrong.append(f"{len(instances)} instances of {ENGINES}: {sorted(instances)}")
+        # A look takes time, in which one instance may follow another. Those of both looks were there at one moment.
+        one, other = ({it.name for it in self.full.installation.engines.of("in_place")} for _ in range(2))
+        self.seen |= one | other
+        self.fewest = min(self.fewest, len(one | other))
+        if len(one & other) > ENGINES or len(one | other) < ENGINES - SURGE:
+            self.wrong.append(f"instances of {ENGINES}: {sorted(one)}, then {sorted(other)}")
         held = Ledger(self.full.database).held(POOL, "full")[2]
         if held != ENGINES:
             self.wrong.append(f"the pool holds {held} engines of {ENGINES}")
@@ -71,6 +73,7 @@ class Watch(threading.Thread):
             if answer != [{"answer": 42}]:
                 self.wrong.append(f"a session was answered {answer}")
         with_another.close()
+        self.looks += 1
 
 
 class FullPool:
