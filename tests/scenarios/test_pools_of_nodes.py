@@ -102,7 +102,7 @@ def test_an_emptied_pool_keeps_its_engine_and_reports_what_waits(standalone, con
         control.execute(f"ALTER RESOURCE POOL {first} NODE_LIST ()")
         standalone.engines.one(begun).kill()
         name = wait_until(
-            lambda: [it for it in control.engines(tenant) if it["state"] == "pending" and "no nodes" in it["reason"]],
+            lambda: [it for it in control.engines(tenant) if it["state"] == "pending" and "no nodes" in (it["reason"] or "")],
             60,
             "its successor waits for a node",
         )[0]["engine"]
