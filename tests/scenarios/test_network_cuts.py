@@ -14,6 +14,8 @@ from harness.tcp_relay import TcpRelay
 from harness.tier import some
 from harness.waiting import wait_until
 
+pytestmark = pytest.mark.alone
+
 SESSION_TIMEOUT_S = 4
 TAKEN_OVER_WITHIN_MS = SESSION_TIMEOUT_S * 1000 + 2000
 CUT_OFF = "proxy-b"
