@@ -82,10 +82,17 @@ class Database:
 
     def at_one_moment(self, *statements):
         """The rows of each statement, all in one transaction of one snapshot, which is rolled back."""
+        return self.rolled_back(self.SNAPSHOT, statements)
+
+    def tried(self, *statements):
+        """The same without a snapshot, so that a statement may change a row that others change meanwhile."""
+        return self.rolled_back("BEGIN", statements)
+
+    def rolled_back(self, begin, statements):
         with self.lock:
             if self.connection is None:
                 self.connection = self.open(self.name)
-            self.ask(self.connection, self.SNAPSHOT)
+            self.ask(self.connection, begin)
             try:
                 return [[[text(it) for it in row] for row in self.ask(self.connection, it)] for it in statements]
             finally:
@@ -179,6 +186,9 @@ class SqliteDatabase:
         with contextlib.closing(self.open()) as connection:
             connection.execute("BEGIN")
             return [[[text(it) for it in row] for row in connection.execute(statement)] for statement in statements]
+
+    # A writer is alone.
+    tried = at_one_moment
 
     def open(self):
         # Never made by a reader: that would be another database than the one that is meant.

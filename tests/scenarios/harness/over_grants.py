@@ -48,5 +48,5 @@ def no_over_grant(database):
     assert not seen, "granted above a limit: " + "\n".join(str(dict(zip(COLUMNS, row, strict=True))) for row in seen)
     for made in ("limit_cpu = held_cpu, held_cpu = held_cpu + 1", "open = 0, held_memory = held_memory + 1"):
         one = f"UPDATE quota_scope SET {made} WHERE kind = {POOL}"
-        _, found = database.at_one_moment(one, SEEN)
+        _, found = database.tried(one, SEEN)
         assert found, f"not recorded: {one}"
