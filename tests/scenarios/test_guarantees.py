@@ -40,6 +40,15 @@ def test_a_test_that_runs_before_its_tier_is_named(reported):
     assert guarantees.missing("quick", NAMED, passed(reported), KINDS) == ([], ["a_rust_test", "test_a_scenario"])
 
 
+def test_lines_between_a_name_and_its_result_hide_no_result(folder):
+    (folder / "rust-others.log").write_text(
+        "test a::first ... model: 5 states\nmodel: 6 states\nok\ntest second ... okmodel: 7 states\n\n"
+        "warning: test third - should panic ... ok\ntest fourth ... model: 8 states\nFAILED\n"
+        "test fifth ... ignored, needs a server\ntest sixth ... FAILED\n\nfailures:\nok\n"
+    )
+    assert guarantees.of_rust(folder) == {"first", "second", "third"}
+
+
 def test_the_table_of_the_page_is_read():
     named = guarantees.tiers(guarantees.PAGE.read_text())
     assert named["test_an_upgrade_keeps_pods"] == "default"
