@@ -354,7 +354,7 @@ async fn a_body_below_api_has_a_limit_and_a_deadline() {
 /// Requests below `/api/` count in their user's share of the bytes that are being received.
 #[tokio::test]
 async fn slow_bodies_of_one_user_leave_the_share_of_another() {
-    let serving = Serving::start(Limits { stall: Duration::from_secs(1), ..Limits::default() }).await;
+    let serving = Serving::start(Limits { stall: Duration::from_secs(3), ..Limits::default() }).await;
     let request = |user| format!("POST /api/v1 HTTP/1.1\r\n{user}Content-Length: {MAX_API_BODY_BYTES}\r\n\r\n");
     let mut slow = JoinSet::new();
     for _ in 0..hs2::limits::RECEIVED_REQUESTS_BYTES_PER_USER / MAX_API_BODY_BYTES {
@@ -366,7 +366,7 @@ async fn slow_bodies_of_one_user_leave_the_share_of_another() {
             }
         });
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let body = vec![b'x'; MAX_API_BODY_BYTES];
     // The other request of dora waits before anything of its body is read.
     let (dora, alice) = (request(DORA).into_bytes(), [request(ALICE).as_bytes(), &body].concat());

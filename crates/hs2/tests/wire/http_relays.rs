@@ -12,6 +12,7 @@ use hs2::tcli::{
 use hs2::{Auth, Connection, Limits, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{post, response};
@@ -65,12 +66,16 @@ async fn a_long_reply_arrives_whole_over_http() {
 /// A client that does not read its reply is given up within the stall limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_over_http_that_stops_reading_is_given_up() {
-    let serve = |mut connection: Connection, _: CancellationToken| async move {
-        connection.next().await.unwrap();
-        let error = connection.send(&vec![0; 64 << 20]).await.unwrap_err();
-        assert!(error.to_string().contains("the limit for writing a message"), "{error}");
+    let (sender, mut sent) = mpsc::channel(1);
+    let serve = move |mut connection: Connection, _: CancellationToken| {
+        let sender = sender.clone();
+        async move {
+            connection.next().await.unwrap();
+            sender.try_send(connection.send(&vec![0; 64 << 20]).await).unwrap();
+        }
     };
-    let limits = Limits { stall: Duration::from_millis(300), ..Limits::default() };
+    let stall = Duration::from_secs(3);
+    let limits = Limits { stall, ..Limits::default() };
     let server = Server::bind("127.0.0.1:0", limits).await.unwrap();
     let address = server.local_addr().unwrap();
     let stop = CancellationToken::new();
@@ -78,12 +83,15 @@ async fn a_client_over_http_that_stops_reading_is_given_up() {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let message = encode_call("GetInfo", 1, &hs2::tcli::TStringValue { value: None }).unwrap();
     stream.write_all(&post(&message, "")).await.unwrap();
-    // It reads slowly, which is progress, and then not at all.
-    for _ in 0..5 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        stream.read_exact(&mut vec![0; 1 << 20]).await.unwrap();
+    // It reads slowly, which is progress, for longer than the limit, and then not at all.
+    let pause = Duration::from_millis(100);
+    for _ in 0..=stall.div_duration_f32(pause) as u32 {
+        tokio::time::sleep(pause).await;
+        stream.read_exact(&mut vec![0; 1 << 19]).await.unwrap();
     }
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(sent.try_recv().is_err(), "it was given up while it read");
+    let error = tokio::time::timeout(DEADLINE, sent.recv()).await.unwrap().unwrap().unwrap_err();
+    assert!(error.to_string().contains("the limit for writing a message"), "{error}");
     let mut rest = Vec::new();
     let _ = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest)).await.unwrap();
     assert!(rest.len() < 50 << 20, "it was closed before the end: {}", rest.len());
