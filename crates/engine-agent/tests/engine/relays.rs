@@ -39,7 +39,7 @@ async fn a_cancel_on_another_connection_ends_the_statement() {
     let Err(ClientError::Refused(error)) = ended else { panic!("it was cancelled") };
     assert_eq!(error.sqlstate(), "57014");
     eventually("the engine's rest", async || (engine.datafusion.load().1 == 0).then_some(())).await;
-    assert_eq!(engine.status(&address).await.running, 0);
+    eventually("the count of the agent", async || (engine.status(&address).await.running == 0).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,7 +52,7 @@ async fn the_end_of_a_connection_ends_its_sessions_and_cancels_what_runs() {
     eventually("a running statement", async || (engine.datafusion.load() == (1, 1)).then_some(())).await;
     drop(session);
     eventually("the end of the session", async || (engine.datafusion.load() == (0, 0)).then_some(())).await;
-    assert_eq!(engine.status(&address).await.sessions, 0);
+    eventually("the count of the agent", async || (engine.status(&address).await.sessions == 0).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,7 +76,7 @@ async fn a_statement_that_is_waited_for_ends_with_its_connection() {
     .await;
     waiting.abort();
     eventually("the end of the session", async || (engine.datafusion.load() == (0, 0)).then_some(())).await;
-    assert_eq!(engine.status(&address).await.running, 0);
+    eventually("the count of the agent", async || (engine.status(&address).await.running == 0).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
