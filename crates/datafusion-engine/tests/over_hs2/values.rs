@@ -86,13 +86,13 @@ async fn a_clients_timeout_ends_with_the_first_rows() {
         statement: "SELECT value FROM generate_series(1, 1000000)".to_owned(),
         conf_overlay: None,
         run_async: Some(false),
-        query_timeout: Some(1),
+        query_timeout: Some(3),
     };
     let handle = session.client().execute_statement(&request).await.unwrap().operation_handle.unwrap();
     let mut statement = session.statement(handle);
     statement.wait(DEADLINE).await.unwrap();
     // The test waits here to show that the elapsed time does not end the statement.
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    tokio::time::sleep(Duration::from_millis(3_500)).await;
     let mut count = 0;
     loop {
         let rows = statement.fetch(16_000).await.unwrap();
