@@ -138,7 +138,14 @@ async fn waiting_ends_at_its_deadline_with_the_reason() {
     let error = try_run(&mut ann, "SELECT 1").await.unwrap_err();
     assert_eq!(error.sqlstate(), "HYT00");
     assert!(error.text().contains("it is not created yet"), "{}", error.text());
-    // Cancelled, it waits no longer.
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_statement_waits_no_longer() {
+    let cluster = Cluster::new().await;
+    let mut admin = cluster.objects().await;
+    run(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
+    let mut ann = cluster.session("ann").await;
     let mut statement = ann.execute("SELECT 1").await.unwrap();
     statement.cancel().await.unwrap();
     let error = statement.wait(WAIT).await.unwrap_err();

@@ -76,7 +76,7 @@ async fn settings_beyond_their_bytes_are_refused_and_not_kept() {
 async fn statements_that_wait_are_bounded_and_end_without_a_poll() {
     let cluster = Cluster::with(1, |settings| {
         settings.limits.session_statement_bytes = 5 * MIB / 2;
-        settings.bind_deadline = Duration::from_secs(2);
+        settings.bind_deadline = Duration::from_secs(9);
     })
     .await;
     let mut admin = cluster.objects().await;
@@ -84,7 +84,7 @@ async fn statements_that_wait_are_bounded_and_end_without_a_poll() {
     let mut ann = cluster.session("ann").await;
     let long = format!("SELECT '{}'", "x".repeat(MIB));
     let first = issue(&mut ann, &long, None).await.operation_handle.unwrap();
-    let second = issue(&mut ann, &long, Some(1)).await.operation_handle.unwrap();
+    let second = issue(&mut ann, &long, Some(3)).await.operation_handle.unwrap();
     let refused = issue(&mut ann, &long, None).await.status;
     assert_eq!(refused.sql_state.as_deref(), Some("54000"));
     assert!(refused.error_message.unwrap().contains("open statements are too long"));

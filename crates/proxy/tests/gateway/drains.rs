@@ -110,7 +110,7 @@ async fn a_pinned_session_stays_until_the_grace_is_over() {
     run(&mut ann, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer").await;
     let _new = cluster.engine(&mut admin).await;
     let address = cluster.address(&old).await;
-    drain(&cluster.master.lock, &old.name, &old.uid, Duration::from_secs(3)).await;
+    drain(&cluster.master.lock, &old.name, &old.uid, Duration::from_secs(8)).await;
     eventually("the drain", async || old.status(&address).await.draining.then_some(())).await;
     assert_eq!(run(&mut ann, "SELECT answer FROM mine").await.rows[0][0].to_string(), "42");
     // It cannot move to another tenant either.

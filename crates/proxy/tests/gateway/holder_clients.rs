@@ -73,13 +73,14 @@ async fn a_lease_is_renewed_until_the_reservation_is_lost() {
     let proxies = vec![cluster.proxy.addr().to_string()];
     let client = Arc::new(Client::new(ClientOptions::new(proxies, "ann", "x")));
     let reserved = client.obtain(&request(1_000), &RequestKey::random()).await.unwrap();
-    let (claim, lease) = (Claim::new(&reserved, "i-1"), Duration::from_millis(1_500));
+    let (claim, lease) = (Claim::new(&reserved, "i-1"), Duration::from_secs(5));
     let used = client.confirm(&claim, None, Some(lease)).await.unwrap();
     let (sender, mut lost) = tokio::sync::oneshot::channel();
     let _renewal = client.keep_renewed(claim.clone(), lease, move |error| {
         let _ = sender.send(error);
     });
-    tokio::time::sleep(lease * 2).await;
+    // Past its end, had it not been renewed.
+    tokio::time::sleep(lease * 6 / 5).await;
     let renewed = client.reservation(&claim.id).await.unwrap();
     assert!(renewed.state == State::Used && renewed.expires_at > used.expires_at, "{renewed:?}");
     assert!(lost.try_recv().is_err());

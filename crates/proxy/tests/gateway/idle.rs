@@ -29,7 +29,7 @@ impl Bench {
         let cluster = Cluster::with_clock(clock.clone(), |settings| {
             settings.idle = idle;
             settings.limits.sweep_interval = Duration::from_millis(50);
-            settings.limits.without_session = Duration::from_secs(1);
+            settings.limits.without_session = Duration::from_secs(5);
         })
         .await;
         let mut admin = cluster.objects().await;
@@ -73,8 +73,12 @@ async fn an_idle_session_leaves_its_engine_and_returns_unnoticed() {
             (bench.engine.datafusion.load().0 == 0).then_some(())
         })
         .await;
-        let status = bench.engine.status(&bench.cluster.address(&bench.engine).await).await;
-        assert_eq!((status.sessions, status.stateful), (0, Some(0)), "the agent counts it no more");
+        let address = bench.cluster.address(&bench.engine).await;
+        let status = eventually("the agent counts it no more", async || {
+            let status = bench.engine.status(&address).await;
+            ((status.sessions, status.stateful) == (0, Some(0))).then_some(status)
+        })
+        .await;
         assert!(status.idle.is_some_and(|idle| idle < WAIT), "the engine's idle time begins");
         assert_eq!(run(&mut ann, "SELECT answer FROM answers").await.rows[0][0].to_string(), "42", "USE is kept");
         let shown = run(&mut ann, "SHOW datafusion.execution.batch_size").await;
@@ -96,8 +100,12 @@ async fn state_an_open_operation_and_a_short_pause_keep_the_engine() {
     let mut busy = bench.bound("bob").await;
     bench.clock.advance(2 * MINUTE);
     bench.sessions(3).await;
-    let status = bench.engine.status(&bench.cluster.address(&bench.engine).await).await;
-    assert_eq!((status.sessions, status.stateful), (3, Some(1)));
+    let address = bench.cluster.address(&bench.engine).await;
+    eventually("the agent's counts", async || {
+        let status = bench.engine.status(&address).await;
+        ((status.sessions, status.stateful) == (3, Some(1))).then_some(())
+    })
+    .await;
     run(&mut busy, "SELECT 1").await;
     assert!(!reading.fetch(100).await.unwrap().is_empty());
     reading.close().await.unwrap();
@@ -153,7 +161,7 @@ async fn idle_time_begins_at_the_end_of_a_long_statement() {
         statement: "SELECT count(*) FROM generate_series(1, 100000000000)".to_owned(),
         conf_overlay: None,
         run_async: Some(false),
-        query_timeout: Some(2),
+        query_timeout: Some(5),
     };
     let meanwhile = async {
         eventually("the statement", async || (bench.engine.datafusion.load().1 > 0).then_some(())).await;

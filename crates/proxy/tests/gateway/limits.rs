@@ -61,7 +61,7 @@ async fn set(cluster: &Cluster, session: &TSessionHandle) -> Result<(), UserErro
 async fn connections_without_a_session_are_closed_and_others_get_in() {
     let cluster = Cluster::with(1, |settings| {
         settings.limits.wire.connections = 3;
-        settings.limits.without_session = Duration::from_secs(1);
+        settings.limits.without_session = Duration::from_secs(5);
     })
     .await;
     let mut used = cluster.session("bob").await;

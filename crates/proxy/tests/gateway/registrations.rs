@@ -194,7 +194,7 @@ async fn a_registration_is_kept_by_the_client_until_it_is_lost() {
     let second = second_proxy(&cluster).await;
     let proxies = vec![second.addr().to_string(), cluster.proxy.addr().to_string()];
     let client = Arc::new(Client::new(ClientOptions::new(proxies, "carol", "x")));
-    let lease = Duration::from_millis(1_500);
+    let lease = Duration::from_secs(6);
     let mut offered = PoolCapacity::new("rp_1", "yarn", "i-1", Resource::Cpu { cpu_m: 3_000 });
     (offered.kind, offered.lease) = (Some(Kind::Cpu), Some(lease));
     let key = RequestKey::random();
@@ -206,7 +206,8 @@ async fn a_registration_is_kept_by_the_client_until_it_is_lost() {
     let _renewal = client.keep_registered("rp_1", "i-1", lease, move |error| {
         let _ = sender.send(error);
     });
-    tokio::time::sleep(lease * 2).await;
+    // Past its end, had it not been renewed.
+    tokio::time::sleep(lease * 6 / 5).await;
     let renewed = client.registration("rp_1").await.unwrap();
     assert!(
         renewed.state == RegistrationState::Registered && renewed.expires_at > registered.expires_at,

@@ -5,7 +5,7 @@ use hs2::{ClientError, Session};
 use proxy::Product;
 
 use crate::agents::{run, try_run};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, sessions_of};
 use crate::fixture::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,6 +179,7 @@ async fn a_ready_engine_answers_set_and_use_at_once() {
     run(&mut eager, "SELECT 1").await;
     let opened = cluster.try_session("bob", &[("use:database", "nowhere")]).await;
     assert!(matches!(opened, Err(ClientError::Refused(error)) if error.text().contains("nowhere")));
+    sessions_of(&engine, 3).await;
     let idle = cluster.try_session("bob", &[("use:database", "default")]).await.unwrap();
     assert_eq!(engine.datafusion.load().0, 3, "the default database needs no engine");
     drop(idle);

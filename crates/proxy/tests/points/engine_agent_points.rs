@@ -22,7 +22,7 @@ async fn an_engine_without_its_permit_never_registers() {
     let slot = slots.into_iter().find(|slot| slot.engine().to_string() == name).unwrap();
     let held = Held::at(failpoints::BEFORE_REGISTER);
     let datafusion = DataFusion::new(&cluster.fixture, &slot.engine());
-    let mut engine = RunningEngine::start_with(&cluster.fixture, slot.engine(), datafusion, Duration::from_secs(3));
+    let mut engine = RunningEngine::start_with(&cluster.fixture, slot.engine(), datafusion, Duration::from_secs(8));
     permit(&cluster.master.lock, &slot.key, &engine.name, Some(&engine.uid)).await;
     held.reached().await;
     let seen = permit_of(&cluster.master.lock, &engine.name).await.unwrap();
