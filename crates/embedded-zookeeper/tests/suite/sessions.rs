@@ -7,7 +7,7 @@ use super::{EPHEMERAL, PLAIN, Target, soon};
 
 /// A short session timeout, still long enough for a busy machine to send its next request.
 fn short() -> Handshake {
-    Handshake { timeout_ms: 2_000, ..Handshake::default() }
+    Handshake { timeout_ms: 6_000, ..Handshake::default() }
 }
 
 pub async fn a_session_is_resumed_with_its_password(target: Target) {

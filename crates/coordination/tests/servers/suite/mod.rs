@@ -190,7 +190,7 @@ impl Installation {
 
     pub fn settings(&self, identity: Identity) -> SessionSettings {
         let mut settings = SessionSettings::new(&self.servers, self.layout.clone(), identity);
-        settings.session_timeout = Duration::from_secs(5);
+        settings.session_timeout = Duration::from_secs(10);
         settings.reread = Duration::from_millis(500);
         settings
     }

@@ -118,9 +118,11 @@ pub async fn closing_a_supervisor_deletes_its_nodes(installation: Installation) 
 }
 
 pub async fn a_missing_server_is_unavailable_within_the_deadline(installation: Installation) {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Bound and not listening: it refuses connections, and no other process gets the port.
+    let nowhere = tokio::net::TcpSocket::new_v4().unwrap();
+    nowhere.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut settings = installation.settings(installation.proxy());
-    settings.servers = free.to_string();
+    settings.servers = nowhere.local_addr().unwrap().to_string();
     settings.connect_timeout = Duration::from_millis(300);
     let began = Instant::now();
     let error = Session::connect(&settings, &installation.clock).await.unwrap_err();
