@@ -74,7 +74,7 @@ async fn a_reading_of_zookeeper_may_take_longer_than_an_effect() {
 async fn an_effect_on_its_way_ends_when_the_lock_may_be_lost() {
     let fake = Fake::with_engines_wanted(1);
     fake.script("create engine", Fault::Hangs);
-    let settings = Settings { effect_deadline: Duration::from_secs(10), ..settings() };
+    let settings = Settings { effect_deadline: Duration::from_mins(1), ..settings() };
     let now = fake.state().now();
     let stop = CancellationToken::new();
     let mut reconciler = Reconciler::new(settings, Epoch(1), now, stop);
@@ -85,5 +85,5 @@ async fn an_effect_on_its_way_ends_when_the_lock_may_be_lost() {
     };
     let (ticked, ()) = tokio::join!(reconciler.tick(&*fake), loses);
     assert!(matches!(ticked, Ticked::Stopped(_)), "{ticked:?}");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }

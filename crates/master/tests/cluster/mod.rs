@@ -382,7 +382,7 @@ fn zookeeper(folder: &tempfile::TempDir) -> Config {
 
 pub fn zookeeper_settings(servers: &str, identity: Identity) -> coordination::SessionSettings {
     let mut settings = coordination::SessionSettings::new(servers, Layout::default(), identity);
-    settings.session_timeout = Duration::from_secs(2);
+    settings.session_timeout = Duration::from_secs(6);
     settings.reread = Duration::from_millis(200);
     settings.max_children = 50;
     settings
