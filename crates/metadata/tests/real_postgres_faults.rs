@@ -268,8 +268,10 @@ async fn a_batch_whose_commit_is_in_doubt_is_resolved_call_by_call(bench: Bench,
 }
 
 async fn a_server_that_is_gone_is_unavailable() {
-    // A port that was free a moment ago: no server listens.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Bound and not listening: it refuses connections, and no other process gets the port.
+    let nowhere = tokio::net::TcpSocket::new_v4().unwrap();
+    nowhere.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = nowhere.local_addr().unwrap().port();
     let mut settings = StoreSettings::new(format!("postgres://user@127.0.0.1:{port}/none"));
     settings.connect_deadline = Duration::from_secs(1);
     let begun = Instant::now();
@@ -290,9 +292,10 @@ async fn a_silent_connection_frees_its_slot_in_the_pool() {
     settings.connections = 1;
     // Longer than the agent's work before it stops, also on a busy machine, and than the server keeps the transaction of the
     // previous round.
-    settings.call_deadline = Duration::from_secs(4);
-    settings.lock_timeout = Duration::from_secs(4);
-    settings.connect_deadline = Duration::from_secs(5);
+    settings.call_deadline = Duration::from_secs(8);
+    settings.lock_timeout = Duration::from_secs(8);
+    settings.connect_deadline = Duration::from_secs(9);
+    settings.idle_timeout = Duration::from_secs(4);
     let clock = bench.clock.clone();
     for point in [failpoints::COMMIT_DECIDED, failpoints::COMMIT_BEFORE] {
         let (arrivals, go_on) = stop_at(point);

@@ -244,7 +244,7 @@ pub async fn a_pool_whose_row_is_locked_delays_no_other_pool(bench: Bench) {
     let other = second_pool_scopes();
     let request = external("other", "other", other.clone(), one_engine());
     let change = ScopedChange { scopes: other, change: Change::Reserve(request) };
-    let granted = timeout(Duration::from_secs(3), bench.store.change_for_holder(&change, None)).await.unwrap();
+    let granted = timeout(Duration::from_secs(20), bench.store.change_for_holder(&change, None)).await.unwrap();
     granted.unwrap().unwrap();
     assert!(blocked.is_none() || !calls[0].is_finished());
     if let Some(blocked) = blocked {
