@@ -1,5 +1,7 @@
 //! Test support: a namespace of the real cluster for one test, and a simulated scheduler and kubelet.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -17,6 +19,23 @@ async fn admin() -> kube::Config {
     let path = std::env::var("EH_TEST_KUBECONFIG").expect("EH_TEST_KUBECONFIG is the path of a kubeconfig");
     let kubeconfig = Kubeconfig::read_from(path).unwrap();
     kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap()
+}
+
+/// Waits for a permission: the server's authorizer applies a binding a moment after it is created.
+async fn granted(client: &kube::Client, permission: &Permission) {
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"group": permission.group, "resource": permission.resource,
+            "verb": permission.verb, "namespace": permission.namespace}}});
+    loop {
+        let request = http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+            .header("content-type", "application/json");
+        let body = serde_json::to_vec(&review).unwrap();
+        let reviewed: Value = client.request(request.body(body).unwrap()).await.unwrap();
+        if reviewed["status"]["allowed"] == true {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// The namespaces and the installation of one test.
@@ -99,8 +118,10 @@ impl TestNamespace {
         let user = format!("master-{}", self.namespace);
         let mut namespaces: Vec<Option<&String>> =
             permissions.iter().map(|permission| permission.namespace.as_ref()).collect();
+        namespaces.sort();
         namespaces.dedup();
-        for namespace in namespaces {
+        for namespace in &namespaces {
+            let namespace = *namespace;
             let rules: Vec<Value> = permissions
                 .iter()
                 .filter(|permission| permission.namespace.as_ref() == namespace)
@@ -124,7 +145,12 @@ impl TestNamespace {
         }
         let mut config = admin().await;
         config.auth_info.impersonate = Some(user);
-        client_of(config).unwrap()
+        let client = client_of(config).unwrap();
+        for namespace in namespaces {
+            let one = permissions.iter().find(|permission| permission.namespace.as_ref() == namespace).unwrap();
+            tokio::time::timeout(Duration::from_mins(1), granted(&client, one)).await.expect("it is granted in time");
+        }
+        client
     }
 
     pub fn open_as(&self, client: kube::Client) -> Kubernetes {
