@@ -157,14 +157,19 @@ fn zookeeper_attacks() -> Vec<Attack> {
     ]
 }
 
-/// Sends it and reads what comes back until the connection is closed or quiet; `true` if it was closed.
-fn attack(port: u16, bytes: &[u8], quiet: Duration) -> (bool, Vec<u8>) {
+/// The bytes of an answer behind which a connection may stay open are more than these.
+const ANSWER_BYTES: usize = 10;
+
+/// Sends it and reads what comes back until the connection is closed or quiet; `true` if it was closed. An answer is waited for
+/// with patience, and what may follow it for a while.
+fn attack(port: u16, bytes: &[u8], may_stay: bool) -> (bool, Vec<u8>) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(quiet)).unwrap();
     // It may be closed before all is sent.
     let _ = stream.write_all(bytes);
     let (mut answer, mut piece) = (Vec::new(), [0_u8; 4_096]);
     loop {
+        let quiet = if may_stay && answer.len() > ANSWER_BYTES { Duration::from_secs(3) } else { PATIENCE };
+        stream.set_read_timeout(Some(quiet)).unwrap();
         match stream.read(&mut piece) {
             Ok(0) => return (true, answer),
             Ok(read) => answer.extend_from_slice(&piece[..read]),
@@ -195,10 +200,9 @@ fn no_bytes_on_any_port_disturb_an_installation() {
         let more = if port == coordination { zookeeper_attacks() } else { Vec::new() };
         for Attack { name, bytes, may_stay, reply } in attacks().into_iter().chain(more) {
             threads.push(std::thread::spawn(move || {
-                let quiet = if may_stay { Duration::from_secs(3) } else { PATIENCE };
-                let (closed, answer) = attack(port, &bytes, quiet);
+                let (closed, answer) = attack(port, &bytes, may_stay);
                 let shown = text(&answer);
-                assert!(closed || (may_stay && answer.len() > 10), "{name} on {port}: {closed} {shown}");
+                assert!(closed || (may_stay && answer.len() > ANSWER_BYTES), "{name} on {port}: {closed} {shown}");
                 assert!(port != proxy || shown.contains(reply), "{name}: reply {shown}");
             }));
         }

@@ -16,7 +16,7 @@ use sqlx::{Connection as _, Executor as _};
 use tokio::net::TcpSocket;
 
 /// At once: no wait of any role is that short.
-const AT_ONCE: Duration = Duration::from_secs(3);
+const AT_ONCE: Duration = Duration::from_secs(7);
 
 /// A configuration of a metadata agent in a folder of its own.
 struct Role {

@@ -35,11 +35,7 @@ fn at(url: &str, more: &[&str]) -> (Option<i32>, String, String) {
 fn results_come_in_every_format_with_nulls_and_any_letters() {
     let server = Installation::with_an_engine();
     let statement = "SELECT 2 AS b, CAST(NULL AS varchar) AS a, 'ü€中\t, \" x' AS c, '' AS d, 1.5e0 AS e, true AS f";
-    let print = |format: &str| {
-        let (status, out, error) = run(server.sql().args(["--format", format, "-e", statement]));
-        assert_eq!((status, &*error), (Some(0), ""), "{out}");
-        out
-    };
+    let print = |format: &str| printed(run(server.sql().args(["--format", format, "-e", statement])));
     // The last --format counts.
     assert_eq!(print("csv"), "b,a,c,d,e,f\n2,,\"ü€中\t, \"\" x\",\"\",1.5,true\n");
     assert_eq!(print("json"), "{\"b\":2,\"a\":null,\"c\":\"ü€中\\t, \\\" x\",\"d\":\"\",\"e\":1.5,\"f\":true}\n");
@@ -179,7 +175,7 @@ fn ctrl_c_cancels_the_statement_at_the_server_and_ends_the_script() {
         });
         works(engine);
         signal(child.id(), Signal::INT);
-        let status = ended(&mut child, Duration::from_secs(5));
+        let status = ended(&mut child, DEADLINE);
         let error = read_all(child.stderr.take());
         assert_eq!(status.code(), Some(130), "{error}");
         assert!(error.contains("error 57014: ") && error.contains("in line 1: SELECT"), "{error}");
