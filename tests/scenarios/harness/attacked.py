@@ -10,6 +10,7 @@ users in a file, two tenants that share a pool, and an engine of each tenant.
 | carol | analysts | tenant `sales` |
 | bob | etl | tenant `finance`, as its admin, too |
 | superset | | impersonate @analysts; etl may impersonate everybody (`*`) |
+| lisa, leo | | log in, each in one test alone that measures memory |
 
 The password of a user is `password_of(user)`, and all are distinct: `secrets` is what no output may contain.
 """
@@ -48,6 +49,8 @@ USERS = {
     "bob": "etl",
     "superset": "",
     "etl": "",
+    "lisa": "",
+    "leo": "",
 }
 # For one answer; each attempt has to be answered, or its connection closed, within it.
 ANSWER_WITHIN_S = 60
