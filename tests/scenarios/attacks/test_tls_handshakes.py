@@ -36,6 +36,8 @@ FATAL, HANDSHAKE_FAILURE, PROTOCOL_VERSION = 2, 40, 70
 WITHIN_S = 30
 # Promised for a handshake; at most so many of one address run at once.
 HANDSHAKE_S, AT_ONCE = 5, 64
+# A client that waited for the slow handshakes would be served later: they begin immediately before.
+SERVED_WITHIN_S = HANDSHAKE_S - 1
 SSL_3_0 = 0x0300
 # Suites of TLS 1.2 that are not accepted, and one that TLS 1.2 does not have.
 SUITES = {
@@ -216,6 +218,7 @@ def test_a20_a_client_hello_byte_by_byte_delays_no_other(target, pace_s):
         if not pace_s:
             for byte in rest:
                 slow[0].sendall(bytes([byte]))
+            # The slow handshakes had not ended when the other client was served.
             assert slow[0].recv(6)[::5] == bytes([HANDSHAKE, SERVER_HELLO])
             return
         open_ones = set(slow)
@@ -226,14 +229,14 @@ def test_a20_a_client_hello_byte_by_byte_delays_no_other(target, pace_s):
             assert_serves_others(target)
             return not open_ones
 
-        wait_until(all_ended, HANDSHAKE_S + 2, "the handshakes end", pace_s)
+        wait_until(all_ended, HANDSHAKE_S + 5, "the handshakes end", pace_s)
         assert time.monotonic() - began > HANDSHAKE_S - 1, "they have ended for another reason"
 
 
 def assert_serves_others(target):
     began = time.monotonic()
     assert target.http("GET", "/api/v1/tenants", user="alice", source=OTHER)[0] == 200
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < SERVED_WITHIN_S
 
 
 def has_ended(connection, byte):
