@@ -91,7 +91,8 @@ def test_a_query_starts_an_engine_and_its_log_says_what_it_waits_for(elastic):
         assert statement.result() == [(42,)]
         assert statement.log[0] == elastic.first_log(tenant), statement.log
         assert len(statement.log) == len(set(statement.log)), "each line is progress"
-        assert elastic.waiting(tenant) == 0 and elastic.ever(tenant) == {name}
+        elastic.wait_none_waits(tenant)
+        assert elastic.ever(tenant) == {name}
         elastic.at_rest()
 
 
@@ -160,7 +161,8 @@ def test_thirty_sessions_with_ten_seats_per_engine_start_three_engines(elastic):
             return [it["sessions"] for it in elastic.control.wait_ready(tenant, engines)] == [seats] * engines
 
         wait_until(taken, WITHIN_S, "SHOW ENGINES shows that all seats are taken")
-        assert elastic.waiting(tenant) == 0 and elastic.wanted(tenant) == {"crowd_u": ["demand"] * engines}
+        elastic.wait_none_waits(tenant)
+        assert elastic.wanted(tenant) == {"crowd_u": ["demand"] * engines}
         for _, statement, _ in answered:
             statement.close()
         # The thirty clients stay connected.
@@ -183,9 +185,12 @@ def test_an_idle_engine_is_released_and_its_clients_go_on_with_their_settings(el
         assert rows(session, "SELECT answer FROM v") == [{"answer": 42}]
         before = elastic.ever(tenant)
         elastic.wait_released(tenant)
-        assert rows(session, "SELECT answer FROM v") == [{"answer": 42}]
+        resumed = Statement(session, "SELECT answer FROM v")
+        # An open operation keeps its session at the engine.
+        assert resumed.result() == [(42,)]
         assert rows(session, "SHOW datafusion.execution.batch_size")[0]["value"] == "17"
         assert len(elastic.ever(tenant) - before) == 1
+        resumed.close()
     released = {it["engine"]: it for it in elastic.execute(f"SHOW ENGINE HISTORY {tenant} LIMIT 5")}
     assert before <= set(released), released
     for it in (released[name] for name in before):
@@ -199,7 +204,8 @@ def test_an_idle_engine_is_released_and_its_clients_go_on_with_their_settings(el
 @every
 @pytest.mark.parametrize("stays", some([True, False], True), ids=["stays_open", "is_closed"])
 def test_a_session_that_opens_before_the_release_keeps_the_engine(elastic, stays):
-    tenant = elastic.make("kept" if stays else "kept_for_longer", "IDLE_TIMEOUT '3s'")
+    # Long enough to be found idle, and to arm the failpoint, before the release.
+    tenant = elastic.make("kept" if stays else "kept_for_longer", "IDLE_TIMEOUT '8s'")
     with elastic.session(tenant) as session:
         rows(session, "SELECT 1 AS one")
     ((name, process),) = elastic.running(tenant).items()
@@ -374,11 +380,13 @@ def stopped(pid):
 
 @every
 def test_a_stopped_engine_agent_is_never_released(elastic):
-    tenant = elastic.make("frozen")
+    tenant = elastic.make("frozen", "IDLE_TIMEOUT '1h'")
     with elastic.session(tenant) as session:
         rows(session, "SELECT 1 AS one")
     ((name, process),) = elastic.running(tenant).items()
+    wait_until(lambda: elastic.control.described("frozen_p", name)["idle since"], WITHIN_S, "it is known to be idle")
     with stopped(process[0]):
+        elastic.execute("ALTER RESOURCE UNIT frozen_u IDLE_TIMEOUT '1s'")
         elastic.another_is_released()
         wait_until(lambda: elastic.control.engine(tenant, name)["state"] != "ready", WITHIN_S, "its registration is lost")
         elastic.another_is_released()

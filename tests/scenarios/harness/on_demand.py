@@ -38,8 +38,10 @@ class Statement:
         """Waits until the operation log has a line with all of the texts."""
 
         def logged():
-            assert self.look() not in ENDED, (self.state, self.log)
-            return any(all(text in it for text in texts) for it in self.log)
+            state = self.look()
+            found = any(all(text in it for text in texts) for it in self.log)
+            assert found or state not in ENDED, (state, self.log)
+            return found
 
         try:
             wait_until(logged, WITHIN_S, f"the operation log says: {' … '.join(texts)}")
@@ -121,6 +123,10 @@ class Elastic:
         """The sessions that wait, as proxies have recorded them."""
         query = f"SELECT waiting FROM demand WHERE tenant = '{tenant}' AND digest <> ''"
         return sum(int(it) for (it,) in self.database.rows(query))
+
+    def wait_none_waits(self, tenant):
+        """Waits until no demand is recorded: a session is served before that, if agents are slow."""
+        wait_until(lambda: self.waiting(tenant) == 0, WITHIN_S, f"no session of {tenant} is recorded as waiting")
 
     def wanted(self, tenant):
         """The slots: {unit: [origin, …]}."""
