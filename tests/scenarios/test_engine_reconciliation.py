@@ -3,6 +3,7 @@
 import re
 import time
 
+import pytest
 from TCLIService.ttypes import TOperationState
 
 from harness.clients import pyhive_session, refused, rows
@@ -12,7 +13,9 @@ from harness.waiting import stays, wait_until
 
 GONE_WITHIN_S = 2.0
 SERVES_S = 4
-LONG_S = 20
+LONG_S = 8
+# Longer than it takes to query both sessions meanwhile, on a machine that is busy.
+GRACE_S = 12
 ENDLESS = 100_000_000_000
 
 
@@ -126,6 +129,7 @@ def is_draining(control, tenant, name):
     return shown["state"] == "draining"
 
 
+@pytest.mark.alone
 def test_a_running_statement_is_finished_before_a_drained_engine_exits(cluster, control, cluster_tenant):
     tenant, pool, unit, user = cluster_tenant("drained")
     name = control.start(tenant, pool, unit)
@@ -146,6 +150,7 @@ def test_a_running_statement_is_finished_before_a_drained_engine_exits(cluster, 
     assert gone < GONE_WITHIN_S, f"it exited {gone:.1f} s after its result was fetched"
 
 
+@pytest.mark.alone
 def test_an_idle_engine_exits_within_two_seconds_of_its_drain(cluster, control, cluster_tenant):
     tenant, pool, unit, _ = cluster_tenant("idle")
     name = control.start(tenant, pool, unit)
@@ -172,14 +177,14 @@ def test_a_stateful_session_stays_on_a_drained_engine_until_the_deadline(cluster
         rows(own, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
         rows(free, "SELECT 1")
         began = time.monotonic()
-        control.execute(f"RESTART ENGINE {pool} '{name}' WITHIN '6s'")
+        control.execute(f"RESTART ENGINE {pool} '{name}' WITHIN '{GRACE_S}s'")
         control.wait_engine(tenant, name, "draining", within_s=20)
         # Its own state is on the old engine; a session without any moves and does not notice.
         assert rows(own, "SELECT answer FROM mine") == [{"answer": 42}]
         assert rows(free, "SELECT 1 AS one") == [{"one": 1}]
         assert engine.is_alive()
-        wait_until(lambda: not engine.is_alive(), 20, "the old engine exits at the deadline")
-        assert time.monotonic() - began > 5
+        wait_until(lambda: not engine.is_alive(), GRACE_S + 20, "the old engine exits at the deadline")
+        assert time.monotonic() - began > GRACE_S - 1
         refusal = refused(own, "SELECT answer FROM mine")
         assert refusal.sqlstate == "08S01", refusal
         assert rows(free, "SELECT 1 AS one") == [{"one": 1}]
