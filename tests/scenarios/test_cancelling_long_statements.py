@@ -32,18 +32,21 @@ def computes(pid):
 
 
 def wait_resting(pid):
-    """Waits until the process has rested for long enough; returns when that rest began."""
-    since, used = time.monotonic(), cpu_seconds(pid)
+    """Waits until the process has rested for long enough; returns until when it has computed for certain. It may have ended
+    at any time between two looks, which are far apart if this process waits for a processor."""
+    looked = computed = since = time.monotonic()
+    used = cpu_seconds(pid)
 
     def rests():
-        nonlocal since, used
+        nonlocal looked, computed, since, used
         now, by_now = time.monotonic(), cpu_seconds(pid)
         if by_now - used > RESTS_S:
-            since, used = now, by_now
+            computed, since, used = looked, now, by_now
+        looked = now
         return now - since >= RESTS_FOR_S
 
     wait_until(rests, CANCEL_WITHIN_S * 5, "the engine's CPU time stops rising")
-    return since
+    return computed
 
 
 @pytest.fixture
