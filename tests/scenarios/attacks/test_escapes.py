@@ -19,6 +19,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 # A line of a log: the time, the level, and what follows in one line.
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\S+Z +(ERROR|WARN|INFO|DEBUG|TRACE) [^\x00-\x1f\x7f-\x9f]*")
 LONGEST_LINE_BYTES = 64 * 1024
+LOGGED_WITHIN_S = 30
 JSON = {"Content-Type": "application/json"}
 
 # Each has the marker `{at}`; the text goes to `{evil}`. What is stored is dropped by the last ones.
@@ -98,7 +99,7 @@ def outcome(attempt):
 
 def check_audited(target, what, text, event, wrong):
     """The event has one line, and it is the only one with the text."""
-    lines = wait_until(lambda: lines_with(target, text), 5, f"a line with {text}: {what}")
+    lines = wait_until(lambda: lines_with(target, text), LOGGED_WITHIN_S, f"a line with {text}: {what}")
     if len(lines) != 1 or f'event="{event}"' not in lines[0]:
         wrong.append(f"{what}: {lines}")
 
@@ -177,7 +178,7 @@ def attempt_statements(target, wrong):
 
 def check_statements(target, wrong):
     """Each of them has one row of the audit and one line, or none of both."""
-    wait_until(lambda: lines_with(target, DROPS[-1]), 5, "the last statement is logged")
+    wait_until(lambda: lines_with(target, DROPS[-1]), LOGGED_WITHIN_S, "the last statement is logged")
     audited = [row["statement"] for row in target.execute("SHOW AUDIT LIMIT 100")]
     for at, statement in enumerate(STATEMENTS):
         for kind in ("evil", "nul", "long"):

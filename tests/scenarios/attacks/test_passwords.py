@@ -8,6 +8,7 @@ import concurrent.futures
 import dataclasses
 import itertools
 import re
+import threading
 import time
 
 import pytest
@@ -34,6 +35,7 @@ LOCKOUT_FAILURES, AUDIT_LINES = 40, 10
 # The delays of the first six failures are shorter.
 SHORTER_DELAYS, LONGEST_DELAY_S = 6, 5 * 0.8
 GUESSER = "127.0.129.1"
+BEGUN_WITHIN_S = 60
 # For the long variant. A login may take 10 s: few clients at a time until all addresses are locked out, since each password
 # is read until then.
 FLOOD, FLOODERS = 10_000, [f"127.0.229.{number}" for number in range(1, 21)]
@@ -72,10 +74,12 @@ class Attempt:
     source: str
     answer: Answer | None = None
     seconds: float = 0.0
+    begun: threading.Event = dataclasses.field(default_factory=threading.Event, repr=False)
 
     def make(self, target):
         began = time.monotonic()
         with target.tls(self.source) as connection:
+            self.begun.set()
             self.answer = log_in(self.transport, connection, self.user, self.password)
         self.seconds = time.monotonic() - began
         return self
@@ -133,16 +137,17 @@ class Attempts:
             ]
             for row, logins in LOGINS.items()
         }
-        self.guesses = [
-            pool.submit(Attempt(HTTP, VICTIM, f"guess {number}", GUESSER).make, target) for number in range(GUESSES)
-        ]
+        guesses = [Attempt(HTTP, VICTIM, f"guess {number}", GUESSER) for number in range(GUESSES)]
+        self.begun = [it.begun for it in guesses]
+        self.guesses = [pool.submit(it.make, target) for it in guesses]
         self.right_password = pool.submit(self.log_in_after_guesses)
 
     def of_row(self, row):
         return [it.result() for it in self.rows[row]]
 
     def log_in_after_guesses(self):
-        """The right password from where passwords are guessed. Some are answered: all of them have arrived."""
+        """The right password from where passwords are guessed. All of them are sent, and some are answered."""
+        assert all(it.wait(BEGUN_WITHIN_S) for it in self.begun)
         answered = concurrent.futures.as_completed(self.guesses)
         for _ in range(SHORTER_DELAYS - 1):
             next(answered)
