@@ -19,11 +19,12 @@ import urllib.parse
 import uuid
 
 import pg8000.native
+import psutil
 import pymysql
 from pymysql.constants import ER
 
 from harness.ports import free_port
-from harness.server_process import ServerProcess
+from harness.server_process import KILLED_WITHIN_S, ServerProcess
 
 CONNECT_WITHIN_S = 10
 ANSWER_WITHIN_S = 30
@@ -260,6 +261,15 @@ class PostgresServer(Server):
     def command(self):
         options = f"-D {self.folder}/data -p {self.port} -h 127.0.0.1 -c unix_socket_directories="
         return [*self.program("postgres"), *options.split(), *"-c max_connections=100 -c shared_buffers=32MB".split()]
+
+    def kill(self):
+        """Its sessions are processes of their own, which would answer until they notice that it is gone."""
+        processes = psutil.Process(self.pid).children(recursive=True) if self.is_running() else []
+        super().kill()
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(processes, KILLED_WITHIN_S)
 
     def connect(self):
         return open_postgres(self.url, "postgres")
