@@ -1,8 +1,18 @@
-"""An S3 of a test's own: PyPI's `moto` as a server process on loopback, with one bucket."""
+"""An S3 of a test's own: PyPI's `moto` as a server process on loopback, with one bucket. Also the program:
 
+    python object_store.py PORT
+
+which serves until it is ended.
+"""
+
+import contextlib
 import os
 import pathlib
 import sys
+import threading
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import boto3
 from botocore.config import Config
@@ -28,7 +38,7 @@ class ObjectStore(ServerProcess):
         return f"http://127.0.0.1:{self.port}"
 
     def command(self):
-        return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        return [sys.executable, __file__, self.port]
 
     def client(self):
         return boto3.client(
@@ -67,3 +77,23 @@ class ObjectStore(ServerProcess):
                 "aws_allow_http": "true",
             },
         }
+
+
+def serve(port):
+    """Handles one request at a time: `moto` checks a condition of a write before it writes, so that two writers at once, each
+    of which wants to be the first, could both succeed."""
+    from moto import server  # noqa: PLC0415
+
+    lock = threading.Lock()
+
+    class OneAtATime(server.DomainDispatcherApplication):
+        def __call__(self, environ, start_response):
+            with lock, contextlib.closing(super().__call__(environ, start_response)) as response:
+                return list(response)
+
+    server.DomainDispatcherApplication = OneAtATime
+    server.main(["-H", "127.0.0.1", "-p", port])
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
