@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cluster;
+#[path = "on_demand/failed_nodes.rs"]
+mod failed_nodes;
 #[path = "on_demand/failed_starts.rs"]
 mod failed_starts;
 #[path = "on_demand/owners.rs"]

@@ -76,6 +76,12 @@ trait SlotRules {
         }
     }
 
+    /// Whether the engine that is on its way exists. One that this plan gives the slot does not: neither the unreachable one that
+    /// it replaces nor the failed start that it repeats is worth more than an engine that is about to register.
+    fn is_created(&self, kind: Kind) -> bool {
+        matches!(kind, Kind::Pending { is_created: true })
+    }
+
     /// Whether no engine of its group is started because of it.
     fn backs_off(&self, kind: Kind) -> bool {
         kind == Kind::BackingOff
@@ -268,10 +274,7 @@ impl LinkSlots<'_> {
                     });
                 }
                 kind if rules.is_pending(kind, granted.contains(state.current.as_str())) => {
-                    let is_created = matches!(kind, Kind::Pending { is_created: true } | Kind::Replaced);
-                    // The next plan may cancel what is replaced.
-                    let has_stand_in = state.has_stand_in || kind == Kind::Replaced;
-                    let is_on_demand = is_on_demand && kind != Kind::Repeating;
+                    let (is_created, has_stand_in) = (rules.is_created(kind), state.has_stand_in);
                     group.pending.push(PendingEngine { id, is_on_demand, has_stand_in, is_created });
                 }
                 kind => {
@@ -321,9 +324,10 @@ impl SlotState<'_> {
         self.slot.incarnation
     }
 
-    /// Whether scaling may remove it: slots of other origins end by statements only.
+    /// Whether this plan may remove it: slots of other origins end by statements only, and one that this plan gives another
+    /// engine is removed by the next plan, before that engine is created.
     pub fn is_removable(&self) -> bool {
-        self.slot.origin == Origin::Demand
+        self.slot.origin == Origin::Demand && !matches!(self.kind, Kind::Replaced | Kind::Repeating)
     }
 
     /// Its current engine with the uid of its instance, if that is registered.

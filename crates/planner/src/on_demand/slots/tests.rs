@@ -1,11 +1,13 @@
-//! A table of two pools, and deliberately broken rules that it detects: a slot in the first pool whose engine does not serve, beside
-//! a second pool that is free. One session waits.
+//! Two tables, and deliberately broken rules that they detect. The first has two pools: a slot in the first pool whose engine does
+//! not serve, beside a second pool that is free, and one session waits. The second has two slots of one group, of which the
+//! waiting session needs one.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use model::demand::{Demand, DemandKey, ScalingGroup};
+use model::engine_name::EngineName;
 use model::engine_type::EngineType;
 use model::ledger::Counter;
 use model::name::{PoolName, TenantName, UnitName};
@@ -16,7 +18,7 @@ use model::slot::{Link, Origin, Replacement, Slot, SlotKey};
 
 use super::{Design, Kind, LinkSlots, SlotRules, SlotState};
 use crate::choose::{GroupState, LinkState, Outcome, PoolCondition, PoolState, choose};
-use crate::scale::{Group, ScalingLimits};
+use crate::scale::{Group, ScalingLimits, scale};
 use model::number::Incarnation;
 
 const SEATS: NonZeroU64 = NonZeroU64::new(4).unwrap();
@@ -43,6 +45,16 @@ const TABLE: &[(&str, Kind, bool, Served)] = &[
     ("it is given another engine first", Kind::Changing, false, Started("rp_1")),
 ];
 
+/// The state of slot 1 beside slot 0, whose engine exists and is about to register, and which of the two is removed because one is
+/// enough.
+const CANCELLED: &[(&str, Kind, u32)] = &[
+    ("it holds a reservation", Kind::Pending { is_created: false }, 1),
+    ("it is created, too, and its name is the second", Kind::Pending { is_created: true }, 0),
+    ("it is granted a reservation", Kind::Candidate, 1),
+    ("its node has failed", Kind::Replaced, 1),
+    ("its start is repeated", Kind::Repeating, 1),
+];
+
 fn key(pool: &str) -> SlotKey {
     SlotKey {
         tenant: TenantName::new("t_1").unwrap(),
@@ -52,11 +64,11 @@ fn key(pool: &str) -> SlotKey {
     }
 }
 
-fn slot() -> Slot {
+fn slot(ordinal: u32) -> Slot {
     Slot {
-        key: key("rp_1"),
+        key: SlotKey { ordinal, ..key("rp_1") },
         incarnation: Incarnation(1),
-        origin: Origin::Start,
+        origin: Origin::Demand,
         failures: 0,
         replacement: Replacement::StandIn,
         born: Incarnation(1),
@@ -66,38 +78,33 @@ fn slot() -> Slot {
     }
 }
 
-/// What the slot contributes to its group.
-fn group(rules: &dyn SlotRules, kind: Kind, is_granted: bool) -> GroupState {
-    let slot = slot();
-    let state = SlotState {
-        slot: &slot,
-        kind,
-        has_stand_in: false,
-        current: slot.engine(),
-        uid: None,
-        was_used: false,
-        refusal: None,
-    };
+fn state(slot: &Slot, kind: Kind) -> SlotState<'_> {
+    SlotState { slot, kind, has_stand_in: false, current: slot.engine(), uid: None, was_used: false, refusal: None }
+}
+
+/// The group of the slots, for which a session waits as before.
+fn group(rules: &dyn SlotRules, kinds: &[Kind], is_granted: bool) -> Group<SlotKey> {
+    let of_kinds: Vec<(Slot, Kind)> = (0..).map(slot).zip(kinds.iter().copied()).collect();
     let slots = LinkSlots {
         seen: SlotsSeen::default(),
-        slots: [(&slot.key, state)].into(),
-        of_owner: [(None, [&slot.key].into())].into(),
+        slots: of_kinds.iter().map(|(slot, kind)| (&slot.key, state(slot, *kind))).collect(),
+        of_owner: [(None, of_kinds.iter().map(|(slot, _)| &slot.key).collect())].into(),
     };
     let mut group = Group {
         limits: ScalingLimits { seats: SEATS, min: 0, max: 9, spare: 0, idle_timeout_ms: None, burst: 9 },
         waiting: 1,
         admitted: None,
         is_backing_off: false,
-        has_lapsed: false,
+        has_lapsed: true,
         is_cooling: false,
         engines: Vec::new(),
         pending: Vec::new(),
         stalled: Vec::new(),
     };
-    let name = slot.engine();
-    let granted: BTreeSet<&str> = is_granted.then_some(name.as_str()).into_iter().collect();
+    let names: Vec<_> = of_kinds.iter().filter(|_| is_granted).map(|(slot, _)| slot.engine()).collect();
+    let granted: BTreeSet<&str> = names.iter().map(EngineName::as_str).collect();
     slots.add_by(rules, None, &mut group, &granted);
-    GroupState::from(&group)
+    group
 }
 
 fn link(pool: &str, of_link: Option<GroupState>, admissible: u64) -> LinkState {
@@ -124,7 +131,8 @@ fn served(rules: &dyn SlotRules, (kind, is_granted): (Kind, bool), admissible: u
         since_ms: 0,
         until_ms: i64::MAX,
     };
-    let links = [link("rp_1", Some(group(rules, kind, is_granted)), admissible), link("rp_2", None, 9)];
+    let of_slot = GroupState::from(&group(rules, &[kind], is_granted));
+    let links = [link("rp_1", Some(of_slot), admissible), link("rp_2", None, 9)];
     let open = || PoolState { condition: PoolCondition::Open, counter: Counter::UNLIMITED, grown_at_ms: None };
     let pools: BTreeMap<PoolName, PoolState> =
         ["rp_1", "rp_2"].map(|pool| (PoolName::new(pool).unwrap(), open())).into();
@@ -148,11 +156,16 @@ fn differing(rules: &dyn SlotRules) -> Vec<&'static str> {
         let in_full = if *expected == BySlot { BySlot } else { Started("rp_2") };
         of(9) != Some(*expected) || of(0) != Some(in_full)
     };
-    TABLE.iter().filter(differs).map(|(name, ..)| *name).collect()
+    let cancelled = |kind| {
+        let scaled = scale(&group(rules, &[Kind::Pending { is_created: true }, kind], true));
+        scaled.removals.into_iter().map(|removal| removal.id.ordinal).collect::<Vec<_>>()
+    };
+    let wrong = CANCELLED.iter().filter(|(_, kind, expected)| cancelled(*kind) != [*expected]).map(|(name, ..)| *name);
+    TABLE.iter().filter(differs).map(|(name, ..)| *name).chain(wrong).collect()
 }
 
 #[test]
-fn only_seats_with_a_reservation_and_without_back_off_are_on_their_way() {
+fn every_slot_counts_as_what_its_engine_is() {
     assert_eq!(differing(&Design), Vec::<&str>::new());
 }
 
@@ -201,13 +214,22 @@ mutants! {
     "ignore what is granted" {
         fn is_pending(&self, kind: Kind, _: bool) -> bool { Design.is_pending(kind, false) }
     }
+    "what is replaced counts as created" {
+        fn is_created(&self, kind: Kind) -> bool { kind == Kind::Replaced || Design.is_created(kind) }
+    }
+    "what is repeated counts as created" {
+        fn is_created(&self, kind: Kind) -> bool { kind == Kind::Repeating || Design.is_created(kind) }
+    }
+    "nothing counts as created" {
+        fn is_created(&self, _: Kind) -> bool { false }
+    }
     "every slot without an engine backs off" {
         fn backs_off(&self, kind: Kind) -> bool { matches!(kind, Kind::Candidate | Kind::Changing | Kind::BackingOff) }
     }
 }
 
 #[test]
-fn every_broken_rule_about_pending_seats_is_detected() {
+fn every_broken_rule_about_slots_is_detected() {
     for Mutant { name, rules } in mutants() {
         let rows = differing(rules.as_ref());
         assert!(!rows.is_empty(), "not detected: {name}");
