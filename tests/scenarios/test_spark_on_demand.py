@@ -4,11 +4,12 @@ a Spark takes seconds, so all of it is in the long tier."""
 import concurrent.futures
 import contextlib
 import threading
+import time
 
 import pytest
 
 from harness import spark
-from harness.clients import open_pyhive, rows
+from harness.clients import open_pyhive, refused, rows
 from harness.cluster import Cluster
 from harness.fixtures import searched, started
 from harness.on_demand import CLIENTS, Elastic, Statement
@@ -16,6 +17,8 @@ from harness.tier import only_long
 from harness.waiting import wait_until
 
 WITHIN_S = 180
+# A Spark that fails takes some seconds for that. Much less than any deadline: a statement waits for an engine for five minutes.
+AT_ONCE_S = 30
 TIMES = {
     "proxy": {"unbind_after": "1s", "snapshot_poll": "500ms", "bind_deadline": "5m"},
     "master": {"status_poll": "500ms", "cooldown": "1s", "cancel_after": "2s"},
@@ -143,3 +146,28 @@ def test_each_user_has_a_spark_of_their_own(elastic):
         assert names[0] == names[2] != names[1], names
         assert elastic.ever(tenant) == set(names)
     elastic.wait_released(tenant)
+
+
+@only_long
+def test_a_spark_that_can_never_start_fails_its_session_within_seconds(elastic):
+    tenant = make(elastic, "hopeless", "PROPERTIES ('spark.serializer'='no.such.Serializer')")
+    elastic.installation.logs.allow(r"the engine failed reason=.*no\.such\.Serializer")
+    with elastic.session(tenant) as session:
+        began = time.monotonic()
+        refusal = refused(session, "SELECT 1 AS one")
+        seconds = time.monotonic() - began
+        assert (refusal.sqlstate, seconds < AT_ONCE_S) == ("55000", True), (seconds, refusal)
+        print(f"refused after {seconds:.1f} s: {refusal.message}")
+        for part in (
+            'Resource unit "hopeless_u": engine "hopeless-',
+            "Spark ended with exit status: 1: java.lang.ClassNotFoundException: no.such.Serializer",
+            "correct the name of the class in PROPERTIES of the resource unit",
+        ):
+            assert part in refusal.message, refusal
+        failed = elastic.execute(f"SHOW ENGINE HISTORY {tenant} UNIT hopeless_p hopeless_u")
+        assert failed, "the failed start is listed"
+        for it in failed:
+            assert (it["word"], it["retryable"], it["registered"]) == ("failed", False, None), it
+            assert "no.such.Serializer" in it["reason"], it
+        elastic.execute("ALTER RESOURCE UNIT hopeless_u PROPERTIES ('spark.serializer'=NULL) WAIT '3m'")
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]

@@ -105,8 +105,27 @@ def test_a_spark_pod_start_failure_is_reported_at_once(cluster, control, spark_t
 
 
 @only_long
+def test_a_spark_that_exits_for_good_fails_its_session_within_seconds(cluster, control, spark_tenant):
+    cluster.logs.allow("the engine failed reason=")
+    broken = ", MAX_EXECUTORS 0, START_ON_DEMAND TRUE, PROPERTIES ('spark.extraListeners'='no.such.Listener')"
+    tenant = spark_tenant("hopeless", broken)
+    with tenant.session() as session:
+        began = time.monotonic()
+        refusal = refused(session, "SELECT 1 AS one")
+        assert (refusal.sqlstate, time.monotonic() - began < AT_ONCE_S) == ("55000", True), refusal
+    for part in (
+        "container spark: exit code 1: java.lang.ClassNotFoundException: no.such.Listener",
+        "correct the name of the class in PROPERTIES of the resource unit",
+    ):
+        assert part in refusal.message, refusal
+    history = f"SHOW ENGINE HISTORY {tenant.name} UNIT {tenant.pool} {tenant.unit}"
+    failed = wait_until(lambda: [it for it in control.execute(history) if it["word"] == "failed"], WITHIN_S, "it is history")
+    assert {it["retryable"] for it in failed} == {False}, failed
+
+
+@only_long
 def test_a_spark_that_can_never_start_is_refused_at_once_with_its_reason(cluster, control, pods, pod_tenant):
-    """A Spark that exits is started again, because the cause may be transient. An unknown version is none."""
+    """A Spark that exits is started again unless the cause is known to be final. An unknown version is final, too."""
     cluster.logs.allow(f'decision failed decision="create engine" .*{UNKNOWN}" is unknown')
     options = ", ENGINE_TYPE 'spark', MAX_EXECUTORS 0, START_ON_DEMAND TRUE"
     tenant = pod_tenant("unknown", options=options, places=f"{pods.nodes_of('unknown')}, IMAGE '{UNKNOWN}'")

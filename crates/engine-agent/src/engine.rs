@@ -74,14 +74,16 @@ pub enum EngineAgentError {
     Listen { address: SocketAddr, source: io::Error },
     #[error("the engine did not start")]
     Start(#[source] Cause),
+    #[error("the engine did not start: it ended")]
+    EndedAtStart(#[source] Cause),
     #[error("the engine ended: {0}")]
-    EngineEnded(String),
+    EngineEnded(Cause),
 }
 
 /// Why the agent stops serving.
 enum Event {
     Terminate,
-    EngineEnded(String),
+    EngineEnded(Cause),
     Unwanted(String),
 }
 
@@ -221,7 +223,7 @@ async fn start(settings: &Settings, runtime: &dyn EngineRuntime) -> Result<Backe
         let backend = runtime.start().await.map_err(EngineAgentError::Start)?;
         tokio::select! {
             () = warm_up.succeeded(settings, &backend) => Ok(backend),
-            reason = runtime.ended() => Err(EngineAgentError::Start(format!("it ended: {reason}").into())),
+            reason = runtime.ended() => Err(EngineAgentError::EndedAtStart(reason)),
         }
     };
     if let Ok(outcome) = tokio::time::timeout(settings.start_deadline, starting).await {

@@ -36,6 +36,7 @@ pub mod datafusion;
 pub mod hiveserver2;
 pub mod host;
 pub mod port;
+pub mod server_end;
 pub mod spark;
 pub mod supervised;
 

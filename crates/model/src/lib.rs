@@ -27,6 +27,7 @@
 //! | [`error`], [`secret`], [`fingerprint`], [`credential`] | errors for users, secret values and their fingerprint, keys |
 //! | [`cause`] | the causes of errors, kept and printed |
 //! | [`clock`], [`millis`] | time; durations as milliseconds |
+//! | [`spark_start`] | whether a Spark that did not start may start later |
 //! | [`text`], [`stack_trace`] | texts cut to a limit, reasons as details; Java stack traces in error texts |
 //! | [`statement_timeout`] | how long a statement may take |
 //! | [`log_throttle`] | how often a condition that lasts is logged |
@@ -81,6 +82,7 @@ pub mod sharing;
 pub mod slot;
 pub mod snapshot;
 pub mod span;
+pub mod spark_start;
 pub mod stack_trace;
 pub mod statement_timeout;
 pub mod table_catalog;

@@ -30,8 +30,9 @@ pub trait EngineRuntime: Send + Sync {
     fn stopped(&self) -> Option<String> {
         None
     }
-    /// Waits until the engine ends by itself; returns the reason. Pending while it runs or was stopped. Cancel safe.
-    async fn ended(&self) -> String;
+    /// Waits until the engine ends by itself; returns the reason, a fragment of a sentence. Pending while it runs or was stopped.
+    /// Cancel safe.
+    async fn ended(&self) -> Cause;
     /// Stops the engine. Has no effect when it does not run or its start failed. The caller has a deadline.
     async fn stop(&self);
 }

@@ -154,7 +154,7 @@ impl EngineRuntime for Odd {
         Ok(Backend { address, key: Key("any".to_owned()) })
     }
 
-    async fn ended(&self) -> String {
+    async fn ended(&self) -> Cause {
         std::future::pending().await
     }
 

@@ -215,7 +215,7 @@ async fn the_end_of_the_engine_closes_its_session() {
     registered(&lock, &engine.name).await;
     engine.datafusion.die("out of memory");
     let Err(EngineAgentError::EngineEnded(reason)) = engine.ended().await else { panic!("the engine died") };
-    assert_eq!(reason, "out of memory");
+    assert_eq!(reason.to_string(), "out of memory");
     // Not after a timeout: the session was closed.
     assert_eq!(permit_of(&lock, &engine.name).await.unwrap().registration, None);
 }

@@ -1,4 +1,4 @@
-//! Why Spark ended, from its log: an exit status names no cause.
+//! Why a server in Java ended, from its log: an exit status names no cause.
 //!
 //! The cause is the innermost exception of the last chain in the log: that one names what is wrong with a property or the
 //! memory. If there is none, the exit status and the log must do.
@@ -9,16 +9,18 @@ use std::path::Path;
 
 /// Bytes at the end of the log that are searched at most.
 const SEARCHED_BYTES: u64 = 256 << 10;
+/// What the virtual machine prints after the reason why it does not start.
+const NO_JVM: &str = "Could not create the Java Virtual Machine.";
 /// Characters of a cause at most.
 const MAX_CHARS: usize = 400;
 
-/// The cause in the file from that position on; `None` if there is none, or no file.
-pub fn cause(path: &Path, from: u64) -> Option<String> {
-    let text = read(path, from).ok()?;
-    in_text(&text).map(|cause| cause.chars().take(MAX_CHARS).collect())
+/// The cause that the log names.
+pub fn cause(log: &str) -> Option<String> {
+    in_text(log).map(|cause| cause.chars().take(MAX_CHARS).collect())
 }
 
-fn read(path: &Path, from: u64) -> io::Result<String> {
+/// The end of the log in the file, not before that position.
+pub fn read(path: &Path, from: u64) -> io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     // A log that was cut meanwhile begins at its beginning.
@@ -30,7 +32,11 @@ fn read(path: &Path, from: u64) -> io::Result<String> {
 }
 
 fn in_text(text: &str) -> Option<String> {
-    text.lines().rev().find_map(named_by).map(str::to_owned)
+    let lines: Vec<&str> = text.lines().collect();
+    let (at, cause) = lines.iter().enumerate().rev().find_map(|(at, line)| Some((at, named_by(line)?)))?;
+    // The virtual machine names the invalid option before.
+    let before = at.checked_sub(1).map(|at| lines[at].trim()).filter(|line| cause == NO_JVM && !line.is_empty());
+    Some(before.unwrap_or(cause).to_owned())
 }
 
 /// The cause that a line names: the head of an exception, or what the scripts and the virtual machine print.
@@ -75,6 +81,11 @@ mod tests {
                  exit.\n",
                 Some("Could not create the Java Virtual Machine."),
             ),
+            (
+                "Invalid maximum heap size: -Xmxabc\nError: Could not create the Java Virtual Machine.\nError: A fatal \
+                 exception has occurred. Program will exit.\n",
+                Some("Invalid maximum heap size: -Xmxabc"),
+            ),
             ("24/01/01 WARN Utils: Service 'x' could not bind: Address already in use\nready: yes\n", None),
             ("", None),
         ] {
@@ -88,9 +99,10 @@ mod tests {
         let path = folder.path().join("log");
         let before = "Error: of an earlier start\n";
         std::fs::write(&path, before).unwrap();
-        assert_eq!(cause(&path, before.len() as u64), None);
+        let cause_since = |from: &str| cause(&read(&path, from.len() as u64).unwrap());
+        assert_eq!(cause_since(before), None);
         std::fs::write(&path, format!("{before}Error: {}\n", "x".repeat(1_000))).unwrap();
-        assert_eq!(cause(&path, before.len() as u64), Some("x".repeat(MAX_CHARS)));
-        assert_eq!(cause(&folder.path().join("none"), 0), None);
+        assert_eq!(cause_since(before), Some("x".repeat(MAX_CHARS)));
+        assert!(read(&folder.path().join("none"), 0).is_err());
     }
 }

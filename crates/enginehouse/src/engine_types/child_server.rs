@@ -20,14 +20,16 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use engine_agent::engine::{Backend, EngineRuntime};
 use model::cause::Cause;
+use model::spark_start::Hopeless;
 use orchestrator::process;
 use rustix::process::Signal;
 use tracing::{info, warn};
 
-use super::cause::cause;
+use super::cause;
 use super::child_process::{self, ChildProcess};
 use super::host::EngineHost;
 use super::port::Reserved;
+use super::server_end::{ServerEnd, describe};
 use super::supervised::{Supervised, Supervisor};
 use crate::launch::USER_VARIABLES;
 
@@ -47,6 +49,10 @@ pub trait ServerCommand: Send + Sync {
     fn command_line(&self, address: SocketAddr, folder: &Path) -> anyhow::Result<CommandLine>;
     /// The server as its agent connects to it.
     fn backend(&self, address: SocketAddr) -> Backend;
+    /// Why a server that ended so, with this end of its log, cannot start, if a repetition does not remove the cause.
+    fn hopeless(_status: ExitStatus, _log: &str) -> Option<&'static Hopeless> {
+        None
+    }
 }
 
 /// The command of a server.
@@ -145,7 +151,11 @@ impl<S: ServerCommand> EngineRuntime for ChildServer<S> {
         info!(pid = child.pid(), %address, "started {name}");
         let _ = self.pid.set(child.pid());
         let log = self.log.clone().map(|path| (path, log_begins));
-        let supervising = supervise(name, child, self.supervised.supervisor(), port, log);
+        let end = move |status: &Result<ExitStatus, String>| {
+            let log = log.and_then(|(path, from)| cause::read(&path, from).ok()).unwrap_or_default();
+            ServerEnd::new(name, status, &log, S::hopeless)
+        };
+        let supervising = supervise(name, child, self.supervised.supervisor(), port, end);
         self.supervised.set_task(tokio::spawn(supervising)).await;
         Ok(self.server.backend(address))
     }
@@ -155,7 +165,7 @@ impl<S: ServerCommand> EngineRuntime for ChildServer<S> {
         Some(format!("the process of {} is in state {state}", self.server.name()))
     }
 
-    async fn ended(&self) -> String {
+    async fn ended(&self) -> Cause {
         self.supervised.ended().await
     }
 
@@ -175,19 +185,18 @@ fn length(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |log| log.len())
 }
 
-/// Waits for the end of the child, and stops it on request. `log` is its log file and the position at which it began. The
-/// port stays reserved until then.
+/// Waits for the end of the child, and stops it on request. `end` describes an end that was not requested. The port stays
+/// reserved until then.
 async fn supervise(
     name: &'static str,
     mut child: ChildProcess,
     supervisor: Supervisor,
     _port: Reserved,
-    log: Option<(PathBuf, u64)>,
+    end: impl FnOnce(&Result<ExitStatus, String>) -> ServerEnd,
 ) {
     tokio::select! {
         status = child.ended() => {
-            let cause = log.and_then(|(path, from)| cause(&path, from)).map(|cause| format!(": {cause}"));
-            supervisor.ended(format!("{name} {}{}", describe(&status), cause.unwrap_or_default()));
+            supervisor.ended(end(&status));
             return;
         }
         () = supervisor.stop.cancelled() => {}
@@ -205,13 +214,6 @@ async fn supervise(
         warn!(%error, "could not kill {name}");
     }
     let _ = child.ended().await;
-}
-
-fn describe(status: &Result<ExitStatus, String>) -> String {
-    match status {
-        Ok(status) => format!("ended with {status}"),
-        Err(error) => format!("was lost: {error}"),
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //!
 //! A requested end is not reported.
 
+use model::cause::Cause;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -11,7 +12,7 @@ use tracing::warn;
 /// One engine, which is stopped at most once.
 pub struct Supervised {
     stop: CancellationToken,
-    ended: watch::Sender<Option<String>>,
+    ended: watch::Sender<Option<Cause>>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -19,13 +20,13 @@ pub struct Supervised {
 pub struct Supervisor {
     /// Cancelled to stop the engine.
     pub stop: CancellationToken,
-    ended: watch::Sender<Option<String>>,
+    ended: watch::Sender<Option<Cause>>,
 }
 
 impl Supervisor {
     /// Reports that the engine has ended by itself, with the reason.
-    pub fn ended(&self, reason: String) {
-        self.ended.send_replace(Some(reason));
+    pub fn ended(&self, reason: impl Into<Cause>) {
+        self.ended.send_replace(Some(reason.into()));
     }
 }
 
@@ -45,12 +46,12 @@ impl Supervised {
     }
 
     /// Waits until the engine ends by itself; returns the reason.
-    pub async fn ended(&self) -> String {
+    pub async fn ended(&self) -> Cause {
         let mut ended = self.ended.subscribe();
-        let reason = ended.wait_for(Option::is_some).await.map(|reason| reason.clone().unwrap_or_default());
+        let reason = ended.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
         match reason {
-            Ok(reason) => reason,
-            Err(_) => std::future::pending().await,
+            Some(reason) => reason,
+            None => std::future::pending().await,
         }
     }
 

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use super::golden;
 use super::support::signer;
 
+/// The end of Spark's log.
+const UNKNOWN_CLASS: &str = "\tat a.b(C)\nCaused by: java.lang.ClassNotFoundException: no.such.Listener\n\t... 20 more\n26/01/01 \
+                             00:00:59 INFO ShutdownHookManager: Shutdown hook called\n";
 const NAME: &str = "t-1-rp-1-uc-1-0-3-abcdef";
 
 /// A signed pod with two containers, changed by a merge.
@@ -106,6 +109,10 @@ fn cases() -> Vec<(&'static str, Value)> {
         (
             "Spark has ended, the agent runs",
             on_node("Running", containers(running(), ended(1, "Error", "no memory\n"))),
+        ),
+        (
+            "Spark has ended for good, the agent runs",
+            on_node("Running", containers(running(), ended(1, "Error", UNKNOWN_CLASS))),
         ),
         (
             "the agent has ended, Spark runs",

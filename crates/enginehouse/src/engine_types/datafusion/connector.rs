@@ -139,7 +139,7 @@ mod embedded {
             Ok(Backend { address, key: Key(self.file.backend_key.clone()) })
         }
 
-        async fn ended(&self) -> String {
+        async fn ended(&self) -> Cause {
             self.supervised.ended().await
         }
 

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 use anyhow::Context as _;
 use engine_agent::engine::Backend;
 use model::engine_name::EngineName;
+use model::spark_start::{self, Hopeless};
 use orchestrator::java_properties;
 
 use super::location::SparkChild;
@@ -86,6 +89,10 @@ impl ServerCommand for Child {
     fn backend(&self, address: SocketAddr) -> Backend {
         server::backend(address)
     }
+
+    fn hopeless(status: ExitStatus, log: &str) -> Option<&'static Hopeless> {
+        spark_start::hopeless(status.code(), status.signal(), log)
+    }
 }
 
 #[cfg(test)]
@@ -98,6 +105,7 @@ mod tests {
     use super::*;
     use crate::engine_types::child_server::ChildServer;
     use crate::engine_types::child_server::tests::{host, run_directly, script};
+    use crate::engine_types::server_end::is_hopeless;
     use crate::engine_types::tests::within;
 
     /// Spark with a script in place of `spark-submit`.
@@ -117,11 +125,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_end_is_hopeless_only_by_a_cause_that_is_known_to_be_final() {
+        let main = "Exception in thread \"main\"";
+        for (text, is_final) in [
+            (format!("echo '{main} java.lang.ClassNotFoundException: no.such.X'; exit 1"), true),
+            (format!("echo '{main} java.net.BindException: Address already in use'; exit 1"), false),
+            ("exit 1".to_owned(), false),
+            (format!("echo '{main} java.lang.ClassNotFoundException: no.such.X'; kill -9 $$"), false),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            // The output of a child is the log of its agent.
+            let text = format!("exec > \"${}/log\"; {text}", orchestrator::process::DIRECTORY_VARIABLE);
+            let child = child(&folder, &text);
+            child.start().await.unwrap();
+            let end = within("its end is reported", child.ended()).await;
+            assert_eq!(is_hopeless(&*end), is_final, "{text}: {end}");
+            assert_eq!(end.to_string().contains("correct the name of the class"), is_final, "{end}");
+        }
+    }
+
+    #[tokio::test]
     async fn properties_are_in_a_private_file_and_the_environment_is_clean() {
         let folder = tempfile::tempdir().unwrap();
         let child = child(&folder, "env > env; echo \"$@\" > arguments; pwd > pwd; exit 3");
         let backend = child.start().await.unwrap();
-        let reason = within("its end is reported", child.ended()).await;
+        let reason = within("its end is reported", child.ended()).await.to_string();
         assert!(reason.contains("ended with exit status: 3"), "{reason}");
         let marks = [orchestrator::UID_VARIABLE, orchestrator::process::DIRECTORY_VARIABLE];
         let own = ["HOME", "JAVA_HOME", "PATH", "PWD", "SPARK_LOCAL_IP", "SHLVL", "OLDPWD", "_"];

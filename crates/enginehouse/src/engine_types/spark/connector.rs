@@ -1,5 +1,6 @@
 //! The Spark engine: a child process of the agent, or another container of its pod.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -10,8 +11,9 @@ use super::location::SparkLocation;
 use super::{child, sidecar};
 use crate::engine_file::EngineFile;
 use crate::engine_types::Connector;
-use crate::engine_types::child_server::ChildServer;
+use crate::engine_types::child_server::{ChildServer, is_without_program};
 use crate::engine_types::host::EngineHost;
+use crate::engine_types::server_end::is_hopeless;
 
 /// The folder for everything that Spark writes on one machine; it is deleted with the engine's directory.
 const FOLDER: &str = "spark";
@@ -38,5 +40,10 @@ impl Connector for SparkConnector {
 
     fn catalog(&self, file: &EngineFile, _host: &EngineHost) -> TableCatalog {
         if file.has_metastore { TableCatalog::Shared } else { TableCatalog::Own }
+    }
+
+    /// Whether `spark-submit` is missing, or Spark ended by one of the causes that are known to be final.
+    fn is_misconfigured(&self, error: &(dyn Error + 'static)) -> bool {
+        is_without_program(error) || is_hopeless(error)
     }
 }

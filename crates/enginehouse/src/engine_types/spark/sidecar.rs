@@ -88,11 +88,11 @@ impl EngineRuntime for Sidecar {
         Some(format!("Spark's container does not listen on {}: {refused}", self.address))
     }
 
-    async fn ended(&self) -> String {
+    async fn ended(&self) -> Cause {
         loop {
             self.hold_a_connection().await;
             match self.probe().await {
-                PortState::Refuses(why) => return format!("Spark no longer accepts connections: {why}"),
+                PortState::Refuses(why) => return format!("Spark no longer accepts connections: {why}").into(),
                 PortState::Silent(error) => debug!(error, "Spark does not respond"),
                 PortState::Accepts => {}
             }
@@ -155,6 +155,6 @@ mod tests {
         assert!(!ended.is_finished());
         drop(listener);
         let reason = within("the end is noticed", ended).await.unwrap();
-        assert!(reason.contains("no longer accepts connections"), "{reason}");
+        assert!(reason.to_string().contains("no longer accepts connections"), "{reason}");
     }
 }

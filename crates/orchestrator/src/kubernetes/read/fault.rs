@@ -1,14 +1,17 @@
 //! What prevents a pod's engine from running, from the facts that Kubernetes states: reasons of container states, of the pod and
 //! of its conditions, and exit codes.
 //!
-//! One distinction is in no field: why an image could not be pulled. The kubelet passes on the runtime's error, whose code and
-//! whose words of the registry's reply are compared. What is not recognized counts as retryable.
+//! Two distinctions are in no field. Why an image could not be pulled: the kubelet passes on the runtime's error, whose code and
+//! whose words of the registry's reply are compared. And why Spark did not start: the end of its log says that, of which a
+//! container's status has 2 KiB. What is not recognized counts as retryable.
 
 use k8s_openapi::api::core::v1::Pod;
 use model::end::StartFault;
 use model::engine_state::Phase;
+use model::spark_start;
 
 use super::containers::{self, ContainerExit};
+use super::names::SPARK;
 use super::reason::condition;
 use super::{is_gated, node};
 use crate::Exit;
@@ -80,8 +83,14 @@ fn ended(pod: &Pod, exit: Option<&Exit>, container_exit: Option<&ContainerExit>)
         Some(OOM_KILLED) => Some(StartFault::OutOfMemory),
         // Its program does not exist or cannot be run.
         Some("ContainerCannotRun" | "StartError") => Some(StartFault::Configuration),
-        _ => exit.and_then(Exit::fault),
+        _ => of_spark(container_exit).or_else(|| exit.and_then(Exit::fault)),
     }
+}
+
+/// The cause of Spark's end, if it is one of those that a repetition does not remove.
+fn of_spark(exit: Option<&ContainerExit>) -> Option<StartFault> {
+    let spark = exit.filter(|ended| ended.container == SPARK)?;
+    spark_start::hopeless(spark.code, spark.signal, &spark.log).map(|hopeless| hopeless.fault)
 }
 
 #[cfg(test)]
@@ -197,6 +206,34 @@ mod tests {
             (json!({"exitCode": 0, "reason": "Completed"}), None),
         ] {
             assert_eq!(exits(&terminated), expected, "{terminated}");
+        }
+    }
+
+    #[test]
+    fn only_sparks_container_is_judged_by_the_end_of_its_log() {
+        let of = |container: &str, code: i32, log: &str| {
+            let state = json!({"terminated": {"exitCode": code, "reason": "Error", "message": log}});
+            let status = json!({"name": container, "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                "state": state});
+            let pod = json!({"spec": {"nodeName": "n-1", "containers": [{"name": container}]},
+                "status": {"phase": "Failed", "containerStatuses": [status]}});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            let ended = containers::deciding_exit(&pod);
+            let exit = super::super::exit(&pod, ended.as_ref());
+            super::of(&pod, Phase::Ended, Some(&exit), ended.as_ref())
+        };
+        let unknown_class = "\tat a.b(C)\nCaused by: java.lang.ClassNotFoundException: no.such.X\n\t... 20 more\n";
+        let in_use = "\tat a.b(C)\nCaused by: java.net.BindException: Address already in use\n\t... 23 more\n";
+        for (container, code, log, expected) in [
+            (SPARK, 1, unknown_class, StartFault::Configuration),
+            (SPARK, 52, "", StartFault::OutOfMemory),
+            (SPARK, 1, in_use, StartFault::Exited),
+            (SPARK, 1, "", StartFault::Exited),
+            (SPARK, 143, unknown_class, StartFault::Killed),
+            (SPARK, 137, unknown_class, StartFault::Killed),
+            ("engine-agent", 1, unknown_class, StartFault::Exited),
+        ] {
+            assert_eq!(of(container, code, log), Some(expected), "{container} {code} {log}");
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, Pod};
 use model::engine_state::Phase;
 use model::observation::MAX_REASON_BYTES;
+use model::spark_start;
 use model::text::cut;
 
 use super::containers::{self, ContainerExit};
@@ -146,8 +147,17 @@ fn ended(pod: &Pod, exit: Option<&Exit>, container_exit: Option<&ContainerExit>)
         }
         (_, Some(last_words)) if ended.code == Some(0) => last_words.clone(),
         (_, Some(last_words)) => format!("{last_words} ({how})"),
+        _ if ended.container == super::names::SPARK => how + &cause_of_spark(ended),
         _ => how,
     }
+}
+
+/// What the log of Spark names as the cause of its end, and what removes it, as far as they are known.
+fn cause_of_spark(ended: &ContainerExit) -> String {
+    let cause = spark_start::cause(&ended.log).map(|cause| format!(": {cause}"));
+    let hopeless = spark_start::hopeless(ended.code, ended.signal, &ended.log);
+    let remedy = hopeless.map(|hopeless| format!("; {}", hopeless.remedy));
+    cause.unwrap_or_default() + &remedy.unwrap_or_default()
 }
 
 /// Status, reason and message of a condition.
