@@ -18,6 +18,7 @@ WITHIN_S = 120
 # Much less than a statement waits for an engine.
 AT_ONCE_S = 30
 UNKNOWN = "registry.example/spark:unknown"
+MISSING = "registry.example/spark:missing"
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,9 @@ def pods(workspace):
 @pytest.fixture(scope="module")
 def shared_cluster(pods, workspace):
     kubernetes = {"agent_image": IMAGE, "api_server": f"https://{pods.kubernetes.address}"}
-    it = PodCluster(workspace / "spark-pod-cluster", pods, kubernetes=kubernetes, spark=spark.in_pods(free_port()))
+    section = spark.in_pods(free_port())
+    section["versions"] = section["versions"] | {MISSING: spark.version()}
+    it = PodCluster(workspace / "spark-pod-cluster", pods, kubernetes=kubernetes, spark=section)
     yield from started(it)
 
 
@@ -121,6 +124,19 @@ def test_a_spark_that_exits_for_good_fails_its_session_within_seconds(cluster, c
     history = f"SHOW ENGINE HISTORY {tenant.name} UNIT {tenant.pool} {tenant.unit}"
     failed = wait_until(lambda: [it for it in control.execute(history) if it["word"] == "failed"], WITHIN_S, "it is history")
     assert {it["retryable"] for it in failed} == {False}, failed
+
+
+def test_a_pod_whose_image_is_missing_ends_as_soon_as_it_is_stopped(control, pods, pod_tenant):
+    """Its agent runs, and Spark's container never does."""
+    places = f"{pods.nodes_of('imageless')}, IMAGE '{MISSING}'"
+    tenant = pod_tenant("imageless", options=", ENGINE_TYPE 'spark', MAX_EXECUTORS 0", places=places)
+    (answer,) = control.execute(f"START ENGINE {' '.join(tenant.link)}")
+    shown = f'could not pull image "{MISSING}"'
+    wait_until(lambda: shown in (control.engine(tenant.name, answer["engine"]) or {}).get("reason", ""), WITHIN_S, shown)
+    began = time.monotonic()
+    control.execute(f"STOP ENGINE {tenant.pool} '{answer['engine']}' WITHIN '10m'")
+    tenant.gone(answer["engine"])
+    print(f"gone after {time.monotonic() - began:.1f} s")
 
 
 @only_long

@@ -106,6 +106,7 @@ pub async fn run(
     let settings = Arc::new(settings);
     tokio::pin!(unwanted);
 
+    let mut supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(NoRebuild));
     let starting = start(&settings, &*runtime);
     let backend = tokio::select! {
         started = starting => match started {
@@ -117,6 +118,10 @@ pub async fn run(
             }
         },
         () = terminate.cancelled() => {
+            stop(&*runtime).await;
+            return Ok(Ended::Drained);
+        }
+        () = membership::ordered_to_drain(&settings, &supervisor) => {
             stop(&*runtime).await;
             return Ok(Ended::Drained);
         }
@@ -149,7 +154,6 @@ pub async fn run(
         sessions: Arc::clone(&sessions),
     };
 
-    let mut supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(NoRebuild));
     let event = loop {
         let stopped = tokio::select! {
             () = terminate.cancelled() => break Event::Terminate,

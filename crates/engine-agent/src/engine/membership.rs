@@ -13,9 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use coordination::drains::DrainOrderNode;
 use coordination::registry::{self, OwnNodes, OwnWatch};
 use coordination::{Registration, Session, Supervisor};
 use model::clock::SharedClock;
+use model::engine_name::EngineName;
 use model::log_throttle::LogThrottle;
 use model::millis;
 use tokio::sync::watch;
@@ -106,6 +108,42 @@ fn log_unreadable<T>(
     }
 }
 
+/// Waits for a drain order of an engine that is starting. Nothing else in the registry concerns it yet, and it may never start.
+pub(super) async fn ordered_to_drain(settings: &Settings, supervisor: &Supervisor) {
+    let mut sessions = supervisor.sessions();
+    let mut watch = None;
+    loop {
+        sessions.mark_unchanged();
+        if let Ok(session) = supervisor.session() {
+            arm(&mut watch, &session, &settings.engine).await;
+            match registry::read_own(&session, &settings.engine).await {
+                Ok(own) if own.drain.as_ref().and_then(|order| grace_of(order, &settings.uid)).is_some() => return,
+                Ok(_) => {}
+                Err(error) => debug!(%error, "could not read the registry"),
+            }
+        }
+        wait(&mut sessions, watch.as_mut()).await;
+    }
+}
+
+/// The grace of a drain order for the engine with this uid. An order without a uid is for the engine of this name, and a name has
+/// only one engine.
+fn grace_of(order: &DrainOrderNode, uid: &str) -> Option<Duration> {
+    let content = order.content.as_ref().ok()?;
+    content.uid.as_ref().is_none_or(|of| of == uid).then(|| millis::to_duration(content.grace_ms))
+}
+
+/// Arms the watches of this session before reading, so that no change is missed.
+async fn arm(watch: &mut Option<(i64, OwnWatch)>, session: &Session, engine: &EngineName) {
+    if watch.as_ref().is_none_or(|(id, _)| *id != session.id()) {
+        *watch = Some((session.id(), registry::watch_own(session, engine)));
+    }
+    let Some((_, own)) = watch else { return };
+    if let Err(error) = own.arm().await {
+        debug!(%error, "could not watch the registry; polling instead");
+    }
+}
+
 impl Membership {
     /// Follows permit and drain order until the agent must exit.
     pub(super) async fn follow(&self, supervisor: &Supervisor) -> Verdict {
@@ -116,7 +154,7 @@ impl Membership {
             sessions.mark_unchanged();
             let reading = match supervisor.session() {
                 Ok(session) => {
-                    self.arm(&mut watch, &session).await;
+                    arm(&mut watch, &session, &self.settings.engine).await;
                     self.read(&session, &mut unreadable).await
                 }
                 Err(error) => Err(error),
@@ -163,32 +201,17 @@ impl Membership {
             .then(|| format!("idle and without a permit for {}", model::span::print(UNWANTED_AFTER)))
     }
 
-    /// Arms the watches of this session before reading, so that no change is missed.
-    async fn arm(&self, watch: &mut Option<(i64, OwnWatch)>, session: &Session) {
-        if watch.as_ref().is_none_or(|(id, _)| *id != session.id()) {
-            *watch = Some((session.id(), registry::watch_own(session, &self.settings.engine)));
-        }
-        let Some((_, own)) = watch else { return };
-        if let Err(error) = own.arm().await {
-            debug!(%error, "could not watch the registry; polling instead");
-        }
-    }
-
     async fn read(&self, session: &Session, unreadable: &mut Unreadable) -> Result<Reading, coordination::Error> {
         let OwnNodes { permit, drain } = registry::read_own(session, &self.settings.engine).await?;
         let now = self.clock.boottime();
         log_unreadable(&mut unreadable.drain_order, now, "drain order", drain.as_ref().map(|order| &order.content));
         log_unreadable(&mut unreadable.permit, now, "permit", permit.as_ref().map(|permit| &permit.content));
         if let Some(order) = drain {
-            match &order.content {
-                // An order without a uid is for the engine of this name, and a name has only one engine.
-                Ok(content) if content.uid.as_ref().is_none_or(|uid| *uid == self.settings.uid) => {
-                    return Ok(Reading::Drain(millis::to_duration(content.grace_ms)));
-                }
-                Ok(_) => debug!("ignoring the drain order of another instance"),
-                // Logged above.
-                Err(_) => {}
+            if let Some(grace) = grace_of(&order, &self.settings.uid) {
+                return Ok(Reading::Drain(grace));
             }
+            // One that cannot be read is logged above.
+            debug!("ignoring a drain order that is not for this instance");
         }
         let Some(permit) = permit else { return Ok(Reading::Neither) };
         match &permit.content {

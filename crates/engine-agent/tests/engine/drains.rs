@@ -35,6 +35,24 @@ fn draining(error: &ClientError) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_is_still_starting_exits_at_once() {
+    let fixture = Fixture::new().await;
+    let lock = fixture.master().await;
+    let name = engine_name(1);
+    // It answers no query, so that it would start until its deadline.
+    let deaf = DataFusion::new(&fixture, &name).locked();
+    let mut engine = RunningEngine::start_with(&fixture, name, deaf, 2 * WAIT);
+    permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
+    eventually("its start", async || engine.datafusion.is_started().then_some(())).await;
+    drain(&lock, &engine.name, "another-uid", WAIT).await;
+    assert!(engine.ended_within(Duration::from_secs(2)).await.is_none(), "the order is for another instance");
+    coordination::drains::remove(&lock, &engine.name).await.unwrap();
+    drain(&lock, &engine.name, &engine.uid, WAIT).await;
+    let ended = engine.ended_within(AT_ONCE).await;
+    assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_engine_exits_at_once() {
     let fixture = Fixture::new().await;
     let lock = fixture.master().await;
