@@ -97,7 +97,7 @@ fn owner_after(slot: &Slot, shared_by: SharedBy) -> Result<Option<Owner>, Unknow
 
 /// The lowest ordinal that is free for the (tenant, pool, unit): START uses it.
 pub fn lowest_free_ordinal(link: &Link, slots: &[Slot]) -> u32 {
-    let taken = slots.iter().filter(|slot| slot.key.link() == *link).map(|slot| slot.key.ordinal).collect();
+    let taken = slots.iter().filter(|slot| slot.key.is_of(link)).map(|slot| slot.key.ordinal).collect();
     free_ordinals(&taken).next().unwrap_or(u32::MAX)
 }
 

@@ -33,6 +33,11 @@ impl SlotKey {
         Link { tenant: self.tenant.clone(), pool: self.pool.clone(), unit: self.unit.clone() }
     }
 
+    /// Whether that is its link, without copying it.
+    pub fn is_of(&self, link: &Link) -> bool {
+        self.tenant == link.tenant && self.pool == link.pool && self.unit == link.unit
+    }
+
     /// The name of the slot's engine with this incarnation.
     pub fn engine(&self, incarnation: Incarnation) -> EngineName {
         let names = [self.tenant.as_str(), self.pool.as_str(), self.unit.as_str()];

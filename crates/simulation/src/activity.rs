@@ -6,7 +6,9 @@ use std::time::Duration;
 use model::alteration::{Outcome, RequestId};
 use model::engine_name::EngineName;
 use model::owner::Owner;
-use model::slot::{Link, SlotKey};
+use model::slot::SlotKey;
+
+use crate::judge::seen::Seen;
 
 /// What a check follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub enum Cause {
 pub struct Activity {
     pub events: u64,
     pub ticks: u64,
+    /// The slots at the end of each tick, added up.
+    pub slots: u64,
     pub terms: u64,
     pub statements: u64,
     pub faults: u64,
@@ -55,8 +59,10 @@ pub struct Activity {
 /// What the judge remembers.
 #[derive(Debug, Default)]
 pub struct Judge {
-    pub links: BTreeMap<Link, Slots>,
-    pub slots: usize,
+    /// What it has seen of the database.
+    pub seen: Seen,
+    /// The engines that have registered since it looked last.
+    pub registering: Vec<EngineName>,
     /// The uids that have registered.
     pub registered: BTreeSet<String>,
     pub registered_at: BTreeMap<EngineName, Duration>,
@@ -68,8 +74,6 @@ pub struct Judge {
     pub outcomes: BTreeMap<RequestId, Outcome>,
     pub committed_at: BTreeMap<RequestId, Duration>,
     pub uncharged: BTreeMap<EngineName, Duration>,
-    /// The engines that ran and were charged.
-    pub charged: BTreeSet<EngineName>,
     /// The owners of engines.
     pub owners: BTreeMap<EngineName, Option<Owner>>,
     /// The engines that may be replaced because of their machine, when a master last observed; `None`: that is not known.

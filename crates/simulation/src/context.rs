@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use coordination::Permit;
+use coordination::{Observation as Coordination, Permit};
 use master::{
     Applied, ControllerCtx, Effect, Expected, Failure, GuardedDecision, InstanceList, Lease, LeaseState, Observation,
 };
@@ -23,7 +23,7 @@ use model::slot::Link;
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator as _;
 use parking_lot::{Mutex, MutexGuard};
-use planner::{Instance, Probe};
+use planner::{Decision, Instance, Probe};
 
 use crate::activity::Cause;
 use crate::database::aborted;
@@ -92,7 +92,7 @@ impl ControllerCtx for Context {
         world.memory.clear_calls();
         world.notice_ended();
         if world.polled_at.is_none_or(|at| at + STATUS_POLL <= world.now) {
-            world.poll(|_| true);
+            world.poll(|_, _| true);
             world.polled_at = Some(world.now);
         }
         let coordination = world.coordination();
@@ -143,9 +143,8 @@ impl ControllerCtx for Context {
     ) -> Result<Vec<Demand>, Failure> {
         {
             let mut world = self.call();
-            let permits = world.nodes.permits.clone();
             let of_tenant = |permit: &Permit| tenants.contains(&permit.tenant);
-            world.poll(|engine| permits.get(engine).is_some_and(|node| node.content.as_ref().is_ok_and(of_tenant)));
+            world.poll(|nodes, engine| nodes.permit(engine).is_some_and(of_tenant));
             observation.loads = world.loads.clone();
             observation.uses = world.uses();
         }
@@ -179,7 +178,8 @@ impl ControllerCtx for Context {
             Effect::Decision(GuardedDecision { decision, expected }) => {
                 let Expected { epoch, generation, nodes, created } = expected;
                 let created = created.map(str::to_owned);
-                let what = Late::Decision(Box::new(decision.clone()), Box::new(nodes.clone()), generation, created);
+                let nodes = nodes_of(decision, nodes);
+                let what = Late::Decision(Box::new(decision.clone()), Box::new(nodes), generation, created);
                 (epoch, what)
             }
             Effect::Ledger { epoch, changes } => (epoch, Late::Ledger(changes.to_vec())),
@@ -213,6 +213,12 @@ impl ControllerCtx for Context {
         }
         Ok(())
     }
+}
+
+/// What an effect relies on of the nodes: the permit of its engine.
+fn nodes_of(decision: &Decision, nodes: &Coordination) -> Coordination {
+    let permits = nodes.permits.iter().filter(|node| decision.engine.as_ref() == Some(&node.engine));
+    Coordination { permits: permits.cloned().collect(), ..Coordination::default() }
 }
 
 /// An alteration of which only the id is known.

@@ -32,7 +32,9 @@ pub use statements::{Commit, Statement, aborted};
 #[derive(Debug)]
 pub struct Database {
     /// Only its desired state is used.
-    pub simulation: Simulation,
+    simulation: Simulation,
+    /// How often the desired state was handed out to be changed.
+    changes: u64,
     pub rules: Rules,
     /// How far its clock is ahead of that of the machines, in milliseconds.
     pub ahead_ms: i64,
@@ -55,6 +57,7 @@ impl Database {
     pub fn new(desired: DesiredState, rules: Rules, mutant: Option<Mutant>) -> Self {
         let mut database = Self {
             simulation: Simulation::new(desired, ObservedState::default()),
+            changes: 0,
             rules,
             ahead_ms: 0,
             demand: BTreeMap::new(),
@@ -69,6 +72,17 @@ impl Database {
     /// Moves its clock.
     pub fn set_now(&mut self, now: Duration) {
         self.simulation.desired.snapshot.now_ms = BEGINNING_MS + now.as_millis() as i64 + self.ahead_ms;
+    }
+
+    /// The cluster of the desired state, to be changed. Whoever remembers something of the state looks again afterwards.
+    pub fn simulation_mut(&mut self) -> &mut Simulation {
+        self.changes += 1;
+        &mut self.simulation
+    }
+
+    /// As long as it is equal, nothing of the state has changed but its clock.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The state as it is, without demand.
@@ -86,7 +100,7 @@ impl Database {
 
     /// Raises the epoch.
     pub fn raise_epoch(&mut self, holder: &str) -> MasterRecord {
-        let master = &mut self.simulation.desired.snapshot.master;
+        let master = &mut self.simulation_mut().desired.snapshot.master;
         *master = MasterRecord { epoch: master.epoch.next(), holder: holder.to_owned(), ..master.clone() };
         master.clone()
     }
@@ -181,7 +195,7 @@ impl Database {
         }
         let mut created = created.map(str::to_owned);
         let before = self.state().catalog.generation;
-        self.simulation.apply_one(decision, &mut created);
+        self.simulation_mut().apply_one(decision, &mut created);
         self.use_numbers_again(before);
         Ok(Applied::Done)
     }
@@ -189,7 +203,7 @@ impl Database {
     /// Only a mutant draws a number twice.
     fn use_numbers_again(&mut self, before: Generation) {
         if self.mutant == Some(Mutant::NameUsedAgain) && self.statements > 10 {
-            self.simulation.desired.snapshot.catalog.generation = before;
+            self.simulation_mut().desired.snapshot.catalog.generation = before;
         }
     }
 
@@ -217,7 +231,7 @@ impl Database {
             Transition::Stalled => AlterationProgress::Stalled,
             Transition::Superseded => AlterationProgress::Superseded,
         };
-        self.simulation.apply_one(decision, &mut None);
+        self.simulation_mut().apply_one(decision, &mut None);
         record.progress = Some(progress);
         self.finished.insert(id.clone(), record);
         Ok(progress)

@@ -20,7 +20,7 @@ use planner::{Action, Decision, DesiredEngine, Scaling};
 use crate::activity::Cause;
 use crate::event::Event;
 use crate::in_effect::take;
-use crate::judge::excess;
+use crate::judge::Excess;
 use crate::late_call::{Late, LateCall};
 use crate::mutant::Mutant;
 use crate::state::{State, ready};
@@ -97,7 +97,7 @@ impl State {
                 if self.now < self.faults.away_until {
                     return Err(Failure::Unavailable("no metadata agent".to_owned()));
                 }
-                let before = excess(&self.database.state().ledger);
+                let before = Excess::new(&self.database.state().ledger);
                 let decided = self.database.change_ledger(call.epoch, changes)?;
                 self.judge_grants(&before, changes);
                 self.judge(Cause::Effect);

@@ -4,19 +4,18 @@
 //! open or was since. After a drain order it opens none; it exits when the last session has left, at the end of the grace at the
 //! latest.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::engine_name::EngineName;
+use model::engine_state::Phase;
 use model::sharing::Sharer;
-use orchestrator::Orchestrator as _;
 use orchestrator::memory::End;
 
 use crate::activity::Cause;
 use crate::agent::EngineAgent;
 use crate::event::Event;
 use crate::mutant::Mutant;
-use crate::state::{State, ready};
+use crate::state::State;
 
 /// How long a registration may outlive its engine.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,9 +38,8 @@ impl State {
 
     /// Whether a master takes an engine that is not registered for one that has ended, which only a mutant does.
     pub fn is_taken_for_ended(&self, engine: &EngineName) -> bool {
-        let node = self.nodes.permits.get(engine);
         self.mutant == Some(Mutant::AbsenceIsEnd)
-            && node.is_some_and(|node| node.answered && node.registration.is_none())
+            && self.nodes.permits.get(engine).is_some_and(|node| node.answered && node.registration.is_none())
     }
 
     /// An agent tries to register.
@@ -68,6 +66,7 @@ impl State {
             agent.has_registered = true;
             agent.read_owner(owner.as_ref());
         }
+        self.judge.registering.push(engine.clone());
         self.judge.registered.insert(uid.to_owned());
         self.activity.registered += 1;
         self.polled_at = None;
@@ -162,26 +161,20 @@ impl State {
 
     /// Ends the agents whose instances have ended, with their sessions.
     pub fn notice_ended(&mut self) {
-        let Some(Ok(list)) = ready(self.memory.list(&self.selector)) else { return };
-        let alive: BTreeSet<&str> = if self.faults.is_frozen {
-            let names = self.agents.keys().filter_map(|name| ready(self.memory.get(name, None))?.ok()?);
-            let alive: Vec<_> = names.filter(|one| one.phase < model::engine_state::Phase::Ended).collect();
-            return self.end_agents(&alive.iter().map(|one| one.uid.clone()).collect());
-        } else {
-            let alive = list.engines.iter().filter(|one| one.phase < model::engine_state::Phase::Ended);
-            alive.map(|one| one.uid.as_str()).collect()
-        };
-        let alive: BTreeSet<String> = alive.into_iter().map(str::to_owned).collect();
-        self.end_agents(&alive);
-    }
-
-    fn end_agents(&mut self, alive: &BTreeSet<String>) {
-        let ended: Vec<EngineName> = self
-            .agents
-            .iter()
-            .filter(|(_, agent)| !agent.has_ended && !alive.contains(&agent.uid))
-            .map(|(name, _)| name.clone())
-            .collect();
+        let mut ended = Vec::new();
+        let mut running = self.agents.iter().filter(|(_, agent)| !agent.has_ended).peekable();
+        // Both are in the order of the names.
+        self.memory.for_each(|instance| {
+            while let Some((engine, _)) = running.next_if(|(engine, _)| **engine < instance.name) {
+                ended.push(engine.clone());
+            }
+            if let Some((engine, agent)) = running.next_if(|(engine, _)| **engine == instance.name)
+                && (agent.uid != instance.uid || instance.phase >= Phase::Ended)
+            {
+                ended.push(engine.clone());
+            }
+        });
+        ended.extend(running.map(|(engine, _)| engine.clone()));
         for engine in ended {
             let Some(agent) = self.agents.get_mut(&engine) else { continue };
             agent.has_ended = true;

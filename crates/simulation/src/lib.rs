@@ -42,4 +42,4 @@ pub mod state;
 pub use activity::Activity;
 pub use mutant::Mutant;
 pub use replay::{describe, mutant_of};
-pub use run::{Outcome, Run, Speed, Violation, minimize, run, run_beginning, run_script};
+pub use run::{Outcome, Run, Speed, Violation, minimize, run, run_beginning, run_large, run_script};

@@ -80,6 +80,14 @@ impl Run {
         Ok(())
     }
 
+    /// Ends all faults: in the end there is an engine for each slot and nothing else.
+    pub(crate) fn rest(&mut self) {
+        self.world.lock().end_faults();
+        if self.run_for(CALM) {
+            self.world.lock().judge_nothing_else("without faults");
+        }
+    }
+
     /// A client that connects again every 10 s is served by an engine that starts in 40 s.
     fn is_patient_with_impatient_clients(&mut self) -> Result<bool, UserError> {
         let link = script::links()?.swap_remove(1);
@@ -243,7 +251,7 @@ impl State {
 
     /// The engines of a link, for a violation.
     fn described(&self, link: &Link) -> String {
-        let engines = self.database.state().engines.iter().filter(|record| record.slot.link() == *link);
+        let engines = self.database.state().engines.iter().filter(|record| record.slot.is_of(link));
         let engines = engines.map(|record| {
             let agent = self.agents.get(&record.name);
             let is_registered = self.nodes.registration(&record.name).is_some();
@@ -266,7 +274,7 @@ impl State {
 
     /// How many engines of the link are left on the machine.
     fn left_on(&self, machine: Option<&str>, link: &Link) -> u64 {
-        let engines = self.database.state().engines.iter().filter(|record| record.slot.link() == *link);
+        let engines = self.database.state().engines.iter().filter(|record| record.slot.is_of(link));
         let agents = engines.filter_map(|record| self.agents.get(&record.name));
         agents.filter(|agent| Some(agent.machine.as_str()) == machine && !agent.has_ended).count() as u64
     }

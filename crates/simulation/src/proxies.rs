@@ -70,13 +70,12 @@ impl State {
     fn place_for(&self, session: &Session) -> Option<EngineName> {
         let (now, proxy) = (self.now, &self.proxies[session.proxy]);
         let free = self.nodes.permits.values().filter(|node| node.ready().is_some()).filter_map(|node| {
-            let permit = node.content.as_ref().ok()?;
-            let Link { tenant, pool, unit } =
-                Link { tenant: permit.tenant.clone(), pool: permit.pool.clone(), unit: permit.unit.clone() };
+            let permit = node.content.as_ref().ok().filter(|permit| permit.tenant == session.asked.key.tenant)?;
             let agent =
                 self.agents.get(&node.engine).filter(|agent| agent.answers(now) && !agent.is_known_to_retire(now))?;
             let seats = permit.sessions.map_or(usize::MAX, |seats| seats as usize);
             let has_seat = agent.sessions.len() < seats || self.mutant == Some(Mutant::SeatsUnchecked);
+            let (tenant, pool, unit) = (permit.tenant.clone(), permit.pool.clone(), permit.unit.clone());
             let link = Link { tenant, pool, unit };
             let may_use = if now < proxy.ignores_owners_until {
                 session.asked.matches(&link)

@@ -105,6 +105,11 @@ pub struct Run {
 
 impl Run {
     pub fn new(seed: u64, mutant: Option<Mutant>) -> Result<Self, UserError> {
+        Self::with(seed, mutant, script::founding(seed)?)
+    }
+
+    /// One whose catalog these statements create.
+    fn with(seed: u64, mutant: Option<Mutant>, founding: Vec<Scripted>) -> Result<Self, UserError> {
         let mut limits = Limits { drain_grace: DRAIN_GRACE, ..Limits::default() };
         if mutant == Some(Mutant::CancelledAtOnce) {
             limits.cancel_after = Duration::ZERO;
@@ -124,7 +129,7 @@ impl Run {
         };
         {
             let mut world = run.world.lock();
-            for statement in script::founding(seed)? {
+            for statement in founding {
                 world.happen_at_once(statement);
             }
             world.schedule(Duration::ZERO, Event::Elect);
@@ -209,6 +214,7 @@ impl Run {
                 }
                 world.judge_charges();
                 world.judge_serving();
+                world.activity.slots += world.database.state().slots.len() as u64;
             }
             Ticked::Stopped(_) => {
                 self.term = None;
@@ -254,6 +260,20 @@ pub fn run_beginning(seed: u64, length: Duration, script: &Script) -> Result<Out
     run.add(script);
     run.run_until(length);
     Ok(run.outcome(seed, began))
+}
+
+/// Runs the script of a large installation with that many engines. The outcome is that of its time with faults; afterwards these
+/// end, and what is left must be what is wanted.
+pub fn run_large(seed: u64, length: Duration, engines: u64) -> Result<Outcome, UserError> {
+    let began = Began::now();
+    let mut run = Run::with(seed, None, script::founding_large(engines)?)?;
+    run.add(&script::script_large(seed, engines, length)?);
+    let goes_on = run.run_until(length);
+    let outcome = run.outcome(seed, began);
+    if goes_on {
+        run.rest();
+    }
+    Ok(Outcome { violation: run.outcome(seed, began).violation, ..outcome })
 }
 
 /// Runs the script of a seed.

@@ -4,6 +4,7 @@
 
 mod faults;
 mod for_mutants;
+mod large;
 
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use crate::rng::Rng;
 
 use faults::fault;
 pub use for_mutants::script_for;
+pub use large::{founding_large, script_large};
 
 const TENANTS: [&str; 2] = ["t_1", "t_2"];
 const POOLS: [&str; 2] = ["rp_1", "rp_2"];
@@ -169,10 +171,14 @@ pub fn guaranteeing(of_pool: &PoolName, tenant: &TenantName, engines: u64) -> Re
     Ok([alter(limited, Replacement::StandIn), create(quota)])
 }
 
+/// Whether no sessions arrive at that time.
+fn is_quiet(at: Duration) -> bool {
+    at.as_secs() / QUIET.as_secs() % 2 == 1
+}
+
 /// The script of a run of this length.
 pub fn script(seed: u64, length: Duration) -> Result<Script, UserError> {
     let mut script = without_quiet_times(seed, length)?;
-    let is_quiet = |at: Duration| at.as_secs() / QUIET.as_secs() % 2 == 1;
     script.retain(|(at, event)| !(matches!(event, Scripted::Arrive { .. }) && is_quiet(*at)));
     Ok(script)
 }

@@ -1,19 +1,19 @@
 //! The rows that SHOW reads, as a master has published them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use model::demand_report::UnmetDemand;
 use model::engine_name::EngineName;
 use model::observation::{ObservedEngine, Publication};
-use model::slot::Slot;
 
 use crate::mutant::Mutant;
 
 /// The rows that SHOW reads.
 #[derive(Debug, Default)]
 pub struct Shown {
-    pub engines: BTreeMap<EngineName, ObservedEngine>,
+    pub engines: HashMap<EngineName, ObservedEngine, RandomState>,
     pub unmet: Vec<UnmetDemand>,
     /// Since when SHOW has had no reason for a session that waits.
     pub unexplained: BTreeMap<u64, Duration>,
@@ -36,9 +36,9 @@ impl Shown {
         }
     }
 
-    /// Whether the row of a slot's engine shows why it is not ready, or that it starts.
-    pub fn explains(&self, slot: &Slot) -> bool {
-        let row = self.engines.get(&slot.engine());
+    /// Whether the row of an engine shows why it is not ready, or that it starts.
+    pub fn explains(&self, engine: &EngineName) -> bool {
+        let row = self.engines.get(engine);
         row.is_some_and(|row| {
             row.registered || row.uid.is_some() || row.reason.as_ref().is_some_and(|why| !why.is_empty())
         })

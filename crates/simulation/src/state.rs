@@ -275,29 +275,27 @@ impl State {
     }
 
     /// Polls agents; one that does not answer has no load.
-    pub fn poll(&mut self, polls: impl Fn(&EngineName) -> bool) {
+    pub fn poll(&mut self, polls: impl Fn(&Nodes, &EngineName) -> bool) {
         let now = self.now;
-        for (engine, agent) in &self.agents {
-            if agent.has_registered && polls(engine) {
-                self.loads.remove(engine);
-                self.uses.remove(engine);
-                if agent.answers(now) {
-                    let sessions = agent.sessions.len() as u32;
-                    self.loads.insert(engine.clone(), EngineLoad { sessions, running: 0 });
-                    let seen = EngineUse {
-                        idle_for: agent.idle(now),
-                        is_retiring: agent.is_retiring(now),
-                        was_used: agent.was_used,
-                        stateful: None,
-                    };
-                    self.uses.insert(engine.clone(), (seen, now));
-                }
+        self.agents.retain(|engine, agent| !agent.has_ended || self.nodes.permits.contains_key(engine));
+        let (mut loads, mut uses) = (Vec::new(), Vec::new());
+        for (engine, agent) in self.agents.iter().filter(|(_, agent)| !agent.has_ended) {
+            if !agent.has_registered || !polls(&self.nodes, engine) {
+                loads.extend(self.loads.remove_entry(engine));
+                uses.extend(self.uses.remove_entry(engine));
+            } else if agent.answers(now) {
+                loads.push((engine.clone(), EngineLoad { sessions: agent.sessions.len() as u32, running: 0 }));
+                let seen = EngineUse {
+                    idle_for: agent.idle(now),
+                    is_retiring: agent.is_retiring(now),
+                    was_used: agent.was_used,
+                    stateful: None,
+                };
+                uses.push((engine.clone(), (seen, now)));
             }
         }
-        self.agents.retain(|engine, agent| !agent.has_ended || self.nodes.permits.contains_key(engine));
-        let Self { loads, uses, agents, .. } = self;
-        loads.retain(|engine, _| agents.get(engine).is_some_and(|agent| !agent.has_ended));
-        uses.retain(|engine, _| agents.get(engine).is_some_and(|agent| !agent.has_ended));
+        // In order already.
+        (self.loads, self.uses) = (loads.into_iter().collect(), uses.into_iter().collect());
     }
 
     /// What the master reads of ZooKeeper.

@@ -59,7 +59,8 @@ pub struct Ledger {
     reservations: BTreeMap<Arc<str>, Arc<Reservation>>,
     /// The reservation of each request key of an external holder.
     keys: HashMap<Arc<str>, Arc<str>, RandomState>,
-    lineages: HashMap<Arc<str>, Lineage, RandomState>,
+    /// Shared with copies until they change.
+    lineages: HashMap<Arc<str>, Arc<Lineage>, RandomState>,
 }
 
 impl Ledger {
@@ -92,6 +93,11 @@ impl Ledger {
         let mut scopes: Vec<(&ScopeKey, &Scope)> = self.scopes.iter().collect();
         scopes.sort_unstable_by_key(|(key, _)| *key);
         scopes.into_iter()
+    }
+
+    /// In no order, which costs less.
+    pub fn scopes_in_no_order(&self) -> impl Iterator<Item = (&ScopeKey, &Scope)> {
+        self.scopes.iter()
     }
 
     pub fn reservation(&self, id: &str) -> Option<&Arc<Reservation>> {
@@ -341,9 +347,9 @@ impl Ledger {
         }
         if reservation.state.is_charged() {
             let lineage = self.lineages.entry(Arc::clone(&reservation.request.lineage));
-            let lineage =
-                lineage.or_insert_with(|| Lineage { request: Arc::clone(&reservation.request), sizes: Vec::new() });
-            lineage.sizes.push(*reservation.amounts.nominal());
+            let request = || Arc::clone(&reservation.request);
+            let lineage = lineage.or_insert_with(|| Arc::new(Lineage { request: request(), sizes: Vec::new() }));
+            Arc::make_mut(lineage).sizes.push(*reservation.amounts.nominal());
         }
         reservation
     }
@@ -351,7 +357,7 @@ impl Ledger {
     fn remove_size(&mut self, old: &Reservation) {
         let name = &old.request.lineage;
         if old.state.is_charged()
-            && let Some(lineage) = self.lineages.get_mut(name)
+            && let Some(lineage) = self.lineages.get_mut(name).map(Arc::make_mut)
         {
             if let Some(at) = lineage.sizes.iter().position(|size| size == old.amounts.nominal()) {
                 lineage.sizes.swap_remove(at);

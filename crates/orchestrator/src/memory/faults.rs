@@ -178,6 +178,12 @@ impl Memory {
         })
     }
 
+    /// Calls `each` with every engine as it is now, in the order of their names and whatever `list` returns.
+    pub fn for_each(&self, each: impl FnMut(&ObservedInstance)) {
+        self.settle();
+        self.lock().engines.values().map(|engine| &engine.observed).for_each(each);
+    }
+
     /// The calls since the start, or since they were last cleared.
     pub fn calls(&self) -> Vec<Call> {
         self.lock().faults.calls.clone()

@@ -35,9 +35,9 @@ impl Engine {
         Self { observed, behaviour, created_at: clock.boottime(), deletion: None, over: false }
     }
 
-    /// What it requests of a node while it is there. Nothing if it was put there by hand.
-    pub(super) fn requests_on(&self, node: &str) -> Option<NodeAmount> {
-        self.observed.pods.as_ref()?.on_nodes.get(node).copied()
+    /// What it requests of each node while it is there. Nothing if it was put there by hand.
+    pub(super) fn requests(&self) -> impl Iterator<Item = (&String, &NodeAmount)> {
+        self.observed.pods.iter().flat_map(|pods| &pods.on_nodes)
     }
 
     pub(super) fn is_over(&self) -> bool {

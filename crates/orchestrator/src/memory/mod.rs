@@ -56,6 +56,8 @@ struct State {
     nodes: Vec<String>,
     observed_nodes: Vec<ObservedNode>,
     max_engines: Option<usize>,
+    /// The time that every engine was advanced to; `None`: one has changed since.
+    passed: Option<Duration>,
 }
 
 impl Memory {
@@ -99,6 +101,7 @@ impl Memory {
         let result = {
             let mut state = self.lock();
             state.pass_time(&self.shared.clock);
+            state.passed = None;
             change(&mut state, &self.shared.clock)
         };
         self.shared.notifier.notify();
@@ -125,6 +128,9 @@ impl Memory {
                 (Err(error), before)
             } else {
                 let result = work(&mut state, &self.shared.clock);
+                if verb.has_effect() {
+                    state.passed = None;
+                }
                 let after = state.pass_time(&self.shared.clock);
                 let lost = state.faults.take_loss(verb).then(|| Error::transient("the reply was lost"));
                 (lost.map_or(result, Err), before || after || verb.has_effect())
@@ -139,6 +145,10 @@ impl Memory {
 
 impl State {
     fn pass_time(&mut self, clock: &SharedClock) -> bool {
+        // Engines change with the clock only.
+        if self.passed.replace(clock.boottime()) == Some(clock.boottime()) {
+            return false;
+        }
         let before = self.engines.len();
         let mut moved = false;
         for engine in self.engines.values_mut() {
@@ -169,8 +179,8 @@ impl State {
     /// The nodes with what the engines on them request; executors are counted where their driver is.
     fn nodes(&self) -> Vec<ObservedNode> {
         let mut nodes = self.observed_nodes.clone();
-        for node in &mut nodes {
-            for requests in self.engines.values().filter_map(|engine| engine.requests_on(&node.name)) {
+        for (name, requests) in self.engines.values().flat_map(Engine::requests) {
+            for node in nodes.iter_mut().filter(|node| node.name == *name) {
                 node.cpu_used_millis += requests.cpu_millis;
                 node.memory_used_bytes += requests.memory_bytes;
             }

@@ -3,6 +3,7 @@
 //!
 //! A stale call changes nothing: the observed incarnation, or count and highest incarnation of a link, are compared.
 
+use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ impl Simulation {
 
     /// Adds and removes the slots of a link, all of whose agents agree. A slot that is short of capacity is not added.
     pub(super) fn scale(&mut self, Scaling { slots, release }: &Scaling) {
-        let seen = SlotsSeen::of(self.desired.snapshot.slots.iter().filter(|slot| slot.key.link() == slots.link));
+        let seen = SlotsSeen::of(self.desired.snapshot.slots.iter().filter(|slot| slot.key.is_of(&slots.link)));
         if !seen.are_those_of(&slots.seen) {
             return;
         }
@@ -212,10 +213,12 @@ impl Simulation {
 
     /// A snapshot has only those ended engines that are the current one of their slot.
     pub(super) fn forget_ended(&mut self) {
-        let current: Vec<EngineName> = self.desired.snapshot.slots.iter().map(Slot::engine).collect();
-        let engines = &mut self.desired.snapshot.engines;
+        let Snapshot { slots, engines, .. } = &mut self.desired.snapshot;
         let before = engines.len();
-        engines.retain(|record| record.ended_at_ms.is_none() || current.contains(&record.name));
+        let is_current = |record: &EngineRecord| {
+            slots.iter().any(|slot| slot.incarnation == record.incarnation && slot.key == record.slot)
+        };
+        engines.retain(|record| record.ended_at_ms.is_none() || is_current(record));
         if engines.len() < before {
             self.forget_ended_reservations();
         }
@@ -224,7 +227,8 @@ impl Simulation {
     /// A snapshot has only those ended reservations that are of its engines.
     pub(super) fn forget_ended_reservations(&mut self) {
         let Snapshot { engines, ledger, .. } = &mut self.desired.snapshot;
-        let names: HashSet<&str> = engines.iter().map(|record| record.name.as_str()).collect();
+        // Most ledgers have no ended reservation.
+        let names = LazyCell::new(|| engines.iter().map(|record| record.name.as_str()).collect::<HashSet<_>>());
         ledger.forget_ended(|reservation| names.contains(&**reservation.id()));
     }
 }

@@ -1,5 +1,6 @@
 //! The ledger of the database: the pure operations of `model::ledger` on the rows of the snapshot.
 
+use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ impl Database {
 
     fn change(&mut self, change: &Change, epoch: Epoch) -> Decided {
         let leaks = self.mutant == Some(Mutant::ChargeLeaks) && matches!(change, Change::End(_));
-        let snapshot = &mut self.simulation.desired.snapshot;
+        let snapshot = &mut self.simulation_mut().desired.snapshot;
         let before =
             leaks.then(|| snapshot.ledger.scopes().map(|(key, scope)| (key.clone(), *scope)).collect::<Vec<_>>());
         let decided = snapshot.ledger.apply(change, Moment { now_ms: snapshot.now_ms, epoch });
@@ -37,8 +38,10 @@ impl Database {
 
     /// A snapshot has the ended reservations of its engines only.
     pub(super) fn forget_ended(&mut self) {
-        let snapshot = &mut self.simulation.desired.snapshot;
-        let names: HashSet<&str> = snapshot.engines.iter().map(|record| record.name.as_str()).collect();
+        let snapshot = &mut self.simulation_mut().desired.snapshot;
+        let engines = &snapshot.engines;
+        // Most ledgers have no ended reservation.
+        let names = LazyCell::new(|| engines.iter().map(|record| record.name.as_str()).collect::<HashSet<_>>());
         snapshot.ledger.forget_ended(|reservation| names.contains(&**reservation.id()));
     }
 
@@ -56,7 +59,7 @@ impl Database {
         let charged = self.state().ledger.reservations().filter(|held| held.state.is_charged());
         let gone: Vec<Arc<str>> =
             charged.map(|held| Arc::clone(held.id())).filter(|id| !slots.contains(&**id)).collect();
-        let snapshot = &mut self.simulation.desired.snapshot;
+        let snapshot = &mut self.simulation_mut().desired.snapshot;
         let at = Moment { now_ms: snapshot.now_ms, epoch: snapshot.master.epoch };
         for id in gone {
             let _ = snapshot.ledger.end(&End { id, state: State::Released, reason: "its slot is gone".into() }, at);
@@ -82,7 +85,7 @@ impl Database {
         self.check(epoch)?;
         Ok(match record {
             LedgerRecord::Admission(queued) => {
-                let ledger = &mut self.simulation.desired.snapshot.ledger;
+                let ledger = &mut self.simulation_mut().desired.snapshot.ledger;
                 for (pool, queued) in queued {
                     let key = ScopeKey::pool(pool);
                     let Some(mut scope) = ledger.scope(&key).copied() else { continue };
@@ -94,7 +97,7 @@ impl Database {
                 LedgerRecorded::Done
             }
             LedgerRecord::Capacity(capacities) => {
-                self.simulation.measure(capacities.clone());
+                self.simulation_mut().measure(capacities.clone());
                 LedgerRecorded::Done
             }
             LedgerRecord::Expiry => {
@@ -102,7 +105,7 @@ impl Database {
                 LedgerRecorded::Expired(ended.collect())
             }
             LedgerRecord::Audit => {
-                let audited = self.simulation.desired.snapshot.ledger.audit();
+                let audited = self.simulation_mut().desired.snapshot.ledger.audit();
                 LedgerRecorded::Audited(audited.map_err(|refusal| Failure::Refused(format!("{refusal:?}")))?)
             }
         })

@@ -12,7 +12,7 @@ use crate::mutant::Mutant;
 impl Database {
     /// The slots of a link.
     pub fn slots_of<'a>(&'a self, link: &'a Link) -> impl Iterator<Item = &'a Slot> {
-        self.state().slots.iter().filter(|slot| slot.key.link() == *link)
+        self.state().slots.iter().filter(|slot| slot.key.is_of(link))
     }
 
     /// Adds and removes slots of a link; returns how many were added.
@@ -38,7 +38,7 @@ impl Database {
         let scaling = Scaling { slots, release: Vec::new() };
         let action = Action::Scale(Box::new(scaling));
         let decision = Decision { engine: None, slot: None, reason: String::new(), action };
-        self.simulation.apply_one(&decision, &mut None);
+        self.simulation_mut().apply_one(&decision, &mut None);
         if self.mutant == Some(Mutant::SlotWithoutReservation) {
             (0..add).for_each(|_| self.add_without_reservation(&scale.link));
         }
@@ -65,7 +65,7 @@ impl Database {
         let mut engines = self.state().engines.iter();
         let is_outdated = scale.added() > 0
             && read_at > 0
-            && engines.any(|record| record.incarnation.get() > read_at && record.slot.link() == *link);
+            && engines.any(|record| record.incarnation.get() > read_at && record.slot.is_of(link));
         if (!seen.are_those_of(&scale.seen) || is_outdated) && self.mutant != Some(Mutant::ScaleWithoutExpectation) {
             return refused("the slots are not those of the plan");
         }
@@ -101,6 +101,6 @@ impl Database {
 
     fn add_without_reservation(&mut self, link: &Link) {
         let slot = self.simulation.new_slot(link, Origin::Demand, (None, None));
-        self.simulation.insert_slot(slot);
+        self.simulation_mut().insert_slot(slot);
     }
 }

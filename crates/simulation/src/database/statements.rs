@@ -74,13 +74,14 @@ impl Database {
         };
         self.statements += 1;
         let reference = change.object();
-        let generation = Generation(self.simulation.next_number().get());
+        let generation = Generation(self.simulation_mut().next_number().get());
         let catalog = self.state().catalog.with(&reference, after.as_ref(), generation);
-        self.simulation.commit_catalog(catalog, replacement);
-        let snapshot = &mut self.simulation.desired.snapshot;
+        self.simulation_mut().commit_catalog(catalog, replacement);
+        let mutant = self.mutant;
+        let snapshot = &mut self.simulation_mut().desired.snapshot;
         let (superseded, open) = std::mem::take(&mut snapshot.alterations)
             .into_iter()
-            .partition(|one| one.object.as_ref() == Some(&reference) && self.mutant != Some(Mutant::NothingSuperseded));
+            .partition(|one| one.object.as_ref() == Some(&reference) && mutant != Some(Mutant::NothingSuperseded));
         snapshot.alterations = open;
         snapshot.alterations.push(AlterationRecord {
             id: id.clone(),
@@ -103,7 +104,7 @@ impl Database {
             self.finished.insert(record.id.clone(), record);
         }
         if self.mutant == Some(Mutant::ConvergedTooEarly)
-            && let Some(record) = self.simulation.desired.snapshot.alterations.pop()
+            && let Some(record) = self.simulation_mut().desired.snapshot.alterations.pop()
         {
             let record = AlterationRecord { progress: Some(AlterationProgress::Converged), ..record };
             self.finished.insert(record.id.clone(), record);
@@ -120,7 +121,7 @@ impl Database {
             return record;
         }
         let record = aborted(abort, self.state().now_ms);
-        self.simulation.desired.snapshot.alterations.retain(|one| one.id != abort.id);
+        self.simulation_mut().desired.snapshot.alterations.retain(|one| one.id != abort.id);
         self.finished.insert(abort.id.clone(), record.clone());
         record
     }
@@ -137,7 +138,7 @@ impl Database {
         }
         let started_for = StartedFor { user: user.to_owned(), creator: "hive".to_owned() };
         let slot = self.simulation.new_slot(link, Origin::Start, (owner, Some(started_for)));
-        self.simulation.insert_slot(slot);
+        self.simulation_mut().insert_slot(slot);
         Ok(())
     }
 
@@ -153,14 +154,14 @@ impl Database {
         if self.slots_of(&key.link()).count() <= min as usize {
             return Err(refused("MIN_ENGINES would not be met"));
         }
-        self.simulation.next_number();
-        self.simulation.delete_slot(&key, "stopped by admin", 60_000);
+        self.simulation_mut().next_number();
+        self.simulation_mut().delete_slot(&key, "stopped by admin", 60_000);
         Ok(())
     }
 
     fn restart(&mut self, place: usize, replacement: Replacement) -> Result<(), UserError> {
         let key = self.slot_at(place)?;
-        self.simulation.restart(&key, replacement, Duration::from_mins(1));
+        self.simulation_mut().restart(&key, replacement, Duration::from_mins(1));
         Ok(())
     }
 }

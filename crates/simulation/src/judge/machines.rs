@@ -1,10 +1,11 @@
 //! The judge of machines that fail: which engines may be replaced because of them, and for how long two engines serve one slot.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::engine_name::EngineName;
 use model::slot::SlotKey;
+use model::snapshot::EngineRecord;
 
 use crate::agent::EngineAgent;
 use crate::machine::Machine;
@@ -32,12 +33,12 @@ impl State {
         let since_suspended = self.judge.suspended_at.filter(|_| !is_suspended);
         let settled = since_suspended.is_none_or(|at| at + GRACE <= now);
         let evidence = alive.into_iter().filter(|(engine, agent)| {
+            let machine = self.machines.iter().find(|machine| machine.name == agent.machine);
+            let Some(machine) = machine.filter(|machine| !machine.is_ready) else { return false };
             let node = self.nodes.permits.get(*engine);
             let has_registered = node.is_some_and(|node| node.answered);
             let needed = if has_registered { GRACE } else { ALONE };
-            let machine = self.machines.iter().find(|machine| machine.name == agent.machine);
-            let is_lost = machine.is_some_and(|machine| !machine.is_ready && machine.since + needed <= now);
-            is_lost && node.is_none_or(|node| node.registration.is_none())
+            machine.since + needed <= now && node.is_none_or(|node| node.registration.is_none())
         });
         let evidence: BTreeSet<EngineName> = evidence.map(|(engine, _)| engine.clone()).collect();
         let evidence = if is_suspended || !settled { BTreeSet::new() } else { evidence };
@@ -62,16 +63,7 @@ impl State {
     /// Two engines of a slot serve only until the older one is drained.
     pub fn judge_serving(&mut self) {
         let now = self.now;
-        let engines = &self.database.state().engines;
-        let slots: BTreeMap<&EngineName, &SlotKey> =
-            engines.iter().map(|record| (&record.name, &record.slot)).collect();
-        let ready = self.nodes.permits.values().filter(|node| node.ready().is_some());
-        let (mut once, mut twice): (BTreeSet<&SlotKey>, BTreeSet<SlotKey>) = (BTreeSet::new(), BTreeSet::new());
-        for slot in ready.filter_map(|node| slots.get(&node.engine)) {
-            if !once.insert(slot) {
-                twice.insert((*slot).clone());
-            }
-        }
+        let twice = self.slots_served_twice();
         self.judge.doubled.retain(|slot, _| twice.contains(slot));
         for slot in twice {
             let since = *self.judge.doubled.entry(slot.clone()).or_insert(now);
@@ -79,5 +71,19 @@ impl State {
                 self.violated(format!("two engines serve slot {slot}"));
             }
         }
+    }
+
+    /// The slots of which two engines are registered: one of them at least is not the current one.
+    fn slots_served_twice(&self) -> BTreeSet<SlotKey> {
+        let snapshot = self.database.state();
+        let current = &self.judge.seen.current;
+        let is_ready =
+            |record: &EngineRecord| self.nodes.permits.get(&record.name).is_some_and(|node| node.ready().is_some());
+        let older = snapshot.engines.iter().filter(|record| !current.contains(&record.incarnation) && is_ready(record));
+        let is_served_twice = |older: &&EngineRecord| {
+            let mut of_slot = snapshot.engines.iter().filter(|record| record.slot == older.slot);
+            of_slot.any(|record| record.name != older.name && is_ready(record))
+        };
+        older.filter(is_served_twice).map(|record| record.slot.clone()).collect()
     }
 }

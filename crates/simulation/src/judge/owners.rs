@@ -6,16 +6,17 @@ use model::engine_name::EngineName;
 use model::sharing::Sharer;
 use model::slot::SlotKey;
 
+use super::seen::SeenSlot;
 use crate::state::State;
 
 impl State {
-    /// Remembers the owner of each slot's engine, which never changes.
-    pub(super) fn judge_owners(&mut self) {
+    /// Remembers the owners of the slots' engines, which never change.
+    pub(super) fn judge_owners(&mut self, slots: &[SeenSlot]) {
         let mut changed = None;
-        for slot in &self.database.state().slots {
-            let known = self.judge.owners.entry(slot.engine()).or_insert_with(|| slot.owner.clone());
+        for slot in slots {
+            let known = self.judge.owners.entry(slot.engine.clone()).or_insert_with(|| slot.owner.clone());
             if *known != slot.owner {
-                changed = Some(format!("engine {} is given another owner: {:?}", slot.engine(), slot.owner));
+                changed = Some(format!("engine {} is given another owner: {:?}", slot.engine, slot.owner));
             }
         }
         if let Some(changed) = changed {

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use model::engine_name::EngineName;
-use model::slot::Link;
+use model::snapshot::EngineRecord;
 
 use crate::session::{Phase, Session};
 use crate::state::State;
@@ -22,13 +21,13 @@ impl State {
             return;
         }
         let issued_before = self.database.state().now_ms - EXPLAINED.as_millis() as i64;
-        let engines = self.database.state().engines.iter();
-        let old: BTreeSet<&EngineName> =
-            engines.filter(|record| record.issued_at_ms <= issued_before).map(|record| &record.name).collect();
-        let mut slots = self.database.state().slots.iter().filter(|slot| old.contains(&slot.engine()));
-        if let Some(slot) = slots.find(|slot| !self.shown.explains(slot)) {
-            let row = self.shown.engines.get(&slot.engine());
-            return self.violated(format!("SHOW does not explain why {} is not ready: {row:?}", slot.engine()));
+        let snapshot = self.database.state();
+        let current = &self.judge.seen.current;
+        let is_current = |record: &&EngineRecord| current.contains(&record.incarnation);
+        let mut old = snapshot.engines.iter().filter(|record| record.issued_at_ms <= issued_before).filter(is_current);
+        if let Some(record) = old.find(|record| !self.shown.explains(&record.name)) {
+            let row = self.shown.engines.get(&record.name);
+            return self.violated(format!("SHOW does not explain why {} is not ready: {row:?}", record.name));
         }
         let waits = |session: &Session| session.phase == Phase::Waiting && !self.is_explained(session);
         let waiting: BTreeSet<u64> =
@@ -53,10 +52,8 @@ impl State {
     /// Whether an engine that may serve the session is not registered yet.
     fn has_engine_on_its_way(&self, session: &Session) -> bool {
         let catalog = &self.database.state().catalog;
-        self.database.state().slots.iter().any(|slot| {
-            let link: Link = slot.key.link();
-            session.asked.may_use(&link, slot.owner.as_ref(), catalog)
-                && self.nodes.registration(&slot.engine()).is_none()
-        })
+        let of_tenant = self.database.state().slots.iter().filter(|slot| slot.key.tenant == session.asked.key.tenant);
+        let mut usable = of_tenant.filter(|slot| session.asked.may_use(&slot.key.link(), slot.owner.as_ref(), catalog));
+        usable.any(|slot| self.nodes.registration(&slot.engine()).is_none())
     }
 }

@@ -195,7 +195,7 @@ impl Pair {
                 };
                 stored.map(drop)
             }
-            _ => return self.model.simulation.apply_one(decision, created),
+            _ => return self.model.simulation_mut().apply_one(decision, created),
         };
         let modelled = self.model.apply(decision, numbers, created.as_deref());
         assert_eq!(stored.is_ok(), modelled.is_ok(), "{decision:?}: {stored:?}, {modelled:?}");
@@ -205,7 +205,7 @@ impl Pair {
 
     /// A round of the planner for the model.
     async fn tick(&mut self, rng: &mut Rng, compared: &mut Compared) -> bool {
-        let plan = self.model.simulation.plan();
+        let plan = self.model.simulation_mut().plan();
         for chain in &plan.chains {
             let mut created = None;
             let epoch = if rng.percent(DEPOSED) { Epoch(0) } else { self.epoch };
@@ -299,7 +299,7 @@ impl Pair {
 
     /// Engines register, drain and end in the world of the model.
     fn turn_of_engines(&mut self, rng: &mut Rng) {
-        let simulation = &mut self.model.simulation;
+        let simulation = self.model.simulation_mut();
         for engine in simulation.about_to_register() {
             if rng.percent(70) {
                 simulation.register(&engine);

@@ -1,0 +1,120 @@
+//! What the judge has seen of the database: the slots and rows of engines as they were when it last looked, so that it checks
+//! what has changed since. What is left out by that is compared as a whole now and then (`State::judge_whole`).
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+
+use foldhash::fast::RandomState;
+use model::engine_name::EngineName;
+use model::number::Incarnation;
+use model::owner::Owner;
+use model::slot::{Link, Origin, Replacement, Slot, SlotKey};
+use model::snapshot::EngineRecord;
+
+use super::sums::Sums;
+use crate::activity::Slots;
+
+/// What was there.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// [`Database::changes`](crate::database::Database::changes) at that time.
+    pub(super) changes: u64,
+    pub(super) slots: Vec<SeenSlot>,
+    /// The incarnations of the slots.
+    pub(super) current: HashSet<Incarnation, RandomState>,
+    pub(super) links: BTreeMap<Link, Slots>,
+    pub(super) rows: Vec<SeenRow>,
+    pub(super) sums: Sums,
+    /// How often something had changed.
+    pub(super) looks: u64,
+}
+
+impl Seen {
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+/// A slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SeenSlot {
+    pub key: SlotKey,
+    pub incarnation: Incarnation,
+    pub origin: Origin,
+    pub replacement: Replacement,
+    pub owner: Option<Owner>,
+    /// The name of its current engine.
+    pub engine: EngineName,
+}
+
+impl SeenSlot {
+    pub fn new(slot: &Slot) -> Self {
+        Self {
+            key: slot.key.clone(),
+            incarnation: slot.incarnation,
+            origin: slot.origin,
+            replacement: slot.replacement,
+            owner: slot.owner.clone(),
+            engine: slot.engine(),
+        }
+    }
+
+    /// Whether the slot is still like this. Its tenant, pool and unit are not compared: they change only together with its
+    /// incarnation, which is used once.
+    pub fn is(&self, slot: &Slot) -> bool {
+        self.incarnation == slot.incarnation
+            && self.key.ordinal == slot.key.ordinal
+            && self.origin == slot.origin
+            && self.replacement == slot.replacement
+            && self.owner == slot.owner
+    }
+}
+
+/// A row of an engine.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SeenRow {
+    pub name: EngineName,
+    pub has_uid: bool,
+    /// It is to end and has not.
+    pub is_condemned: bool,
+}
+
+impl SeenRow {
+    pub fn new(record: &EngineRecord) -> Self {
+        Self { name: record.name.clone(), has_uid: record.uid.is_some(), is_condemned: is_condemned(record) }
+    }
+
+    pub fn is(&self, record: &EngineRecord) -> bool {
+        self.has_uid == record.uid.is_some() && self.is_condemned == is_condemned(record) && self.name == record.name
+    }
+}
+
+fn is_condemned(record: &EngineRecord) -> bool {
+    record.end_reason.is_some() && record.ended_at_ms.is_none()
+}
+
+/// What is left of two lists without what both begin and end with.
+pub(super) fn differing<A, B>(was: &[A], is: &[B], same: impl Fn(&A, &B) -> bool) -> (Range<usize>, Range<usize>) {
+    let both = was.len().min(is.len());
+    let from = (0..both).find(|at| !same(&was[*at], &is[*at])).unwrap_or(both);
+    let left = both - from;
+    let (was_end, is_end) = (was.len(), is.len());
+    let equal = (1..=left).find(|back| !same(&was[was_end - back], &is[is_end - back])).map_or(left, |back| back - 1);
+    (from..was_end - equal, from..is_end - equal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::differing;
+
+    #[test]
+    fn lists_differ_in_what_was_changed_inserted_or_removed() {
+        let of = |was: &[u8], is: &[u8]| differing(was, is, |was, is| was == is);
+        assert_eq!(of(&[1, 2, 3], &[1, 2, 3]), (3..3, 3..3));
+        assert_eq!(of(&[1, 2, 3], &[1, 4, 3]), (1..2, 1..2));
+        assert_eq!(of(&[1, 2, 3], &[1, 3]), (1..2, 1..1));
+        assert_eq!(of(&[1, 3], &[1, 2, 3, 4]), (1..2, 1..4));
+        assert_eq!(of(&[1, 1], &[1, 1, 1]), (2..2, 2..3));
+        assert_eq!(of(&[], &[5]), (0..0, 0..1));
+    }
+}
