@@ -52,6 +52,10 @@ pub struct Activity {
     pub lost: u64,
     /// Ticks in which too many machines had failed.
     pub suspended: u64,
+    /// How often the database was restored to an older state.
+    pub restored: u64,
+    /// Engines that the database did not know and that were drained.
+    pub unknown: u64,
     /// Sessions that an engine of another owner refused.
     pub refused_owners: u64,
 }
@@ -73,6 +77,8 @@ pub struct Judge {
     /// What was reported of each alteration.
     pub outcomes: BTreeMap<RequestId, Outcome>,
     pub committed_at: BTreeMap<RequestId, Duration>,
+    /// The alterations that the database knew before it was restored.
+    pub lost: BTreeSet<RequestId>,
     pub uncharged: BTreeMap<EngineName, Duration>,
     /// The owners of engines.
     pub owners: BTreeMap<EngineName, Option<Owner>>,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use model::number::Generation;
 use model::owner::Owner;
 use model::sharing::Sharer;
 
@@ -20,6 +21,8 @@ pub struct EngineAgent {
     pub uid: String,
     /// The machine that it runs on.
     pub machine: String,
+    /// The generation of the snapshot that it was created from.
+    pub generation: Generation,
     pub sessions: BTreeSet<u64>,
     has_read_owner: bool,
     /// The owner in the first permit that it read; `None`: the tenant.
@@ -40,10 +43,11 @@ pub struct EngineAgent {
 }
 
 impl EngineAgent {
-    pub fn new(uid: String, machine: String, now: Duration) -> Self {
+    pub fn new(uid: String, (machine, generation): (String, Generation), now: Duration) -> Self {
         Self {
             uid,
             machine,
+            generation,
             has_read_owner: false,
             owner: None,
             sessions: BTreeSet::new(),

@@ -105,7 +105,11 @@ impl ControllerCtx for Context {
                         engine.phase = Phase::Ended;
                     }
                 }
-                Ok(InstanceList::new(listing, Some(world.nodes_read())))
+                let mut list = InstanceList::new(listing, Some(world.nodes_read()));
+                if world.mutant == Some(Mutant::NewerIsOrphan) {
+                    list.instances.iter_mut().for_each(|instance| instance.generation = None);
+                }
+                Ok(list)
             }
             _ => Err(Failure::Unavailable("the API server is away".to_owned())),
         };

@@ -19,6 +19,7 @@ use model::change::Rules;
 use model::demand::{Demand, DemandKey};
 use model::demand_report::{DemandRecorded, DemandReport};
 use model::engine_name::EngineName;
+use model::ledger::{Scope, ScopeKey};
 use model::number::{Epoch, Generation};
 use model::snapshot::{EngineRecord, MasterRecord, Snapshot};
 use planner::{Action, Decision, DesiredState, ObservedState, Simulation, Transition};
@@ -29,7 +30,7 @@ use crate::mutant::Mutant;
 pub use statements::{Commit, Statement, aborted};
 
 /// The database.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Database {
     /// Only its desired state is used.
     simulation: Simulation,
@@ -46,7 +47,7 @@ pub struct Database {
 }
 
 /// What a proxy has recorded.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Reported {
     seq: i64,
     until_ms: i64,
@@ -83,6 +84,24 @@ impl Database {
     /// As long as it is equal, nothing of the state has changed but its clock.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Goes back to an older state; the ids of statements are not used again.
+    pub fn restore(&mut self, older: Self) {
+        let now_ms = self.state().now_ms;
+        let scopes: Vec<(ScopeKey, Scope)> = match self.mutant {
+            Some(Mutant::RestoredInParts) => {
+                self.state().ledger.scopes().map(|(key, scope)| (key.clone(), *scope)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let simulation = self.simulation_mut();
+        *simulation = older.simulation;
+        simulation.desired.snapshot.now_ms = now_ms;
+        for (key, scope) in scopes {
+            simulation.desired.snapshot.ledger.put_scope(key, scope);
+        }
+        (self.demand, self.finished) = (older.demand, older.finished);
     }
 
     /// The state as it is, without demand.

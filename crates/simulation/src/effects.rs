@@ -246,7 +246,7 @@ impl State {
         // A reply may be lost: the instance is there all the same.
         if let Some(found) = found.filter(|found| self.agents.get(engine).is_none_or(|agent| agent.uid != found.uid)) {
             let machine = found.node.as_deref().unwrap_or_default();
-            self.engine_created(engine, (&found.uid, machine), starts_after);
+            self.engine_created(engine, (&found.uid, machine), generation, starts_after);
         }
         ensured.map(|ensured| Applied::Created { uid: ensured.uid }).map_err(|error| failure(&error))
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
+use model::number::Generation;
 use model::sharing::Sharer;
 use orchestrator::memory::End;
 
@@ -24,8 +25,14 @@ const REGISTER_RETRY: Duration = Duration::from_secs(1);
 
 impl State {
     /// An instance was created: its agent starts.
-    pub fn engine_created(&mut self, engine: &EngineName, (uid, machine): (&str, &str), starts_after: Duration) {
-        let mut agent = EngineAgent::new(uid.to_owned(), machine.to_owned(), self.now + starts_after);
+    pub fn engine_created(
+        &mut self,
+        engine: &EngineName,
+        (uid, machine): (&str, &str),
+        generation: Generation,
+        starts_after: Duration,
+    ) {
+        let mut agent = EngineAgent::new(uid.to_owned(), (machine.to_owned(), generation), self.now + starts_after);
         agent.is_silent = self.faults.take_silent();
         agent.is_stubborn = self.faults.take_stubborn();
         if !agent.is_silent {

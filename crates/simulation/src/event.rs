@@ -11,6 +11,7 @@ use crate::alteration::AgentFault;
 use crate::database::Statement;
 use crate::late_call::LateCall;
 use crate::machine::{Failing, FailureEnd};
+use crate::restore::Backup;
 
 /// What happens at a moment.
 #[derive(Debug)]
@@ -69,6 +70,8 @@ pub enum Event {
     /// A machine is reported as ready or not.
     Reachable(usize, bool),
     MachineReturns(usize, FailureEnd),
+    /// The database is restored to this state.
+    Restore(Box<Backup>),
     Tick,
     Elect,
 }
@@ -138,6 +141,8 @@ pub enum Fault {
     Repeated(u64, Duration),
     AgentsAway(Duration),
     ListFrozen(Duration),
+    /// The database is backed up, and restored to that state after this time.
+    DatabaseRestored(Duration),
     ClockShifted(i64),
     WakesLost(Duration),
     /// This happens between the look of a master and its next drain.

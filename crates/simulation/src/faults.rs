@@ -13,7 +13,7 @@ use crate::machine::FailureEnd;
 use crate::state::State;
 
 /// The lease of a proxy's demand, and a little more: for so long the demand of a proxy that died is stale.
-const STALE_DEMAND: Duration = Duration::from_secs(16);
+pub const STALE_DEMAND: Duration = Duration::from_secs(16);
 
 impl State {
     /// Injects a fault.
@@ -108,6 +108,7 @@ impl State {
                 self.faults.is_frozen = true;
                 self.schedule(*lasted, Event::ListThawed);
             }
+            Fault::DatabaseRestored(after) => self.back_up(*after),
             Fault::ClockShifted(by_ms) => {
                 self.database.ahead_ms += by_ms;
                 self.database.set_now(now);
@@ -157,6 +158,7 @@ impl State {
         self.faults = Faults { stale_until, ..Faults::default() };
         self.memory.refuse_creates(None);
         self.memory.thaw_lists();
+        self.cancel(|event| matches!(event, Event::Restore(_)));
         for agent in self.agents.values_mut() {
             agent.muted_until = Duration::ZERO;
         }

@@ -6,6 +6,7 @@ mod alterations;
 mod charges;
 mod machines;
 mod owners;
+mod restored;
 mod scaling;
 pub mod seen;
 mod shown;
@@ -64,7 +65,7 @@ impl State {
         let are_slots = seen.slots.len() == snapshot.slots.len() && seen.slots.iter().zip(&snapshot.slots).all(is_slot);
         let links: BTreeSet<Link> = snapshot.slots.iter().map(|slot| slot.key.link()).collect();
         let are_links =
-            seen.links.keys().eq(&links) && links.iter().all(|link| seen.links[link] == self.slots_seen_of(link));
+            seen.links.keys().eq(&links) && links.iter().all(|link| seen.links[link] == seen.slots_of(link));
         let are_rows = seen.rows.iter().eq(snapshot.engines.iter().map(SeenRow::new).collect::<Vec<_>>().iter());
         let is_owner = |slot: &SeenSlot| self.judge.owners.get(&slot.engine) == Some(&slot.owner);
         if !are_slots || !are_links || !are_rows || !seen.slots.iter().all(is_owner) {
@@ -132,9 +133,10 @@ impl State {
         let Some(agent) = self.agents.get(engine).filter(|agent| agent.uid == uid && !agent.has_ended) else { return };
         let open = agent.sessions.len();
         let is_retiring = agent.is_retiring(self.now);
-        let Some(record) = self.database.engine(engine).filter(|record| record.uid.as_deref() == Some(uid)) else {
+        let Some(record) = self.database.engine(engine) else { return self.judge_unknown(engine) };
+        if record.uid.as_deref() != Some(uid) {
             return;
-        };
+        }
         if let Some(reason) = record.end_reason.clone() {
             let (registered, condemned) = (self.judge.registered_at.get(engine), self.judge.condemned_at.get(engine));
             let was_registered = registered.zip(condemned).is_some_and(|(at, end)| *at + REGISTERED_LONG <= *end);

@@ -32,6 +32,7 @@ pub mod mutant;
 pub mod nodes;
 pub mod proxies;
 mod replay;
+pub mod restore;
 pub mod rng;
 pub mod run;
 pub mod script;

@@ -49,6 +49,7 @@ impl Run {
             let mut world = self.world.lock();
             world.end_faults();
             world.close_all();
+            world.draw_lost_numbers();
         }
         for statement in script::restoring(SESSIONS, IDLE)? {
             self.world.lock().handle(Event::Scripted(statement));

@@ -92,10 +92,14 @@ pub enum Mutant {
     ConvergedTooEarly,
     /// The database does not record why sessions wait.
     ReasonsNotShown,
+    /// A master does not see from which generation an engine was created that the database does not know.
+    NewerIsOrphan,
+    /// Of the ledger only the reservations are restored, not what scopes hold.
+    RestoredInParts,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 46] = [
         Self::DemandWithoutLease,
         Self::CountedUntilOpen,
         Self::ReportsWithoutNumber,
@@ -140,5 +144,7 @@ impl Mutant {
         Self::ConvergedWaitsForReadiness,
         Self::ConvergedTooEarly,
         Self::ReasonsNotShown,
+        Self::NewerIsOrphan,
+        Self::RestoredInParts,
     ];
 }

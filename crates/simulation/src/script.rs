@@ -18,7 +18,7 @@ use model::quota::{Capacity, DeclaredAmount, Principal, TransferLimit};
 use model::slot::{Link, Replacement};
 
 use crate::database::Statement;
-use crate::event::Scripted;
+use crate::event::{Fault, Scripted};
 use crate::rng::Rng;
 
 use faults::fault;
@@ -37,6 +37,9 @@ pub const USERS: [&str; 3] = ["ann", "bob", "cyd"];
 const ARRIVALS: Duration = Duration::from_mins(1);
 const STATEMENTS: Duration = Duration::from_mins(4);
 const FAULTS: Duration = Duration::from_secs(150);
+/// The same between two restores of the database, in milliseconds how long the older state is ago.
+const RESTORES: Duration = Duration::from_mins(40);
+const RESTORED_MS: [u64; 2] = [2_000, 240_000];
 
 /// So long sessions arrive, and so long none.
 const QUIET: Duration = Duration::from_mins(20);
@@ -179,8 +182,21 @@ fn is_quiet(at: Duration) -> bool {
 /// The script of a run of this length.
 pub fn script(seed: u64, length: Duration) -> Result<Script, UserError> {
     let mut script = without_quiet_times(seed, length)?;
+    script.extend(restores(seed, length));
+    script.sort_by_key(|(at, _)| *at);
     script.retain(|(at, event)| !(matches!(event, Scripted::Arrive { .. }) && is_quiet(*at)));
     Ok(script)
+}
+
+fn restores(seed: u64, length: Duration) -> Script {
+    let (mut rng, mut at, mut script) = (Rng::new(seed).fork(7), Duration::ZERO, Script::new());
+    loop {
+        at += rng.around(RESTORES) + Duration::from_mins(1);
+        if at >= length {
+            return script;
+        }
+        script.push((at, Scripted::Fault(Fault::DatabaseRestored(rng.millis(RESTORED_MS[0], RESTORED_MS[1])))));
+    }
 }
 
 fn without_quiet_times(seed: u64, length: Duration) -> Result<Script, UserError> {

@@ -11,7 +11,7 @@ use model::observation::{ObservedEngine, Publication};
 use crate::mutant::Mutant;
 
 /// The rows that SHOW reads.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Shown {
     pub engines: HashMap<EngineName, ObservedEngine, RandomState>,
     pub unmet: Vec<UnmetDemand>,

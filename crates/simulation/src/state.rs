@@ -144,6 +144,11 @@ impl State {
         self.events.insert((at, self.sequence), event);
     }
 
+    /// Removes the events that are scheduled and like this.
+    pub fn cancel(&mut self, is_like: impl Fn(&Event) -> bool) {
+        self.events.retain(|_, event| !is_like(event));
+    }
+
     /// Wakes the master.
     pub fn wake(&mut self) {
         if self.now >= self.faults.wakes_lost_until {
@@ -245,6 +250,7 @@ impl State {
             Event::AlterCommit(id) => self.commit_alteration(&id),
             Event::AlterAbort(id) => self.abort_alteration(&id),
             Event::AgentExpires(at) => self.agent_expires(at),
+            Event::Restore(backup) => self.restore(*backup),
             Event::Tick | Event::Elect => {}
         }
         while self.left.front().is_some_and(|(at, _)| *at + Duration::from_secs(2) < self.now) {

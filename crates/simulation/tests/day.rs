@@ -68,6 +68,9 @@ fn a_simulated_day_violates_no_invariant() {
     assert!(sum(|all| all.cancelled) > 0 && sum(|all| all.late_calls) > 0 && sum(|all| all.moved) > 0);
     assert!(sum(|all| all.lost) > 20 && sum(|all| all.suspended) > 20 && sum(|all| all.refused_owners) > 0);
     assert!(sum(|all| all.terms) > 2 * outcomes.len() as u64);
+    let restored = sum(|all| all.restored);
+    println!("simulation: {restored} restores of the database, {} unknown engines drained", sum(|all| all.unknown));
+    assert!(restored >= 10, "the database was restored {restored} times only: the day is void");
     let simulated: Duration = outcomes.iter().map(|outcome| outcome.simulated).sum();
     assert!(simulated >= 24 * HOUR, "only {simulated:?} were simulated");
     assert!(speed(&outcomes) >= SPEED);
@@ -116,6 +119,8 @@ mod long_only {
         while outcomes.iter().map(|outcome| outcome.simulated).sum::<Duration>() < 30 * 24 * HOUR {
             println!("simulation: seed {}", first + outcomes.len() as u64);
             outcomes.push(checked(first + outcomes.len() as u64, LENGTH, None));
+            let restored = outcomes.last().map_or(0, |outcome| outcome.activity.restored);
+            assert!(restored > 0, "the database was never restored: the run is void");
         }
         assert!(speed(&outcomes) >= SPEED);
     }

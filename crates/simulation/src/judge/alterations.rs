@@ -35,7 +35,8 @@ impl State {
     /// Checks an alter node that was deleted: its alteration is decided.
     pub fn judge_deleted_node(&mut self, node: Option<&AlterNode>) {
         let mut children = node.into_iter().flat_map(|node| &node.children);
-        let undecided = children.find(|child| self.database.outcome(&child.id).is_none()).map(|child| child.id.clone());
+        let is_decided = |id: &RequestId| self.database.outcome(id).is_some() || self.judge.lost.contains(id);
+        let undecided = children.find(|child| !is_decided(&child.id)).map(|child| child.id.clone());
         if let Some(id) = undecided {
             self.violated(format!("the node of alteration {id} is deleted, and it is not decided"));
         }

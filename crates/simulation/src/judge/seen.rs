@@ -1,7 +1,7 @@
 //! What the judge has seen of the database: the slots and rows of engines as they were when it last looked, so that it checks
 //! what has changed since. What is left out by that is compared as a whole now and then (`State::judge_whole`).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
 use foldhash::fast::RandomState;
@@ -13,6 +13,7 @@ use model::snapshot::EngineRecord;
 
 use super::sums::Sums;
 use crate::activity::Slots;
+use crate::database::Database;
 
 /// What was there.
 #[derive(Debug, Default)]
@@ -30,6 +31,32 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// What a database that was restored has.
+    pub(super) fn new(database: &Database) -> Self {
+        let snapshot = database.state();
+        let mut seen = Self {
+            changes: database.changes(),
+            slots: snapshot.slots.iter().map(SeenSlot::new).collect(),
+            current: snapshot.slots.iter().map(|slot| slot.incarnation).collect(),
+            rows: snapshot.engines.iter().map(SeenRow::new).collect(),
+            sums: Sums::of(&snapshot.ledger),
+            ..Self::default()
+        };
+        let links: BTreeSet<Link> = seen.slots.iter().map(|slot| slot.key.link()).collect();
+        seen.links = links.into_iter().map(|link| (link.clone(), seen.slots_of(&link))).collect();
+        seen
+    }
+
+    /// The slots of a link.
+    pub(super) fn slots_of(&self, link: &Link) -> Slots {
+        let mut of_link = Slots::default();
+        for slot in self.slots.iter().filter(|slot| slot.key.is_of(link)) {
+            let of_origin = if slot.origin == Origin::Demand { &mut of_link.on_demand } else { &mut of_link.others };
+            of_origin.insert(slot.key.clone());
+        }
+        of_link
+    }
+
     pub fn slots(&self) -> usize {
         self.slots.len()
     }

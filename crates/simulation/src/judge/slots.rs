@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::engine_name::EngineName;
-use model::slot::{Link, Origin, Replacement, SlotKey};
+use model::slot::{Link, Replacement, SlotKey};
 
 use super::seen::{SeenRow, SeenSlot, differing};
 use crate::activity::{Cause, Slots};
@@ -27,7 +27,7 @@ impl State {
         let links: BTreeSet<Link> = old.iter().chain(&new).map(|slot| slot.key.link()).collect();
         for link in links {
             let before = self.judge.seen.links.remove(&link).unwrap_or_default();
-            let after = self.slots_seen_of(&link);
+            let after = self.judge.seen.slots_of(&link);
             self.judge_link(&link, (&before, &after), cause);
             if after.count() > 0 {
                 self.judge.seen.links.insert(link, after);
@@ -35,16 +35,6 @@ impl State {
         }
         self.remember_forced(&new);
         self.judge_owners(&new);
-    }
-
-    /// The slots of a link, as the judge sees them now.
-    pub(super) fn slots_seen_of(&self, link: &Link) -> Slots {
-        let mut of_link = Slots::default();
-        for slot in self.judge.seen.slots.iter().filter(|slot| slot.key.is_of(link)) {
-            let of_origin = if slot.origin == Origin::Demand { &mut of_link.on_demand } else { &mut of_link.others };
-            of_origin.insert(slot.key.clone());
-        }
-        of_link
     }
 
     fn judge_link(&mut self, link: &Link, (was, is): (&Slots, &Slots), cause: Cause) {

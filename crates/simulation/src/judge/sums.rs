@@ -35,6 +35,12 @@ pub(super) struct Changed {
 }
 
 impl Sums {
+    pub fn of(ledger: &Ledger) -> Self {
+        let mut sums = Self::default();
+        sums.follow(ledger);
+        sums
+    }
+
     /// Takes the changes of a ledger's reservations into account.
     fn follow(&mut self, ledger: &Ledger) -> Changed {
         let now: Vec<&Arc<Reservation>> = ledger.reservations().collect();

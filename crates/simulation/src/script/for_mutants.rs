@@ -18,6 +18,8 @@ use crate::rng::Rng;
 
 /// Half of the time between two events of a mutant.
 const HALF: Duration = Duration::from_secs(30);
+/// In seconds, the time between two restores of the database.
+const RESTORES: u64 = 300;
 
 /// A session of the first unit for a few seconds.
 fn brief(tenant: &str) -> Result<Scripted, UserError> {
@@ -146,6 +148,9 @@ pub fn script_for(mutant: Mutant, seed: u64, length: Duration) -> Result<Script,
             }
             Mutant::NodeAlone => vec![Scripted::Fault(Fault::MachineUnready(place, Duration::from_secs(20)))],
             Mutant::NotSuspended => vec![Scripted::Fault(Fault::ManyFail(4, failing(&mut rng, 60)))],
+            Mutant::NewerIsOrphan | Mutant::RestoredInParts if at.as_secs().is_multiple_of(RESTORES) => {
+                vec![Scripted::Fault(Fault::DatabaseRestored(rng.millis(20_000, 90_000)))]
+            }
             _ => Vec::new(),
         };
         script.extend(events.into_iter().map(|event| (at, event)));

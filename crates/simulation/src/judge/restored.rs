@@ -1,0 +1,48 @@
+//! The judge after a restore of the database: what it forgets, and what is left of the engines that the database has lost.
+
+use model::engine_name::EngineName;
+
+use super::seen::Seen;
+use crate::activity::Judge;
+use crate::state::State;
+
+impl State {
+    /// Forgets what the database has lost; everything else is judged as before.
+    pub fn judge_restored(&mut self) {
+        let Self { judge, database, agents, .. } = self;
+        let Judge { outcomes, committed_at, lost, recorded, condemned_at, owners, .. } = judge;
+        lost.extend(outcomes.keys().filter(|id| database.outcome(id).is_none()).cloned());
+        outcomes.retain(|id, _| database.outcome(id).is_some());
+        committed_at.retain(|id, _| database.outcome(id).is_some());
+        let engines = &database.state().engines;
+        let has_uid = engines.iter().filter(|record| record.uid.is_some());
+        *recorded = has_uid.map(|record| record.name.clone()).collect();
+        condemned_at.retain(|engine, _| {
+            let record = database.engine(engine);
+            record.is_some_and(|record| record.end_reason.is_some() && record.ended_at_ms.is_none())
+        });
+        // A name that is lost may be used again, for another owner.
+        owners.retain(|engine, _| {
+            database.engine(engine).is_some() || agents.get(engine).is_some_and(|agent| !agent.has_ended)
+        });
+        judge.seen = Seen::new(database);
+        judge.uncharged.clear();
+        judge.doubled.clear();
+        judge.evidence = None;
+        self.judge_whole();
+    }
+
+    /// Checks the drain order of an engine without a row: one that was created from a newer generation than the database has is not
+    /// touched.
+    pub(super) fn judge_unknown(&mut self, engine: &EngineName) {
+        self.activity.unknown += 1;
+        let generation = self.database.state().catalog.generation;
+        let Some(created_from) = self.agents.get(engine).map(|agent| agent.generation) else { return };
+        if created_from > generation {
+            self.violated(format!(
+                "engine {engine} is drained, which was created from generation {created_from} and is unknown to the \
+                 database at {generation}"
+            ));
+        }
+    }
+}
