@@ -23,17 +23,77 @@ use model::slot::{Slot, SlotKey};
 use crate::coarse_age::coarse_age;
 use crate::inventory::{Engine, Inventory};
 use crate::limits::{Limits, NODE_ALONE};
-use crate::observed::{ObservedState, UnreadyNode};
+use crate::observed::{Instance, ObservedState, UnreadyNode};
 
 /// The rule is suspended only if so many nodes with engines are not ready.
 const MIN_FAILED: usize = 3;
 
+/// The rules of the design.
+struct Design;
+
+impl Evidence for Design {}
+
+/// What is evidence. The methods that are provided are those of the design; the tests replace one at a time and show that each
+/// replacement is detected.
+trait Evidence: Sync {
+    /// Whether the registration says that the engine serves.
+    fn is_registered(&self, engine: &Engine<'_>) -> bool {
+        engine.registration.is_some()
+    }
+
+    /// Since when the node is not ready. `None`: it is ready, or unknown.
+    fn unready(&self, observed: &ObservedState, node: &str) -> Option<UnreadyNode> {
+        observed.unready.get(node).copied()
+    }
+
+    /// Of two nodes of an engine, the one that counts.
+    fn later(&self, one: UnreadyNode, other: UnreadyNode) -> bool {
+        one.lasted < other.lasted
+    }
+
+    /// Whether a missing registration says that the engine does not serve. Without a permit, or below one that was not read, it says
+    /// nothing.
+    fn was_registered(&self, engine: &Engine<'_>) -> bool {
+        engine.permit.is_some_and(|permit| permit.answered && permit.sessions.is_some())
+    }
+
+    /// How long the node must not have been ready.
+    fn needed(&self, was_registered: bool, grace: Duration) -> Duration {
+        if was_registered { grace } else { grace.max(NODE_ALONE) }
+    }
+
+    /// How long it has not been, as far as that counts. Nodes that failed together return one after the other.
+    fn counted(&self, unready: UnreadyNode, since_suspended: Option<Duration>) -> Duration {
+        unready.lasted.min(since_suspended.unwrap_or(Duration::MAX))
+    }
+
+    /// Whether every registration was read that there may be.
+    fn is_complete(&self, observed: &ObservedState) -> bool {
+        observed.registry_complete
+    }
+
+    /// Whether so many nodes have failed that those with engines are counted.
+    fn may_suspend(&self, failed: usize) -> bool {
+        failed >= MIN_FAILED
+    }
+
+    /// Whether so many of the nodes with engines have failed that the reason is hardly the nodes.
+    fn suspends(&self, failed: usize, with_engines: usize) -> bool {
+        failed >= MIN_FAILED && failed * 2 > with_engines
+    }
+
+    /// Whether an engine that runs, or still may, is on the node of the instance.
+    fn counts(&self, instance: &Instance) -> bool {
+        instance.phase != Phase::Ended
+    }
+}
+
 /// The evidence of failed nodes.
-#[derive(Debug)]
 pub(crate) struct FailedNodes<'a> {
     observed: &'a ObservedState,
     grace: Duration,
     suspended: Option<String>,
+    rules: &'static dyn Evidence,
 }
 
 /// An engine without a registration on a node that is not ready.
@@ -47,7 +107,11 @@ pub(crate) struct OnFailedNode<'a> {
 
 impl<'a> FailedNodes<'a> {
     pub fn new(observed: &'a ObservedState, limits: &Limits) -> Self {
-        Self { observed, grace: limits.node_grace, suspended: suspended(observed) }
+        Self::by(&Design, observed, limits)
+    }
+
+    fn by(rules: &'static dyn Evidence, observed: &'a ObservedState, limits: &Limits) -> Self {
+        Self { observed, grace: limits.node_grace, suspended: suspended(rules, observed), rules }
     }
 
     /// Why no engine is replaced because of its node, although some nodes are not ready.
@@ -57,23 +121,23 @@ impl<'a> FailedNodes<'a> {
 
     /// `None` if the engine is registered or has no instance, or if a node of its instances is ready or unknown.
     pub fn assess(&self, engine: &Engine<'_>) -> Option<OnFailedNode<'a>> {
-        if self.observed.unready.is_empty() || engine.registration.is_some() {
+        let Self { observed, rules, .. } = self;
+        if observed.unready.is_empty() || rules.is_registered(engine) {
             return None;
         }
         let mut latest: Option<(&'a str, UnreadyNode)> = None;
         for instance in engine.instances() {
-            let (node, unready) = self.observed.unready.get_key_value(instance.node.as_ref()?)?;
-            if latest.is_none_or(|(_, other)| unready.lasted < other.lasted) {
-                latest = Some((node, *unready));
+            let node = instance.node.as_deref()?;
+            let unready = rules.unready(observed, node)?;
+            let node = observed.unready.get_key_value(node).map_or("", |(node, _)| node.as_str());
+            if latest.is_none_or(|(_, other)| rules.later(unready, other)) {
+                latest = Some((node, unready));
             }
         }
         let (node, unready) = latest?;
-        // Without a permit, or below one that was not read, a missing registration says nothing.
-        let was_registered = engine.permit.is_some_and(|permit| permit.answered && permit.sessions.is_some());
-        let needed = if was_registered { self.grace } else { self.grace.max(NODE_ALONE) };
-        let applies = self.suspended.is_none() && self.observed.registry_complete;
-        // Nodes that failed together return one after the other.
-        let counted = unready.lasted.min(self.observed.since_suspended.unwrap_or(Duration::MAX));
+        let needed = rules.needed(rules.was_registered(engine), self.grace);
+        let applies = self.suspended.is_none() && rules.is_complete(observed);
+        let counted = rules.counted(unready, observed.since_suspended);
         Some(OnFailedNode { node, unready, left: applies.then(|| needed.saturating_sub(counted)) })
     }
 
@@ -125,21 +189,24 @@ impl OnFailedNode<'_> {
 
 /// Whether so many nodes have failed that no engine is replaced because of its node.
 pub fn suspends_failed_nodes(observed: &ObservedState) -> bool {
-    suspended(observed).is_some()
+    suspended(&Design, observed).is_some()
 }
 
 /// Why the rule is suspended. The time does not count: nodes that fail together are reported one after the other.
-fn suspended(observed: &ObservedState) -> Option<String> {
-    if observed.unready.len() < MIN_FAILED {
+fn suspended(rules: &dyn Evidence, observed: &ObservedState) -> Option<String> {
+    if !rules.may_suspend(observed.unready.len()) {
         return None;
     }
-    let running = observed.instances.iter().filter(|instance| instance.phase != Phase::Ended);
+    let running = observed.instances.iter().filter(|instance| rules.counts(instance));
     let nodes: BTreeSet<&String> = running.filter_map(|instance| instance.node.as_ref()).collect();
     let failed = nodes.iter().filter(|node| observed.unready.contains_key(**node)).count();
-    (failed >= MIN_FAILED && failed * 2 > nodes.len()).then(|| {
+    rules.suspends(failed, nodes.len()).then(|| {
         format!(
             "{failed} of {} nodes with engines are not ready: no engine is replaced because of its node",
             nodes.len()
         )
     })
 }
+
+#[cfg(test)]
+mod tests;
