@@ -254,6 +254,9 @@ impl<Recording: Future<Output = Result<(), ApiError>>, Record: Fn(DemandReport) 
 }
 
 #[cfg(test)]
+mod simulated;
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::pin::pin;

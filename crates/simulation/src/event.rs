@@ -13,6 +13,14 @@ use crate::late_call::LateCall;
 use crate::machine::{Failing, FailureEnd};
 use crate::restore::Backup;
 
+/// The process of a proxy that waits for the answer to a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sender {
+    pub proxy: usize,
+    pub process: u64,
+    pub seq: i64,
+}
+
 /// What happens at a moment.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "most events are of the script")]
@@ -39,14 +47,12 @@ pub enum Event {
     Leave(u64),
     Close(u64),
     GiveUp(u64),
-    /// A proxy reports its demand.
+    /// A proxy reports its demand, if that is due.
     Report(usize),
-    /// The same again, if it has not reported since this report.
-    Renew(usize, i64),
-    /// A report arrives at the database.
-    Reported(Box<DemandReport>, Option<(usize, u64)>),
-    /// The answer to a report arrives at the proxy.
-    Acknowledged(usize, u64),
+    /// A report arrives at the database, from the proxy that waits for the answer.
+    Reported(Box<DemandReport>, Option<Sender>),
+    /// The answer to a report arrives at the proxy, and whether it was recorded.
+    Answered(Sender, bool),
     /// A call of a deposed master arrives.
     Late(Box<LateCall>),
     /// The orchestrator accepts requests again.

@@ -17,6 +17,7 @@ pub mod alterations;
 pub mod clock;
 pub mod context;
 pub mod database;
+pub mod demand;
 pub mod effects;
 pub mod engines;
 pub mod event;

@@ -1,8 +1,8 @@
 //! The proxies' demand, and sessions from their arrival to their end.
 //!
-//! A session without a seat is counted under its key. Each proxy reports all its keys, at least 50 ms after the last report,
-//! and renews them. A session leaves the count before it is opened, and that is reported first or 100 ms have passed; refused by
-//! an engine that is full or another owner's, it is counted again. The key of a session follows from the proxy's last reading of the
+//! A session without a seat is counted under its key, and each proxy reports all its keys (`demand`). A session leaves the count
+//! before it is opened, and that is reported first, cannot be, or 1 s has passed; refused by an engine that is full or another
+//! owner's, it is counted again. The key of a session follows from the proxy's last reading of the
 //! catalog, and is computed again with each retry.
 
 use std::collections::BTreeMap;
@@ -10,21 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::demand::ScalingGroup;
-use model::demand_report::{DemandReport, WaitingSessions};
+use model::demand_report::{DemandRecorded, DemandReport};
 use model::engine_name::EngineName;
 use model::sharing::Sharer;
 use model::slot::Link;
 
-use crate::event::{Event, Scripted};
+use crate::event::{Event, Scripted, Sender};
 use crate::in_effect::take;
 use crate::mutant::Mutant;
 use crate::session::{Asked, Phase, Proxy, Session};
 use crate::state::State;
 
-const REPORT_INTERVAL: Duration = Duration::from_millis(50);
-const LEAVE_DEADLINE: Duration = Duration::from_millis(100);
-const LEASE_MS: i64 = 15_000;
-const RENEWAL: Duration = Duration::from_secs(5);
+const LEAVE_DEADLINE: Duration = Duration::from_secs(1);
+/// How long a proxy waits for an answer that does not come.
+const NO_ANSWER: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(1);
 /// The pause of a client that connects again.
 const RECONNECT: Duration = Duration::from_millis(500);
@@ -39,7 +38,8 @@ impl State {
             let asked = Asked { key: key.clone(), sharer: Sharer::new(user, &[], format!("s-{id}")) };
             let key = asked.counted_under(&self.proxies[proxy].catalog);
             let (phase, open_for, patience) = (Phase::New, *open_for, *patience);
-            let session = Session { proxy, asked, key, phase, open_for, patience, repeats: *repeats };
+            let repeats = *repeats;
+            let session = Session { proxy, asked, key, waits_since: None, phase, open_for, patience, repeats };
             self.sessions.insert(id, session);
             self.schedule(patience, Event::GiveUp(id));
             self.retry(id);
@@ -101,9 +101,11 @@ impl State {
                 if is_early {
                     self.uncount(id);
                 }
-                let version = self.proxies[proxy].version;
+                let demand = &self.proxies[proxy].demand;
+                let version = demand.version();
+                let waits = is_early && !demand.is_reported(version);
                 self.set_phase(id, Phase::Leaving(engine, version));
-                if is_early {
+                if waits {
                     self.schedule(LEAVE_DEADLINE, Event::LeaveDeadline(id, version));
                 } else {
                     self.leave_deadline(id, version);
@@ -122,11 +124,17 @@ impl State {
             return;
         }
         self.uncount(id);
+        let now = self.now;
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.key = key.clone();
+        (session.key, session.waits_since) = (key, Some(now));
+        self.add_to_count(id);
+    }
+
+    fn add_to_count(&mut self, id: u64) {
+        let Some(session) = self.sessions.get(&id) else { return };
         let proxy = session.proxy;
-        self.proxies[proxy].counted.entry(key).or_default().insert(id);
-        self.count_changed(proxy);
+        self.proxies[proxy].demand.add(&session.key, id, session.waits_since.unwrap_or(self.now));
+        self.schedule_report(proxy);
     }
 
     /// The proxies read the catalog.
@@ -144,24 +152,22 @@ impl State {
     }
 
     fn count(&mut self, id: u64) {
+        let now = self.now;
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.phase = Phase::Waiting;
-        session.key = session.asked.counted_under(&self.proxies[session.proxy].catalog);
-        let (proxy, key) = (session.proxy, session.key.clone());
-        self.proxies[proxy].counted.entry(key).or_default().insert(id);
+        let key = session.asked.counted_under(&self.proxies[session.proxy].catalog);
+        let is_same = key == session.key;
+        session.waits_since = session.waits_since.filter(|_| is_same).or(Some(now));
+        (session.phase, session.key) = (Phase::Waiting, key);
+        self.add_to_count(id);
         self.activity.waited += 1;
-        self.count_changed(proxy);
         self.schedule(RETRY, Event::RetryLater(id));
     }
 
     fn uncount(&mut self, id: u64) {
         let Some(session) = self.sessions.get(&id) else { return };
-        let (proxy, key) = (session.proxy, session.key.clone());
-        let counted = &mut self.proxies[proxy].counted;
-        let of_key = counted.get_mut(&key);
-        if of_key.is_some_and(|sessions| sessions.remove(&id)) {
-            counted.retain(|_, sessions| !sessions.is_empty());
-            self.count_changed(proxy);
+        let proxy = session.proxy;
+        if self.proxies[proxy].demand.remove(&session.key, id) {
+            self.schedule_report(proxy);
         }
     }
 
@@ -207,7 +213,9 @@ impl State {
         let (mean, sharer) = (session.open_for, session.asked.sharer.clone());
         if self.open_at((id, &sharer), engine) {
             self.uncount(id);
-            self.set_phase(id, Phase::Open(engine.clone()));
+            if let Some(session) = self.sessions.get_mut(&id) {
+                (session.phase, session.waits_since) = (Phase::Open(engine.clone()), None);
+            }
             self.activity.opened += 1;
             let open_for = self.rng.around(mean);
             self.schedule(open_for, Event::Close(id));
@@ -277,79 +285,68 @@ impl State {
         }
     }
 
-    fn count_changed(&mut self, at: usize) {
-        let now = self.now;
-        let proxy = &mut self.proxies[at];
-        proxy.version += 1;
-        if !std::mem::replace(&mut proxy.is_scheduled, true) {
-            let after = (proxy.reported_at + REPORT_INTERVAL).saturating_sub(now);
-            self.schedule(after, Event::Report(at));
+    /// The next report of a proxy, if it is known when that is.
+    fn schedule_report(&mut self, at: usize) {
+        if let Some(due) = self.proxies[at].demand.due() {
+            self.schedule_at(due.max(self.now), Event::Report(at));
         }
     }
 
-    /// A proxy sends its report.
+    /// A proxy sends the report that is due.
     pub fn report(&mut self, at: usize) {
         let now = self.now;
         let proxy = &mut self.proxies[at];
-        proxy.is_scheduled = false;
-        proxy.reported_at = now;
-        proxy.seq += 1;
-        let waiting = proxy.counted.iter().map(|(key, sessions)| WaitingSessions {
-            key: key.clone(),
-            sessions: sessions.len() as u64,
-            waited_ms: 0,
-        });
-        let report = DemandReport {
-            proxy: format!("proxy-{}", proxy.process),
-            seq: proxy.seq,
-            lease_ms: LEASE_MS,
-            demand: waiting.collect(),
-        };
-        let (version, seq) = (proxy.version, proxy.seq);
-        self.schedule(RENEWAL, Event::Renew(at, seq));
+        if proxy.demand.due().is_none_or(|due| due > now) {
+            return;
+        }
+        let process = proxy.process;
+        let Some(report) = proxy.demand.begin(now, now) else { return self.open_reported(at) };
+        let sender = Sender { proxy: at, process, seq: report.seq };
         if take(&mut self.faults.late_reports) {
             let after = self.rng.millis(20_000, 120_000);
             self.schedule(after, Event::Reported(Box::new(report.clone()), None));
         }
-        if now >= self.faults.lost_reports_until {
-            let is_slow = now < self.faults.slow_reports_until;
-            let after = if is_slow { self.rng.millis(50, 1_500) } else { self.rng.millis(2, 20) };
-            self.schedule(after, Event::Reported(Box::new(report), Some((at, version))));
+        if now < self.faults.lost_reports_until {
+            return self.schedule(NO_ANSWER, Event::Answered(sender, false));
         }
-    }
-
-    /// The same report again, with a new number.
-    pub fn renew(&mut self, at: usize, seq: i64) {
-        if self.proxies[at].seq == seq && !self.proxies[at].is_scheduled {
-            self.report(at);
-        }
+        let is_slow = now < self.faults.slow_reports_until;
+        let after = if is_slow { self.rng.millis(50, 1_500) } else { self.rng.millis(2, 20) };
+        self.schedule(after, Event::Reported(Box::new(report), Some(sender)));
     }
 
     /// The database records a report.
-    pub fn record_report(&mut self, report: &DemandReport, sender: Option<(usize, u64)>) {
-        if self.now < self.faults.away_until {
-            return;
-        }
-        let recorded = self.database.record_demand(report);
-        if recorded == model::demand_report::DemandRecorded::Increased {
+    pub fn record_report(&mut self, report: &DemandReport, sender: Option<Sender>) {
+        let is_recorded = self.now >= self.faults.away_until;
+        if is_recorded && self.database.record_demand(report) == DemandRecorded::Increased {
             self.wake();
         }
-        if let Some((at, version)) = sender {
+        if let Some(sender) = sender {
             let after = self.rng.millis(1, 10);
-            self.schedule(after, Event::Acknowledged(at, version));
+            self.schedule(after, Event::Answered(sender, is_recorded));
         }
     }
 
-    /// The answer to a report: sessions that have left the count are opened.
-    pub fn acknowledged(&mut self, at: usize, version: u64) {
+    /// The answer to a report arrives.
+    pub fn answered(&mut self, sender: Sender, is_recorded: bool) {
+        let (now, proxy) = (self.now, &mut self.proxies[sender.proxy]);
+        if proxy.process == sender.process {
+            proxy.demand.end(now, sender.seq, is_recorded);
+            self.open_reported(sender.proxy);
+        }
+    }
+
+    /// Opens the sessions of a proxy that have left the count, as far as that was reported.
+    fn open_reported(&mut self, at: usize) {
+        let demand = &self.proxies[at].demand;
         let left = self.sessions.iter().filter_map(|(id, session)| match session.phase {
-            Phase::Leaving(_, left) if session.proxy == at && left <= version => Some((*id, left)),
+            Phase::Leaving(_, left) if session.proxy == at && demand.is_reported(left) => Some((*id, left)),
             _ => None,
         });
         let left: Vec<(u64, u64)> = left.collect();
         for (id, left) in left {
             self.leave_deadline(id, left);
         }
+        self.schedule_report(at);
     }
 
     /// A proxy process dies with its sessions, and another one starts.
@@ -386,7 +383,8 @@ mod tests {
             sharer: Sharer::new("ann", &[], "s-1".to_owned()),
         };
         let (key, phase, hour) = (asked.key.clone(), Phase::Leaving(engine.clone(), 2), Duration::from_hours(1));
-        let session = Session { proxy: 0, asked, key, phase, open_for: hour, patience: hour, repeats: false };
+        let (open_for, patience) = (hour, hour);
+        let session = Session { proxy: 0, asked, key, waits_since: None, phase, open_for, patience, repeats: false };
         state.sessions.insert(1, session);
         state.handle(Event::LeaveDeadline(1, 1));
         assert_eq!(state.sessions[&1].phase, Phase::Leaving(engine.clone(), 2));

@@ -1,6 +1,6 @@
 //! Proxies and sessions: what a proxy counts, and where a session is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,11 @@ use model::owner::{Owner, SharedBy};
 use model::sharing::Sharer;
 use model::slot::Link;
 
+use crate::demand::DemandCount;
+
+/// `proxy.demand_lease`.
+const LEASE: Duration = Duration::from_secs(15);
+
 /// A proxy process.
 #[derive(Debug)]
 pub struct Proxy {
@@ -18,12 +23,7 @@ pub struct Proxy {
     pub process: u64,
     /// As it was last read.
     pub catalog: Arc<Catalog>,
-    pub counted: BTreeMap<DemandKey, BTreeSet<u64>>,
-    pub seq: i64,
-    /// Raised with each change of the count.
-    pub version: u64,
-    pub reported_at: Duration,
-    pub is_scheduled: bool,
+    pub demand: DemandCount,
     /// Until then it sends sessions to engines of any owner, as a version does that knows no owners.
     pub ignores_owners_until: Duration,
 }
@@ -49,6 +49,8 @@ pub struct Session {
     pub asked: Asked,
     /// What it is counted under.
     pub key: DemandKey,
+    /// Since when it has been waiting, if it was counted under this key before.
+    pub waits_since: Option<Duration>,
     pub phase: Phase,
     /// The mean.
     pub open_for: Duration,
@@ -70,11 +72,7 @@ impl Proxy {
         Self {
             process,
             catalog,
-            counted: BTreeMap::new(),
-            seq: 0,
-            version: 0,
-            reported_at: Duration::ZERO,
-            is_scheduled: false,
+            demand: DemandCount::new(format!("proxy-{process}"), LEASE),
             ignores_owners_until: Duration::ZERO,
         }
     }

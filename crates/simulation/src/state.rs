@@ -231,9 +231,8 @@ impl State {
             Event::Close(id) => self.close_session(id),
             Event::GiveUp(id) => self.give_up(id),
             Event::Report(at) => self.report(at),
-            Event::Renew(at, seq) => self.renew(at, seq),
             Event::Reported(report, sender) => self.record_report(&report, sender),
-            Event::Acknowledged(at, version) => self.acknowledged(at, version),
+            Event::Answered(sender, is_recorded) => self.answered(sender, is_recorded),
             Event::Late(call) => self.arrives_late(&call),
             Event::CreatesAccepted => self.memory.refuse_creates(None),
             Event::ListThawed => {

@@ -329,6 +329,9 @@ impl Sessions {
 }
 
 #[cfg(test)]
+mod simulated;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,6 +1,7 @@
 //! The model of the database decides like the real store: the same random calls, on SQLite.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod demand;
 mod master;
 mod pair;
 
@@ -86,4 +87,20 @@ fn the_model_of_the_database_scales_like_sqlite() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let scaled: usize = (1..=2).map(|seed| runtime.block_on(compare_random_calls(seed))).sum();
     assert!(scaled > CALLS, "only {scaled} calls were compared");
+}
+
+#[test]
+fn the_model_of_the_database_records_demand_like_sqlite() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    for seed in 1..=2 {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = StoreSettings::sqlite(&folder.path().join("metadata.sqlite"));
+        let done = runtime.block_on(async {
+            let mut pair = Pair::new(&settings).await;
+            let done = demand::compare_random_reports(&mut pair, seed).await;
+            pair.store.close().await;
+            done
+        });
+        assert!(done.iter().all(|reports| *reports > 20), "recorded, increased, late: {done:?}");
+    }
 }
