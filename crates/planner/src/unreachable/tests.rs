@@ -10,6 +10,16 @@ use crate::observed::{Permit, Registration};
 
 const GRACE: Duration = Duration::from_secs(5);
 
+/// A second instance with the name of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stray {
+    None,
+    OnReadyNode,
+    /// Its node has not been ready for so many seconds.
+    OnFailedNode(u64),
+}
+use Stray::{OnFailedNode, OnReadyNode};
+
 /// An engine and the nodes of its installation, in seconds.
 #[derive(Debug, Clone, Copy)]
 #[allow(clippy::struct_excessive_bools, reason = "the pieces of evidence are independent of each other")]
@@ -21,8 +31,8 @@ struct Case {
     is_registry_complete: bool,
     /// How long the node of the engine has not been ready.
     node: Option<u64>,
-    /// The same of a second instance with its name.
-    stray: Option<Option<u64>>,
+    /// A second instance with its name.
+    stray: Stray,
     /// How many other nodes have engines, and how many of these are not ready.
     others: [usize; 2],
     /// Nodes that are not ready and have no engine that runs.
@@ -38,7 +48,7 @@ const ALL: Case = Case {
     is_permit_read: true,
     is_registry_complete: true,
     node: Some(5),
-    stray: None,
+    stray: Stray::None,
     others: [4, 0],
     without_engines: 0,
     since_suspended: None,
@@ -61,15 +71,15 @@ const TABLE: &[Case] = &[
     Case { what: "it never registered, 30 s", has_been_registered: false, node: Some(30), ..ALL },
     Case { what: "its permit was not read, 29 s", is_permit_read: false, node: Some(29), is_unreachable: false, ..ALL },
     Case { what: "its permit was not read, 30 s", is_permit_read: false, node: Some(30), ..ALL },
-    Case { what: "another instance is on a ready node", stray: Some(None), is_unreachable: false, ..ALL },
+    Case { what: "another instance is on a ready node", stray: OnReadyNode, is_unreachable: false, ..ALL },
     Case {
         what: "another one's node failed later",
         node: Some(60),
-        stray: Some(Some(4)),
+        stray: OnFailedNode(4),
         is_unreachable: false,
         ..ALL
     },
-    Case { what: "another one's node failed as well", node: Some(60), stray: Some(Some(5)), ..ALL },
+    Case { what: "another one's node failed as well", node: Some(60), stray: OnFailedNode(5), ..ALL },
     Case { what: "two of five nodes have failed", others: [4, 1], ..ALL },
     Case { what: "three of five nodes have failed", others: [4, 2], is_unreachable: false, ..ALL },
     Case { what: "both nodes have failed", others: [1, 1], ..ALL },
@@ -112,10 +122,13 @@ fn is_unreachable(rules: &'static dyn Evidence, case: &Case) -> bool {
         }
     };
     fail("n-1", case.node);
-    fail("stray", case.stray.flatten());
+    if let OnFailedNode(secs) = case.stray {
+        fail("stray", Some(secs));
+    }
     let own = instance(&name, "uid-1", "n-1", Phase::Running);
     let mut instances = vec![own.clone()];
-    let strays: Vec<Instance> = case.stray.iter().map(|_| instance(&name, "uid-2", "stray", Phase::Running)).collect();
+    let stray = (case.stray != Stray::None).then(|| instance(&name, "uid-2", "stray", Phase::Running));
+    let strays: Vec<Instance> = stray.into_iter().collect();
     instances.extend(strays.iter().cloned());
     for at in 0..case.others[0] {
         let (node, other) = (format!("other-{at}"), EngineName::new(format!("o-{at}")).unwrap());

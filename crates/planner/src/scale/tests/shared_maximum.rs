@@ -138,8 +138,10 @@ fn applied_starts_are_not_repeated(scale_link: ScaleLink, (groups, max): &Groups
     scale_link(&mut after, *max).iter().all(|scaled| scaled.start == 0)
 }
 
-/// The properties, by name.
-const PROPERTIES: [(&str, fn(ScaleLink, &Groups) -> bool); 6] = [
+/// The name of a property, and whether it holds.
+type Property = (&'static str, fn(ScaleLink, &Groups) -> bool);
+
+const PROPERTIES: [Property; 6] = [
     ("maximum and burst are shared", maximum_and_burst_are_shared),
     ("what exceeds the maximum ends", what_exceeds_the_maximum_ends),
     ("nothing ends that the others make room for", nothing_ends_that_the_others_make_room_for),
@@ -250,8 +252,7 @@ mutants! {
 const LINKS: usize = 4_000;
 
 fn detected_by(scale_link: ScaleLink, links: &[Groups]) -> Option<&'static str> {
-    let violated =
-        |(_, holds): &&(&str, fn(ScaleLink, &Groups) -> bool)| links.iter().any(|groups| !holds(scale_link, groups));
+    let violated = |(_, holds): &&Property| links.iter().any(|groups| !holds(scale_link, groups));
     PROPERTIES.iter().find(violated).map(|(name, _)| *name)
 }
 
