@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn only_sparks_container_is_judged_by_the_end_of_its_log() {
-        let of = |container: &str, code: i32, log: &str| {
+        let fault_of = |container: &str, code: i32, log: &str| {
             let state = json!({"terminated": {"exitCode": code, "reason": "Error", "message": log}});
             let status = json!({"name": container, "image": "i", "imageID": "", "ready": false, "restartCount": 0,
                 "state": state});
@@ -220,7 +220,7 @@ mod tests {
             let pod: Pod = serde_json::from_value(pod).unwrap();
             let ended = containers::deciding_exit(&pod);
             let exit = super::super::exit(&pod, ended.as_ref());
-            super::of(&pod, Phase::Ended, Some(&exit), ended.as_ref())
+            of(&pod, Phase::Ended, Some(&exit), ended.as_ref())
         };
         let unknown_class = "\tat a.b(C)\nCaused by: java.lang.ClassNotFoundException: no.such.X\n\t... 20 more\n";
         let in_use = "\tat a.b(C)\nCaused by: java.net.BindException: Address already in use\n\t... 23 more\n";
@@ -233,7 +233,7 @@ mod tests {
             (SPARK, 137, unknown_class, StartFault::Killed),
             ("engine-agent", 1, unknown_class, StartFault::Exited),
         ] {
-            assert_eq!(of(container, code, log), Some(expected), "{container} {code} {log}");
+            assert_eq!(fault_of(container, code, log), Some(expected), "{container} {code} {log}");
         }
     }
 }
