@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use crate::catalog::UnitSpec;
+use crate::catalog::{PoolSpec, UnitSpec};
 use crate::configuration::Configuration;
 use crate::engine_type::{AgentContainer, EngineType, Executors, MemoryOverhead, Resources};
 use crate::instance::InstanceKind;
@@ -77,16 +77,12 @@ pub struct Total {
 impl Charge {
     /// The charge of an engine of this configuration, with as many executors as it may have.
     pub fn new(configuration: &Configuration, kind: InstanceKind) -> Self {
-        let overcommit_percent = match kind {
-            InstanceKind::Process => None,
-            InstanceKind::Pod => configuration.cpu_overcommit,
-        };
         Sizes {
             engine_type: configuration.engine_type,
             driver: (configuration.driver_cpu, configuration.driver_memory),
             executor: (configuration.executor_cpu, configuration.executor_memory),
             executors: configuration.max_executors,
-            overcommit_percent: u64::from(overcommit_percent.unwrap_or(100)).max(1),
+            overcommit_percent: divisor(kind, configuration.cpu_overcommit),
         }
         .charge(kind)
     }
@@ -101,12 +97,21 @@ impl Charge {
 
     /// The charge of an engine of this unit in a pool without overcommit.
     pub fn of_unit(unit: &UnitSpec, kind: InstanceKind) -> Self {
+        Self::with_overcommit(unit, kind, None)
+    }
+
+    /// What an engine of this unit in this pool is charged: the same as by its configuration, which need not be computed.
+    pub fn in_pool(unit: &UnitSpec, pool: &PoolSpec, kind: InstanceKind) -> Self {
+        Self::with_overcommit(unit, kind, pool.cpu_overcommit)
+    }
+
+    fn with_overcommit(unit: &UnitSpec, kind: InstanceKind, overcommit_percent: Option<u32>) -> Self {
         Sizes {
             engine_type: unit.engine_type,
             driver: (unit.driver_cpu, unit.driver_memory),
             executor: (unit.executor_cpu, unit.executor_memory),
             executors: unit.charged_executors(),
-            overcommit_percent: 100,
+            overcommit_percent: divisor(kind, overcommit_percent),
         }
         .charge(kind)
     }
@@ -190,6 +195,14 @@ impl Sizes {
     }
 }
 
+/// What CPU is divided by, in percent. Only the CPU of pods is.
+fn divisor(kind: InstanceKind, overcommit_percent: Option<u32>) -> u64 {
+    match kind {
+        InstanceKind::Process => 100,
+        InstanceKind::Pod => u64::from(overcommit_percent.unwrap_or(100)).max(1),
+    }
+}
+
 fn whole_mib(memory: Memory) -> u64 {
     memory.bytes().next_multiple_of(MIB)
 }
@@ -213,7 +226,7 @@ impl fmt::Display for Charge {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
-    use crate::catalog::{ChargedExecutors, MAX_EXECUTORS_LIMIT, PoolSpec};
+    use crate::catalog::{ChargedExecutors, MAX_EXECUTORS_LIMIT};
     use crate::change::UnitPatch;
     use crate::configuration::Defaults;
     use crate::name::{PoolName, TenantName};
@@ -285,6 +298,22 @@ mod tests {
         for unit in [datafusion(), spark()] {
             for kind in [InstanceKind::Process, InstanceKind::Pod] {
                 assert_eq!(Charge::of_unit(&unit, kind), charge(&unit, 100, kind));
+            }
+        }
+    }
+
+    #[test]
+    fn a_unit_in_a_pool_is_charged_as_by_the_configuration() {
+        let least = UnitSpec { min_executors: 1, max_executors: 4, charge: ChargedExecutors::Min, ..spark() };
+        for unit in [datafusion(), spark(), least] {
+            for kind in [InstanceKind::Process, InstanceKind::Pod] {
+                for cpu_overcommit in [None, Some(0), Some(100), Some(101), Some(300)] {
+                    let pool = PoolSpec { cpu_overcommit, ..PoolSpec::default() };
+                    let (tenant, name) = (TenantName::new("t_1").unwrap(), PoolName::new("rp_1").unwrap());
+                    let configuration = Configuration::new(&tenant, &name, &pool, &unit, &Defaults::default());
+                    let by_configuration = Charge::new(&configuration, kind).charged_by(&unit);
+                    assert_eq!(Charge::in_pool(&unit, &pool, kind), by_configuration, "{cpu_overcommit:?}");
+                }
             }
         }
     }

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use model::charge::Charge;
-use model::ledger::{self, Amounts, engine_scopes};
+use model::ledger::{self, Amounts, Scopes, engine_scopes};
 use model::millis;
+use model::name::{PoolName, UnitName};
 use model::number::Incarnation;
 use model::observed_pods::{ObservedPods, PodSize};
 use model::resource::Amount;
@@ -19,10 +20,10 @@ use model::fit::Pods;
 /// What is charged for an engine whose unit or pool the catalog no longer has: its size is unknown.
 const UNKNOWN_SIZE: Amount = Amount { cpu_m: 0, memory: 0, engines: 1 };
 
-/// What an engine of the slot is charged; `None` if the catalog has no such unit or pool.
-pub(crate) fn charge(desired: &DesiredState, key: &SlotKey) -> Option<Charge> {
-    let unit = desired.snapshot.catalog.unit(&key.unit)?;
-    Some(Charge::new(&desired.configuration(key)?, desired.defaults.instances).charged_by(unit))
+/// What an engine of the unit in the pool is charged; `None` if the catalog has no such unit or pool.
+pub(crate) fn charge(desired: &DesiredState, pool: &PoolName, unit: &UnitName) -> Option<Charge> {
+    let catalog = &desired.snapshot.catalog;
+    Some(Charge::in_pool(catalog.unit(unit)?, catalog.pool(pool)?, desired.defaults.instances))
 }
 
 /// The request of an engine. `slot` is the row that has its key, if there is one. `None` if the catalog has no such unit or
@@ -33,8 +34,9 @@ pub(crate) fn of_engine(
     incarnation: Incarnation,
     slot: Option<&Slot>,
 ) -> Option<(Arc<ledger::Request>, Pods)> {
-    let charge = charge(desired, key)?;
-    let request = ledger::Request::of_engine(key, incarnation, slot, &charge, ttl_ms(desired, key, incarnation, slot))?;
+    let charge = charge(desired, &key.pool, &key.unit)?;
+    let mut request = ledger::Request::of_engine(key, incarnation, slot, &charge, None)?;
+    request.ttl_ms = ttl_ms(desired, &request.scopes);
     Some((Arc::new(request), Pods::from(&charge)))
 }
 
@@ -47,7 +49,7 @@ pub(crate) fn of_running(
     slot: Option<&Slot>,
     pods: Option<&ObservedPods>,
 ) -> Option<Arc<ledger::Request>> {
-    let observed = pods.and_then(|pods| observed_amounts(pods, charge(desired, key).as_ref()));
+    let observed = pods.and_then(|pods| observed_amounts(pods, charge(desired, &key.pool, &key.unit).as_ref()));
     match of_engine(desired, key, incarnation, slot) {
         Some((request, _)) => Some(match observed {
             Some(amounts) => Arc::new(ledger::Request { amounts, ..(*request).clone() }),
@@ -82,8 +84,7 @@ fn observed_amounts(pods: &ObservedPods, current: Option<&Charge>) -> Option<Amo
 }
 
 /// How long the reservation may stay unconfirmed. Where nothing is limited, an engine that never registers stays.
-fn ttl_ms(desired: &DesiredState, key: &SlotKey, incarnation: Incarnation, slot: Option<&Slot>) -> Option<i64> {
-    let scopes = engine_scopes(key, incarnation, slot);
-    let is_limited = desired.snapshot.ledger.is_limited(&scopes);
+pub(crate) fn ttl_ms(desired: &DesiredState, scopes: &Scopes) -> Option<i64> {
+    let is_limited = desired.snapshot.ledger.is_limited(scopes);
     is_limited.then(|| millis::from_duration(desired.limits.reservation_ttl))
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use model::fit::{Nodes, Pods, Taken};
 use model::ledger::{Ledger, Reservation};
-use model::slot::{Link, SlotKey};
+use model::slot::Link;
 
 use crate::desired::DesiredState;
 use crate::engine_request;
@@ -74,6 +74,5 @@ fn has_all_pods(instance: &Instance, reservation: &Reservation) -> bool {
 }
 
 fn pods(desired: &DesiredState, link: &Link) -> Option<Pods> {
-    let Link { tenant, pool, unit } = link.clone();
-    engine_request::charge(desired, &SlotKey { tenant, pool, unit, ordinal: 0 }).map(|charge| Pods::from(&charge))
+    engine_request::charge(desired, &link.pool, &link.unit).map(|charge| Pods::from(&charge))
 }

@@ -155,7 +155,7 @@ fn nodes_of(
     instance: &Instance,
 ) -> Vec<(String, NodeAmount)> {
     let Some(pods) = &instance.pods else {
-        let driver = engine.slot.as_deref().and_then(|key| engine_request::charge(desired, key));
+        let driver = engine.slot.as_deref().and_then(|key| engine_request::charge(desired, &key.pool, &key.unit));
         let driver = driver.map_or(NodeAmount::ZERO, |charge| Pods::from(&charge).driver);
         return instance.node.iter().map(|node| (node.clone(), driver)).collect();
     };
