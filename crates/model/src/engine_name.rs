@@ -5,7 +5,6 @@
 //! so a name never means two engines. Names are looked up, never parsed.
 
 use std::fmt;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -25,9 +24,10 @@ pub struct EngineName(Arc<str>);
 impl EngineName {
     /// The name of the engine with these names of tenant, pool and unit, this ordinal of its slot and this incarnation.
     pub(crate) fn from_parts(names: [&str; 3], ordinal: u32, incarnation: Incarnation) -> Self {
-        let full = format!("{}/{ordinal}/{incarnation}", names.join("/"));
+        let [tenant, pool, unit] = names;
+        let full = format!("{tenant}/{pool}/{unit}/{ordinal}/{incarnation}");
         let tail = format!("-{ordinal}-{incarnation}-{}", hex_prefix(full.as_bytes(), 6));
-        let stem = dns_label(&names.join("-"), MAX_ENGINE_NAME_BYTES - tail.len());
+        let stem = dns_label(&format!("{tenant}-{pool}-{unit}"), MAX_ENGINE_NAME_BYTES - tail.len());
         Self((stem + &tail).into())
     }
 
@@ -67,6 +67,12 @@ impl TryFrom<String> for EngineName {
     }
 }
 
+impl From<EngineName> for Arc<str> {
+    fn from(name: EngineName) -> Self {
+        name.0
+    }
+}
+
 impl From<EngineName> for String {
     fn from(name: EngineName) -> String {
         (*name.0).to_owned()
@@ -76,10 +82,10 @@ impl From<EngineName> for String {
 /// Maps a text to a DNS label of at most `max` characters: `_` and `.` become `-`, the rest is cut, and a trailing
 /// `-` is removed.
 pub fn dns_label(text: &str, max: usize) -> String {
-    let mapped: String =
-        text.chars().map(|c| if matches!(c, '_' | '.') { '-' } else { c.to_ascii_lowercase() }).collect();
-    let cut: String = mapped.chars().take(max).collect();
-    cut.trim_end_matches('-').to_owned()
+    let mapped = text.chars().map(|c| if matches!(c, '_' | '.') { '-' } else { c.to_ascii_lowercase() });
+    let mut label: String = mapped.take(max).collect();
+    label.truncate(label.trim_end_matches('-').len());
+    label
 }
 
 /// The longest DNS label.
@@ -101,18 +107,16 @@ pub(crate) fn is_domain_part(text: &str) -> bool {
 
 /// The first `digits` hex digits of the SHA-256 of the bytes.
 pub(crate) fn hex_prefix(bytes: &[u8], digits: usize) -> String {
-    let mut hex = hex(&Sha256::digest(bytes));
+    let digest = Sha256::digest(bytes);
+    let mut hex = hex(&digest[..digits.div_ceil(2).min(digest.len())]);
     hex.truncate(digits);
     hex
 }
 
 /// Bytes as lower-case hex digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut hex = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 #[cfg(test)]
@@ -135,6 +139,14 @@ mod tests {
     fn a_dns_label_has_no_underscore_no_capital_and_no_dash_at_an_end() {
         assert!(["a", "rp-1--t-1", "0"].into_iter().all(is_dns_label));
         assert!(!["", "-a", "a-", "rp_1", "A", &"a".repeat(64)].into_iter().any(is_dns_label));
+    }
+
+    #[test]
+    fn hex_has_two_digits_for_each_byte() {
+        assert_eq!(hex(&[0, 0x0a, 0x9f, 0xff]), "000a9fff");
+        // The SHA-256 of nothing.
+        assert_eq!(hex_prefix(b"", 7), "e3b0c44");
+        assert_eq!(hex_prefix(b"", 100).len(), 64);
     }
 
     #[test]

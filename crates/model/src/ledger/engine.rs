@@ -53,7 +53,7 @@ impl Request {
         ttl_ms: Option<i64>,
     ) -> Option<Self> {
         Some(Self {
-            id: key.engine(incarnation).as_str().into(),
+            id: key.engine(incarnation).into(),
             holder: Holder::Engine { unit: key.unit.clone(), incarnation },
             lineage: lineage_of(key, incarnation, slot),
             scopes: engine_scopes(key, incarnation, slot),
