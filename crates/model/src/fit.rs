@@ -97,6 +97,11 @@ pub struct Oversized {
 pub struct Taken(Vec<(usize, NodeAmount)>);
 
 impl Taken {
+    /// Whether it is nothing of any known node.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds what others were given.
     pub fn extend(&mut self, other: Self) {
         self.0.extend(other.0);

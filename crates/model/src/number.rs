@@ -41,6 +41,12 @@ counter! {
     /// Identifies an engine of a slot. Never reused, not even after DROP and CREATE of the same names.
     Incarnation
 }
+
+impl Incarnation {
+    /// Of an engine that has no slot yet.
+    pub const UNDRAWN: Self = Self(0);
+}
+
 counter! {
     /// The fencing token of a master, raised in the database by each new master before its first write.
     Epoch

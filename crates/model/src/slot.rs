@@ -38,6 +38,12 @@ impl SlotKey {
         self.tenant == link.tenant && self.pool == link.pool && self.unit == link.unit
     }
 
+    /// Whether both are slots of one (tenant, pool, unit).
+    pub fn has_link_of(&self, other: &Self) -> bool {
+        // Most slots are compared with one of their own link, and units differ first.
+        (&self.unit, &self.pool, &self.tenant) == (&other.unit, &other.pool, &other.tenant)
+    }
+
     /// The name of the slot's engine with this incarnation.
     pub fn engine(&self, incarnation: Incarnation) -> EngineName {
         let names = [self.tenant.as_str(), self.pool.as_str(), self.unit.as_str()];

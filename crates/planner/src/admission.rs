@@ -66,9 +66,9 @@ pub(crate) fn request_of_successor(
 
 /// Plans grants, waits and reclaims. Returns how many requests stay in the queue of each pool of the catalog, except of those
 /// in `adopting`.
-pub(crate) fn plan(
-    builder: &mut PlanBuilder<'_>,
-    engines: Engines<'_, '_>,
+pub(crate) fn plan<'p>(
+    builder: &mut PlanBuilder<'p>,
+    engines: Engines<'_, 'p>,
     adopting: &BTreeSet<String>,
 ) -> BTreeMap<PoolName, i64> {
     let pools = builder.desired.snapshot.catalog.pools.keys().filter(|pool| !adopting.contains(pool.as_str()));
@@ -100,9 +100,9 @@ pub(crate) fn plan(
         let alone =
             if candidates.is_empty() { Admission::default() } else { admit(&requests, &mut headroom.clone(), &rules) };
         let granted: BTreeSet<&str> = alone.granted.iter().map(|request| request.id()).collect();
-        OnDemand::new(builder, engines, (&candidates, &granted), &headroom, adopting, rules.at)
+        OnDemand::new(builder, engines, (&candidates, &granted), &mut headroom, adopting, rules.at)
     });
-    requests.extend(on_demand.iter().flat_map(|on_demand| on_demand.requests().iter().cloned()));
+    requests.extend(on_demand.iter_mut().flat_map(OnDemand::take_requests));
     let admission = admit(&requests, &mut headroom, &rules);
     for granted in &admission.granted {
         match candidates.remove(granted.id()) {
@@ -154,7 +154,8 @@ fn candidates(
 /// The requests of external programs whose wait has not ended.
 fn external<'a>(desired: &'a DesiredState, adopting: &'a BTreeSet<String>) -> impl Iterator<Item = Request> + 'a {
     let (ledger, now_ms) = (&desired.snapshot.ledger, desired.snapshot.now_ms);
-    let waiting = ledger.reservations().filter(move |reservation| {
+    let reservations = ledger.has_external().then(|| ledger.reservations()).into_iter().flatten();
+    let waiting = reservations.filter(move |reservation| {
         let scopes = &reservation.request.scopes;
         reservation.state == State::Waiting
             && !reservation.is_overdue(now_ms)

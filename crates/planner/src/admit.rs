@@ -64,13 +64,18 @@ pub struct AdmissionRules {
 pub fn admit<'a>(requests: &'a [Request], headroom: &mut Headroom, rules: &AdmissionRules) -> Admission<'a> {
     let mut admission = Admission::default();
     let mut possible = Vec::with_capacity(requests.len());
+    // Many requests in a row need the same.
+    let mut last: Option<(&Request, Option<Impossible>)> = None;
     for request in requests {
-        match impossible(request, headroom, rules.at.now_ms) {
+        let known = last.take().filter(|(last, _)| last.needs_same(request)).map(|(_, why)| why);
+        let why = known.unwrap_or_else(|| impossible(request, headroom, rules.at.now_ms));
+        match why.clone() {
             Some(why) => admission.rejected.push(Rejected { request, why }),
             None => possible.push(request),
         }
+        last = Some((request, why));
     }
-    let mut queues = Queues::new(possible, headroom);
+    let mut queues = Queues::new(&possible, headroom);
     let mut waits = Waits::new(rules.at.now_ms, rules.patience, &rules.awaiting);
     let mut lengths: HashMap<&str, usize> = HashMap::new();
     while let Some(head) = queues.pop() {

@@ -70,10 +70,7 @@ pub(crate) struct LinkCache<'a> {
 impl<'a> LinkCache<'a> {
     /// The slot's group. Slots arrive in order, so one group is requested many times in a row.
     pub fn get(&mut self, desired: &'a DesiredState, key: &'a SlotKey, labels: &mut LabelCache) -> &Group<'a> {
-        let differs = |group: &Group<'_>| {
-            (&group.key.tenant, &group.key.pool, &group.key.unit) != (&key.tenant, &key.pool, &key.unit)
-        };
-        if self.last.as_ref().is_none_or(differs) {
+        if self.last.as_ref().is_none_or(|group| !group.key.has_link_of(key)) {
             self.last = None;
         }
         let pools = &mut self.pools;

@@ -19,14 +19,14 @@ mod request;
 mod slots;
 mod unmet;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
-use model::demand::ScalingGroup;
 use model::ledger::Moment;
 use model::number::Generation;
 use model::scaling::{LinkScale, SlotAddition, SlotRemoval, SlotsSeen};
-use model::slot::{Link, Origin, SlotKey};
+use model::slot::{Origin, SlotKey};
 
 use crate::admit::{Admission, Headroom, Request};
 use crate::builder::{Candidate, PlanBuilder};
@@ -41,19 +41,19 @@ use crate::scale::{Group, RemovalReason, Scaled, scale_link};
 use groups::GroupDemand;
 use links::{LinkOptions, keeps_spares};
 use reason::{because, end_word, removal_reason};
+use request::UNPLACED;
 pub(crate) use request::put_users;
-use request::{UNPLACED, request_of};
-use slots::{LinkSlots, is_of_session};
+use slots::is_of_session;
+use unmet::Planned;
 
 /// The engines on demand between the two steps.
 pub(crate) struct OnDemand<'p> {
     links: Vec<LinkOptions<'p>>,
-    slots: BTreeMap<Link, LinkSlots<'p>>,
     assignment: Assignment,
     /// Link by link.
     groups: Vec<GroupDemand>,
     /// The requests for engines without a slot, by id, with the index of their group.
-    wanted: BTreeMap<String, usize>,
+    wanted: HashMap<Arc<str>, usize>,
     requests: Vec<Request>,
 }
 
@@ -78,10 +78,13 @@ pub(crate) fn is_needed(builder: &PlanBuilder<'_>) -> bool {
 /// Whether it is known which engines are registered. While the registry may be incomplete, it is if none that runs is missing:
 /// a new installation need not wait.
 fn is_settled(observed: &ObservedState) -> bool {
+    if observed.registry_complete {
+        return true;
+    }
     let registered: HashSet<&str> =
         observed.registrations.iter().filter_map(|registration| registration.uid.as_deref()).collect();
-    let is_missing = |instance: &&Instance| instance.is_alive() && !registered.contains(instance.uid.as_str());
-    observed.registry_complete || !observed.instances.iter().any(|instance| is_missing(&instance))
+    let is_missing = |instance: &Instance| instance.is_alive() && !registered.contains(instance.uid.as_str());
+    !observed.instances.iter().any(is_missing)
 }
 
 impl<'p> OnDemand<'p> {
@@ -89,9 +92,9 @@ impl<'p> OnDemand<'p> {
     /// pools in `adopting` are left alone.
     pub fn new(
         builder: &PlanBuilder<'p>,
-        engines: Engines<'_, '_>,
+        engines: Engines<'_, 'p>,
         (candidates, granted): (&BTreeMap<String, Candidate>, &BTreeSet<&str>),
-        headroom: &Headroom,
+        headroom: &mut Headroom,
         adopting: &BTreeSet<String>,
         at: Moment,
     ) -> Self {
@@ -103,12 +106,12 @@ impl<'p> OnDemand<'p> {
             let roles = role::classify_all(desired, &inventory);
             slots::all(builder, (&inventory, &roles), candidates)
         };
-        let links = links::all(desired, &slots, headroom, adopting, at);
-        let states: Vec<_> = links.iter().map(|link| link.state(desired, slots.get(&link.link), granted)).collect();
+        let links = links::all(desired, slots, headroom, adopting, at);
+        let states: Vec<_> = links.iter().map(|link| link.state(desired, granted)).collect();
         let pools = links::pools(desired, headroom);
         let assignment = choose(&desired.snapshot.demand, &states, &pools, desired.snapshot.now_ms);
-        let groups = groups::all(&links, &slots, &assignment);
-        let mut this = Self { links, slots, assignment, groups, wanted: BTreeMap::new(), requests: Vec::new() };
+        let groups = groups::all(&links, &assignment);
+        let mut this = Self { links, assignment, groups, wanted: HashMap::new(), requests: Vec::new() };
         for of_link in this.by_link() {
             let scaled =
                 this.scaled(desired, of_link.clone(), builder, Admitted { candidates: granted, is_final: false });
@@ -139,7 +142,7 @@ impl<'p> OnDemand<'p> {
         of_link: Range<usize>,
         builder: &PlanBuilder<'_>,
         admitted: Admitted<'_>,
-    ) -> Vec<Scaled<SlotKey>> {
+    ) -> Vec<Scaled<&'p SlotKey>> {
         let of_link = &self.groups[of_link];
         let max = of_link.first().map_or(0, |group| u64::from(self.links[group.link].unit.max_engines));
         let groups = of_link.iter().map(|demand| self.group(desired, demand, builder, admitted));
@@ -152,7 +155,7 @@ impl<'p> OnDemand<'p> {
         demand: &GroupDemand,
         builder: &PlanBuilder<'_>,
         admitted: Admitted<'_>,
-    ) -> Group<SlotKey> {
+    ) -> Group<&'p SlotKey> {
         let link = &self.links[demand.link];
         let owner = demand.group.owner.as_ref();
         let scaling = &builder.observed.scaling;
@@ -163,7 +166,7 @@ impl<'p> OnDemand<'p> {
         group.admitted = admitted.is_final.then_some(demand.granted);
         group.has_lapsed = recent.is_some_and(|recent| recent <= demand.waiting);
         group.is_cooling = scaling.released.contains(&link.link) && !is_of_session(owner);
-        if let Some(slots) = self.slots.get(&link.link) {
+        if let Some(slots) = &link.slots {
             slots.add_to(owner, &mut group, admitted.candidates);
         }
         group
@@ -176,20 +179,21 @@ impl<'p> OnDemand<'p> {
         let link = &self.links[demand.link];
         let asked_at_ms = demand.since_ms.unwrap_or(desired.snapshot.now_ms);
         let next = first.saturating_add(u32::try_from(engines).unwrap_or(u32::MAX));
-        for ordinal in first..next {
-            let Link { tenant, pool, unit } = link.link.clone();
-            let key = SlotKey { tenant, pool, unit, ordinal };
-            let Some((reservation, pods)) = request_of(desired, &key, demand.started_for.as_ref()) else { break };
-            self.wanted.insert(reservation.id.to_string(), at);
-            let priority = link.unit.priority;
-            self.requests.push(Request { reservation, replaces: None, priority, asked_at_ms, pods: Some(pods) });
+        if let Some(engine) = link.engine.as_ref().filter(|_| engines > 0) {
+            let of_user = demand.started_for.as_ref().map(|user| engine.started_for(desired, user));
+            let engine = of_user.as_ref().unwrap_or(engine);
+            let (priority, pods) = (link.unit.priority, Some(engine.pods));
+            for reservation in engine.requests(first..next) {
+                self.wanted.insert(Arc::clone(&reservation.id), at);
+                self.requests.push(Request { reservation, replaces: None, priority, asked_at_ms, pods });
+            }
         }
         next
     }
 
     /// The requests that take part in the round of admission.
-    pub fn requests(&self) -> &[Request] {
-        &self.requests
+    pub fn take_requests(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.requests)
     }
 
     /// Counts a granted request; returns whether it is one of these.
@@ -201,8 +205,9 @@ impl<'p> OnDemand<'p> {
 
     /// The second step: the slots that are added and removed, after the round of admission.
     pub fn decide(self, builder: &mut PlanBuilder<'p>, admission: &Admission<'_>) {
-        let granted: BTreeSet<&str> = admission.granted.iter().map(|request| request.id()).collect();
-        let mut scaled: BTreeMap<ScalingGroup, Scaled<SlotKey>> = BTreeMap::new();
+        let of_slots = admission.granted.iter().filter(|request| !request.reservation.is_unplaced());
+        let granted: BTreeSet<&str> = of_slots.map(|request| request.id()).collect();
+        let mut scaled: Vec<Scaled<&SlotKey>> = Vec::with_capacity(self.groups.len());
         for of_link in self.by_link() {
             let groups = &self.groups[of_link.clone()];
             let results =
@@ -211,28 +216,22 @@ impl<'p> OnDemand<'p> {
                 keep_uncreated(builder, &decision);
                 builder.push(Stage::Scale, vec![decision]);
             }
-            scaled.extend(groups.iter().map(|demand| demand.group.clone()).zip(results));
+            scaled.extend(results);
         }
-        let groups = self.assignment.groups.iter();
-        let group_of = |id: &str| Some(self.groups[*self.wanted.get(id)?].group.clone());
+        let Self { links, assignment, groups, wanted, .. } = &self;
+        let assigned = assignment.groups.iter().map(|(group, demand)| (group.clone(), demand.waiting));
+        let planned = Planned { assignment, links, groups, wanted, scaled: &scaled };
         builder.demand = DemandReported {
-            assigned: groups.map(|(group, demand)| (group.clone(), demand.waiting)).collect(),
-            unmet: unmet::of(
-                &self.assignment,
-                &scaled,
-                &self.links,
-                group_of,
-                admission,
-                &builder.desired.snapshot.catalog,
-            ),
-            due: self.links.iter().filter_map(|link| self.slots.get(&link.link)?.due(link.idle_timeout)).min(),
+            assigned: assigned.collect(),
+            unmet: planned.unmet(admission, &builder.desired.snapshot.catalog),
+            due: links.iter().filter_map(|link| link.slots.as_ref()?.due(link.idle_timeout)).min(),
         };
     }
 
     /// The change of a link's slots, of all its groups.
-    fn decision(&self, groups: &[GroupDemand], results: &[Scaled<SlotKey>], read_at: Generation) -> Option<Decision> {
+    fn decision(&self, groups: &[GroupDemand], results: &[Scaled<&SlotKey>], read_at: Generation) -> Option<Decision> {
         let link = &self.links[groups.first()?.link];
-        let slots = self.slots.get(&link.link);
+        let slots = link.slots.as_ref();
         let seen = SlotsSeen { read_at, ..slots.map(|slots| slots.seen).unwrap_or_default() };
         let mut scaling = Scaling {
             slots: LinkScale { link: link.link.clone(), seen, add: Vec::new(), remove: Vec::new() },
@@ -249,7 +248,7 @@ impl<'p> OnDemand<'p> {
                 waiting.push(demand.waiting);
             }
             for removal in &scaled.removals {
-                let slot = slots.and_then(|slots| slots.slot(&removal.id)).filter(|slot| slot.is_removable());
+                let slot = slots.and_then(|slots| slots.slot(removal.id)).filter(|slot| slot.is_removable());
                 let Some(slot) = slot else { continue };
                 let removed = SlotRemoval {
                     slot: removal.id.clone(),

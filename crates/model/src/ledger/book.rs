@@ -9,10 +9,11 @@
 //! - an operation that is refused has changed nothing.
 //!
 //! It is the reference for the transactions of the metadata database, which load the rows of an operation into it. The
-//! planner grants in a copy; each reservation is shared with the original, so a copy is cheap. What a stale copy grants
+//! planner grants in a copy; what is not changed is shared with the original, so a copy is cheap. What a stale copy grants
 //! is decided again by the database.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -56,11 +57,11 @@ pub(super) struct Effect {
 pub struct Ledger {
     /// Hashed, and with a fast hasher of a random seed, because a round of admission looks up each one many times.
     scopes: HashMap<ScopeKey, Scope, RandomState>,
-    reservations: BTreeMap<Arc<str>, Arc<Reservation>>,
+    /// Shared with copies of the ledger until one of them changes it, like `lineages`.
+    reservations: Arc<BTreeMap<Arc<str>, Arc<Reservation>>>,
     /// The reservation of each request key of an external holder.
     keys: HashMap<Arc<str>, Arc<str>, RandomState>,
-    /// Shared with copies until they change.
-    lineages: HashMap<Arc<str>, Arc<Lineage>, RandomState>,
+    lineages: Arc<HashMap<Arc<str>, Arc<Lineage>, RandomState>>,
 }
 
 impl Ledger {
@@ -74,14 +75,6 @@ impl Ledger {
             ledger.put(reservation);
         }
         ledger
-    }
-
-    /// A ledger with these scopes only and without reservations: a grant to them is decided the same way, unless its lineage is
-    /// charged already.
-    #[must_use]
-    pub fn of_scopes(&self, scopes: &Scopes) -> Self {
-        let rows = reported(scopes).filter_map(|key| Some((key.clone(), *self.scope(key)?)));
-        Self::new(rows, [])
     }
 
     pub fn scope(&self, key: &ScopeKey) -> Option<&Scope> {
@@ -104,6 +97,11 @@ impl Ledger {
         self.reservations.get(id)
     }
 
+    /// Whether a program has, or had, a reservation.
+    pub fn has_external(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
     /// By id.
     pub fn reservations(&self) -> impl Iterator<Item = &Arc<Reservation>> {
         self.reservations.values()
@@ -123,7 +121,7 @@ impl Ledger {
     /// Removes the ended reservations that are not kept, which charge nothing.
     pub fn forget_ended(&mut self, keep: impl Fn(&Reservation) -> bool) {
         let keys = &mut self.keys;
-        self.reservations.retain(|_, reservation| {
+        Arc::make_mut(&mut self.reservations).retain(|_, reservation| {
             let stays = !reservation.state.is_ended() || keep(reservation);
             if !stays && reservation.request.holder.is_external() {
                 keys.remove(reservation.request.key());
@@ -144,26 +142,15 @@ impl Ledger {
 
     /// The share of the tenant of these scopes if it holds `ask` more, or less. Infinite if it or its pool has no row.
     pub fn share(&self, scopes: &Scopes, ask: &Amount, weight: u32) -> Share {
-        let (Some(tenant), Some(pool)) = (self.scope(scopes.tenant()), self.scope(scopes.pool())) else {
-            return Share::Infinite;
-        };
-        let components: Vec<_> = Component::ALL
-            .into_iter()
-            .filter_map(|component| {
-                Some((pool.pool_component(component)?, tenant.tenant_component(component), ask.get(component)))
-            })
-            .collect();
-        Share::new(components.iter().map(|(pool, tenant, ask)| (pool, tenant, *ask)), weight)
+        match (self.scope(scopes.tenant()), self.scope(scopes.pool())) {
+            (Some(tenant), Some(pool)) => tenant.share_of(pool, ask, weight),
+            _ => Share::Infinite,
+        }
     }
 
     /// Whether the tenant of these scopes would hold more than its guarantee of a component, having `ask` more.
     pub fn borrows(&self, scopes: &Scopes, ask: &Amount) -> bool {
-        self.scope(scopes.tenant()).is_some_and(|tenant| {
-            Component::ALL.into_iter().any(|component| {
-                let held = tenant.counter.held.get(component).saturating_add(ask.get(component));
-                tenant.guarantees().amount.get(component).is_some_and(|guarantee| held > guarantee)
-            })
-        })
+        self.scope(scopes.tenant()).is_some_and(|tenant| tenant.borrows(ask))
     }
 
     /// Whether any of these scopes has a limit. Without one a request is never refused, and needs no deadline.
@@ -181,9 +168,10 @@ impl Ledger {
     pub fn impossible(&self, request: &Request, now_ms: i64) -> Option<Shortage> {
         let scopes = &request.scopes;
         let (nominal, requests) = (request.amounts.nominal(), request.amounts.requests());
-        let exclusive = self.scope(scopes.tenant()).map_or(Amount::ZERO, |tenant| tenant.guarantees().exclusive);
-        let guaranteed = self.scope(scopes.tenant()).map(|tenant| tenant.guarantees().amount);
-        reported(scopes).find_map(|key| {
+        let guarantees = self.scope(scopes.tenant()).map(Scope::guarantees);
+        let exclusive = guarantees.map_or(Amount::ZERO, |guarantees| guarantees.exclusive);
+        let guaranteed = guarantees.map(|guarantees| guarantees.amount);
+        scopes.reported().find_map(|key| {
             // A closed scope may be opened with other limits.
             let scope = self.scope(key).filter(|scope| scope.admits_at(now_ms))?;
             Component::ALL.into_iter().find_map(|component| {
@@ -215,69 +203,48 @@ impl Ledger {
 
     /// All that the scopes are short of for the effect.
     pub(super) fn shortages_of(&self, scopes: &Scopes, effect: &Effect, now_ms: i64) -> Result<Vec<Shortage>, Refusal> {
-        self.open_scopes(scopes, effect, now_ms)?;
-        let added = self.parts_added(scopes, effect)?;
         let mut all = Vec::new();
-        for key in reported(scopes) {
-            self.each_shortage(key, effect, &added, &mut |shortage| {
-                all.push(shortage);
-                true
-            });
-        }
+        self.each_shortage(scopes, effect, now_ms, |shortage| {
+            all.push(shortage);
+            ControlFlow::Continue(())
+        })?;
         Ok(all)
     }
 
     /// Checks the conditions of a grant: each scope that is raised is open, and no counter is raised above its limit.
     pub(super) fn check(&self, scopes: &Scopes, effect: &Effect, now_ms: i64) -> Result<(), Refusal> {
-        self.open_scopes(scopes, effect, now_ms)?;
-        let added = self.parts_added(scopes, effect)?;
         let mut first = None;
-        for key in reported(scopes) {
-            self.each_shortage(key, effect, &added, &mut |shortage| {
-                first = Some(shortage);
-                false
-            });
-            if let Some(shortage) = first {
-                return Err(Refusal::Short(Box::new(shortage)));
+        self.each_shortage(scopes, effect, now_ms, |shortage| {
+            first = Some(shortage);
+            ControlFlow::Break(())
+        })?;
+        first.map_or(Ok(()), |shortage| Err(Refusal::Short(Box::new(shortage))))
+    }
+
+    /// Calls `each` with the shortages of the scopes until it breaks. Each scope that is raised must be open.
+    fn each_shortage(
+        &self,
+        scopes: &Scopes,
+        effect: &Effect,
+        now_ms: i64,
+        mut each: impl FnMut(Shortage) -> ControlFlow<()>,
+    ) -> Result<(), Refusal> {
+        let mut rows = [None; ScopeKind::ALL.len()];
+        for (row, key) in rows.iter_mut().zip(scopes.reported()) {
+            let scope = self.scope(key).ok_or_else(|| Refusal::NoScope(key.clone()))?;
+            if effect.of(key.kind).any_more(&Amount::ZERO) && !scope.admits_at(now_ms) {
+                return Err(Refusal::Closed(key.clone()));
+            }
+            *row = Some((key, scope));
+        }
+        let tenant = rows.iter().flatten().find(|(key, _)| key.kind == ScopeKind::Tenant);
+        let added = tenant.map_or(Ok(Parts::default()), |(_, tenant)| parts_added(tenant, effect))?;
+        for (key, scope) in rows.into_iter().flatten() {
+            if shortages_in((key, scope), effect, &added, &mut each).is_break() {
+                break;
             }
         }
         Ok(())
-    }
-
-    fn open_scopes(&self, scopes: &Scopes, effect: &Effect, now_ms: i64) -> Result<(), Refusal> {
-        for key in reported(scopes) {
-            let is_raised = effect.of(key.kind).any_more(&Amount::ZERO);
-            match self.scope(key) {
-                None => return Err(Refusal::NoScope(key.clone())),
-                Some(scope) if is_raised && !scope.admits_at(now_ms) => return Err(Refusal::Closed(key.clone())),
-                Some(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Calls `each` with the shortages of one scope until it returns false.
-    fn each_shortage(&self, key: &ScopeKey, effect: &Effect, added: &Parts, each: &mut impl FnMut(Shortage) -> bool) {
-        let Some(scope) = self.scope(key) else { return };
-        let delta = effect.of(key.kind);
-        for component in Component::ALL {
-            let of_limit = [Some((Of::Limit, &scope.counter, &delta)), None, None];
-            let counters = match &scope.role {
-                Role::Pool(pool) => [
-                    Some((Of::Limit, &scope.counter, &delta)),
-                    Some((Of::Shared, &pool.shared, &added.shared)),
-                    Some((Of::Unguaranteed, &pool.unguaranteed, &added.unguaranteed)),
-                ],
-                Role::Principal | Role::Tenant(_) => of_limit,
-            };
-            for (of, counter, delta) in counters.into_iter().flatten() {
-                let asked = delta.get(component);
-                let is_short = !counter.admits(component, asked);
-                if is_short && !each(Shortage { asked, ..shortage(key, of, counter, component) }) {
-                    return;
-                }
-            }
-        }
     }
 
     /// What a change of a lineage adds: `removed` is one of its charged reservations, `added` becomes one.
@@ -306,28 +273,21 @@ impl Ledger {
         self.lineages.get(&request.lineage).is_some_and(|lineage| lineage.request.scopes != request.scopes)
     }
 
-    /// What the effect adds to the parts of the pool.
-    fn parts_added(&self, scopes: &Scopes, effect: &Effect) -> Result<Parts, Refusal> {
-        let Some(tenant) = self.scope(scopes.tenant()) else { return Ok(Parts::default()) };
-        let held = sum(&tenant.counter.held, &effect.policy)?;
-        let after = tenant.guarantees().parts(&held);
-        after.checked_sub(&tenant.parts()).ok_or(Refusal::OutOfRange)
-    }
-
     /// Changes what the scopes hold, regardless of limits.
     pub(super) fn charge(&mut self, scopes: &Scopes, effect: &Effect) -> Result<(), Refusal> {
-        let added = self.parts_added(scopes, effect)?;
-        let mut changed = Vec::with_capacity(4);
-        for key in scopes.in_lock_order() {
+        let tenant = self.scope(scopes.tenant());
+        let added = tenant.map_or(Ok(Parts::default()), |tenant| parts_added(tenant, effect))?;
+        let mut changed = [None; ScopeKind::ALL.len()];
+        for (changed, key) in changed.iter_mut().zip(scopes.in_lock_order()) {
             let mut scope = *self.scope(key).ok_or_else(|| Refusal::NoScope(key.clone()))?;
             scope.counter.held = sum(&scope.counter.held, &effect.of(key.kind))?;
             if let Role::Pool(pool) = &mut scope.role {
                 pool.shared.held = sum(&pool.shared.held, &added.shared)?;
                 pool.unguaranteed.held = sum(&pool.unguaranteed.held, &added.unguaranteed)?;
             }
-            changed.push((key, scope));
+            *changed = Some((key, scope));
         }
-        for (key, scope) in changed {
+        for (key, scope) in changed.into_iter().flatten() {
             if let Some(row) = self.scopes.get_mut(key) {
                 *row = scope;
             }
@@ -342,11 +302,11 @@ impl Ledger {
         if reservation.request.holder.is_external() {
             self.keys.insert(Arc::clone(reservation.request.key()), Arc::clone(id));
         }
-        if let Some(old) = self.reservations.insert(Arc::clone(id), Arc::clone(&reservation)) {
+        if let Some(old) = Arc::make_mut(&mut self.reservations).insert(Arc::clone(id), Arc::clone(&reservation)) {
             self.remove_size(&old);
         }
         if reservation.state.is_charged() {
-            let lineage = self.lineages.entry(Arc::clone(&reservation.request.lineage));
+            let lineage = Arc::make_mut(&mut self.lineages).entry(Arc::clone(&reservation.request.lineage));
             let request = || Arc::clone(&reservation.request);
             let lineage = lineage.or_insert_with(|| Arc::new(Lineage { request: request(), sizes: Vec::new() }));
             Arc::make_mut(lineage).sizes.push(*reservation.amounts.nominal());
@@ -356,20 +316,33 @@ impl Ledger {
 
     fn remove_size(&mut self, old: &Reservation) {
         let name = &old.request.lineage;
-        if old.state.is_charged()
-            && let Some(lineage) = self.lineages.get_mut(name).map(Arc::make_mut)
-        {
+        if !old.state.is_charged() {
+            return;
+        }
+        let lineages = Arc::make_mut(&mut self.lineages);
+        if let Some(lineage) = lineages.get_mut(name).map(Arc::make_mut) {
             if let Some(at) = lineage.sizes.iter().position(|size| size == old.amounts.nominal()) {
                 lineage.sizes.swap_remove(at);
             }
             if lineage.sizes.is_empty() {
-                self.lineages.remove(name);
+                lineages.remove(name);
             }
         }
     }
 }
 
 impl Effect {
+    /// Of a request of a lineage that is charged nothing.
+    pub const fn of_new(amounts: &Amounts) -> Self {
+        Self { policy: *amounts.nominal(), requests: *amounts.requests() }
+    }
+
+    /// So many times the same; `None` if a component leaves 64 bits.
+    pub fn times(&self, count: u64) -> Option<Self> {
+        let count = i64::try_from(count).ok()?;
+        Some(Self { policy: self.policy.checked_mul(count)?, requests: self.requests.checked_mul(count)? })
+    }
+
     const fn of(&self, kind: ScopeKind) -> Amount {
         match kind {
             ScopeKind::User | ScopeKind::Creator | ScopeKind::Tenant => self.policy,
@@ -378,10 +351,39 @@ impl Effect {
     }
 }
 
-/// The scopes in the order in which the first short one is reported, the reverse of the lock order.
-fn reported(scopes: &Scopes) -> impl Iterator<Item = &ScopeKey> {
-    let policy: Vec<&ScopeKey> = scopes.policy().collect();
-    [scopes.pool()].into_iter().chain(policy.into_iter().rev())
+/// What the effect adds to the parts of the tenant's pool.
+fn parts_added(tenant: &Scope, effect: &Effect) -> Result<Parts, Refusal> {
+    let held = sum(&tenant.counter.held, &effect.policy)?;
+    let after = tenant.guarantees().parts(&held);
+    after.checked_sub(&tenant.parts()).ok_or(Refusal::OutOfRange)
+}
+
+/// Calls `each` with the shortages of one scope until it breaks.
+fn shortages_in(
+    (key, scope): (&ScopeKey, &Scope),
+    effect: &Effect,
+    added: &Parts,
+    each: &mut impl FnMut(Shortage) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let delta = effect.of(key.kind);
+    for component in Component::ALL {
+        let of_limit = Some((Of::Limit, &scope.counter, &delta));
+        let counters = match &scope.role {
+            Role::Pool(pool) => [
+                of_limit,
+                Some((Of::Shared, &pool.shared, &added.shared)),
+                Some((Of::Unguaranteed, &pool.unguaranteed, &added.unguaranteed)),
+            ],
+            Role::Principal | Role::Tenant(_) => [of_limit, None, None],
+        };
+        for (of, counter, delta) in counters.into_iter().flatten() {
+            let asked = delta.get(component);
+            if !counter.admits(component, asked) {
+                each(Shortage { asked, ..shortage(key, of, counter, component) })?;
+            }
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 fn maximum<'a>(sizes: impl IntoIterator<Item = &'a Amount>) -> Amount {

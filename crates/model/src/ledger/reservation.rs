@@ -179,6 +179,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether it is that of an engine that has no slot yet.
+    pub fn is_unplaced(&self) -> bool {
+        matches!(self.holder, Holder::Engine { incarnation: Incarnation::UNDRAWN, .. })
+    }
+
     /// What identifies a repeat of the request.
     pub fn key(&self) -> &Arc<str> {
         match &self.holder {

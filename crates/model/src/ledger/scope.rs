@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::{PoolName, TenantName};
 use crate::number::Epoch;
-use crate::quota::{Guarantee, Limit, PoolComponent, TenantComponent};
+use crate::quota::{Guarantee, Limit, PoolComponent, Share, TenantComponent};
 use crate::resource::{Amount, Component, Triple};
 
 /// What a limit of [`Limit::Unlimited`] is where limits are numbers. No grant holds more.
@@ -155,6 +155,11 @@ impl Scopes {
     /// The user, creator and tenant, which are charged nominal sizes, in lock order.
     pub fn policy(&self) -> impl Iterator<Item = &ScopeKey> {
         [self.user.as_ref(), self.creator.as_ref(), Some(&self.tenant)].into_iter().flatten()
+    }
+
+    /// All scopes in the order in which the first short one is reported, the reverse of the lock order.
+    pub fn reported(&self) -> impl Iterator<Item = &ScopeKey> {
+        [Some(&self.pool), Some(&self.tenant), self.creator.as_ref(), self.user.as_ref()].into_iter().flatten()
     }
 
     /// All scopes in lock order.
@@ -345,6 +350,23 @@ impl Scope {
             Role::Tenant(guarantees) => guarantees.parts(&self.counter.held),
             Role::Principal | Role::Pool(_) => Parts::default(),
         }
+    }
+
+    /// Whether the tenant would hold more than its guarantee of a component, having `ask` more.
+    pub fn borrows(&self, ask: &Amount) -> bool {
+        let guarantees = self.guarantees().amount;
+        Component::ALL.into_iter().any(|component| {
+            let held = self.counter.held.get(component).saturating_add(ask.get(component));
+            guarantees.get(component).is_some_and(|guarantee| held > guarantee)
+        })
+    }
+
+    /// The share of a tenant of this weight on its pool if it holds `ask` more, or less.
+    pub fn share_of(&self, pool: &Self, ask: &Amount, weight: u32) -> Share {
+        let components = Component::ALL.map(|component| {
+            Some((pool.pool_component(component)?, self.tenant_component(component), ask.get(component)))
+        });
+        Share::new(components.iter().flatten().map(|(pool, tenant, ask)| (pool, tenant, *ask)), weight)
     }
 
     /// The input of the quota formulas for a tenant on a pool.

@@ -1,11 +1,43 @@
 //! Questions about a change that is only tried, in a copy: what a transfer or an end would add, and how to undo an end.
 
-use super::book::Ledger;
+use super::book::{Effect, Ledger, Moment};
 use super::refusal::{Refusal, Shortage};
 use super::reservation::{Request, Reservation};
 use crate::resource::Amount;
 
 impl Ledger {
+    /// How many requests like this one [`Self::reserve`] would grant one after the other, each of a lineage that is charged nothing
+    /// yet; at most `most`.
+    pub fn grantable(&self, request: &Request, most: u64, at: Moment) -> u64 {
+        let one = Effect::of_new(&request.amounts);
+        let fit = |count| one.times(count).is_some_and(|all| self.check(&request.scopes, &all, at.now_ms).is_ok());
+        if self.impossible(request, at.now_ms).is_some() {
+            return 0;
+        }
+        if fit(most) {
+            return most;
+        }
+        // No grant lowers a counter: if so many fit at once, each of them fits before the next one.
+        let (mut granted, mut refused) = (0, most);
+        while refused - granted > 1 {
+            let middle = u64::midpoint(granted, refused);
+            if fit(middle) {
+                granted = middle;
+            } else {
+                refused = middle;
+            }
+        }
+        granted
+    }
+
+    /// Charges the request of an engine that has no slot yet, like [`Self::reserve`], but leaves no reservation. Its lineage is charged
+    /// nothing, and it is not [`Self::impossible`].
+    pub fn charge_unplaced(&mut self, request: &Request, at: Moment) -> Result<(), Refusal> {
+        let effect = Effect::of_new(&request.amounts);
+        self.check(&request.scopes, &effect, at.now_ms)?;
+        self.charge(&request.scopes, &effect)
+    }
+
     /// What the transfer of `old` to the request adds to its user, creator and tenant.
     pub fn raise_by_transfer(&self, old: &Reservation, request: &Request) -> Amount {
         let effect = self.effect(&request.lineage, Some(&old.amounts), Some(&request.amounts));

@@ -83,6 +83,9 @@ impl Eq for Share {}
 /// Compares two fractions exactly. Cross products can exceed 128 bits (borrowed × shared × weight); if one does, the fractions
 /// are compared digit by digit as continued fractions.
 fn compare(mut left: (u128, u128), mut right: (u128, u128)) -> Ordering {
+    if left.1 == right.1 {
+        return left.0.cmp(&right.0);
+    }
     loop {
         if let (Some(one), Some(other)) = (left.0.checked_mul(right.1), right.0.checked_mul(left.1)) {
             return one.cmp(&other);

@@ -141,6 +141,15 @@ impl Amount {
         })
     }
 
+    /// `None` if a component leaves 64 bits.
+    pub fn checked_mul(&self, count: i64) -> Option<Self> {
+        Some(Self {
+            cpu_m: self.cpu_m.checked_mul(count)?,
+            memory: self.memory.checked_mul(count)?,
+            engines: self.engines.checked_mul(count)?,
+        })
+    }
+
     /// The larger of each component.
     #[must_use]
     pub fn maximum(&self, other: &Self) -> Self {

@@ -258,4 +258,44 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn equal_requests_are_counted_and_charged_as_they_are_granted_one_by_one(
+        capacity in capacities(), quotas in prop::collection::vec(guarantees(), 3),
+        of_principals in prop::collection::vec(limits(), 3),
+        operations in prop::collection::vec(operation(), 0..20),
+        of_engine in (0..3usize, any::<bool>(), amounts()), most in 0..12u64,
+    ) {
+        let tenants: Vec<_> = TENANTS.into_iter().zip(quotas).collect();
+        let mut ledger = ledger(capacity, &tenants);
+        let principals = [ScopeKey::user("alice"), ScopeKey::user("bob"), ScopeKey::creator("IDE")];
+        for (key, limits) in principals.into_iter().zip(of_principals) {
+            ledger.put_scope(key, Scope::principal(limits));
+        }
+        for operation in operations {
+            let _ = operation.run(&mut ledger, 1);
+        }
+        let (tenant, has_user, amounts) = (TENANTS[of_engine.0], of_engine.1, of_engine.2);
+        let user = has_user.then_some("alice");
+        let scopes_of = Scopes::new(&tenant_name(tenant), &pool_name("rp_1"), user, user.map(|_| "IDE"));
+        let request = |number: u64| {
+            Request { scopes: scopes_of.clone(), ..engine(tenant, &format!("new{number}"), 0, amounts) }
+        };
+        let counted = ledger.grantable(&request(0), most, at(1));
+        let (mut one_by_one, mut unplaced) = (ledger.clone(), ledger);
+        let mut granted = 0;
+        while granted < most {
+            let is_possible = one_by_one.impossible(&request(granted), 1).is_none();
+            let reserved = one_by_one.reserve(&Arc::new(request(granted)), at(1)).map(drop);
+            if is_possible {
+                prop_assert_eq!(&unplaced.charge_unplaced(&request(granted), at(1)), &reserved);
+            }
+            prop_assert_eq!(scopes(&unplaced), scopes(&one_by_one));
+            if reserved.is_err() {
+                break;
+            }
+            granted += 1;
+        }
+        prop_assert_eq!(counted, granted);
+    }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::ledger::{Ledger, Moment, Of, Refusal, ScopeKey, Scopes, Shortage, State};
+use model::ledger::{Ledger, Moment, Of, Refusal, Scope, ScopeKey, Scopes, Shortage, State};
 use model::quota::{Limit, Share};
 use model::resource::{Amount, Component};
 
@@ -77,41 +77,32 @@ impl Headroom {
             Some(old) => self.ledger.raise_by_transfer(old, &request.reservation),
             None => self.ledger.raise(&request.reservation),
         };
-        let borrows = self.ledger.borrows(scopes, &raise);
-        let guarantees = self.ledger.scope(scopes.tenant()).map(|tenant| tenant.guarantees().amount);
-        let has_guarantee = guarantees.is_some_and(|amount| {
-            [amount.cpu_m, amount.memory, amount.engines].into_iter().any(|guarantee| guarantee.is_some())
-        });
-        let share = self.share(scopes, &raise);
-        let is_guaranteed = has_guarantee && !borrows;
-        let portion = if is_guaranteed || share > Share::ZERO { Share::ZERO } else { self.portion(scopes, &raise) };
+        let (tenant, pool) = (self.ledger.scope(scopes.tenant()), self.ledger.scope(scopes.pool()));
+        let borrows = tenant.is_some_and(|tenant| tenant.borrows(&raise));
+        let is_guaranteed = tenant.is_some_and(has_guarantee) && !borrows;
+        let (share, portion) = match (tenant, pool) {
+            (Some(tenant), Some(pool)) => {
+                let share = tenant.share_of(pool, &raise, self.weight(scopes));
+                let is_compared = !is_guaranteed && share <= Share::ZERO;
+                (share, if is_compared { portion(tenant, pool, &raise) } else { Share::ZERO })
+            }
+            _ => (Share::Infinite, Share::ZERO),
+        };
         Entitlement { is_guaranteed, borrows, share, portion, raise }
     }
 
-    /// The largest part of what no guarantee covers that the tenant holds with `ask` more. Where that is unlimited, the number
-    /// of its engines and reservations.
-    fn portion(&self, scopes: &Scopes, ask: &Amount) -> Share {
-        let (Some(tenant), Some(pool)) = (self.ledger.scope(scopes.tenant()), self.ledger.scope(scopes.pool())) else {
-            return Share::Infinite;
-        };
-        let held = |component| {
-            let held = tenant.counter.held.get(component).saturating_add(ask.get(component));
-            u128::from(held.max(0).unsigned_abs())
-        };
-        let portions = Component::ALL.into_iter().filter_map(|component| {
-            let Limit::Of(limit) = pool.pool_component(component)?.unguaranteed else { return None };
-            let denominator = u128::from(limit.max(0).unsigned_abs());
-            let portion = Share::Thousandths { numerator: 1_000 * held(component), denominator };
-            Some(if denominator == 0 { Share::Infinite } else { portion })
-        });
-        let engines = Share::Thousandths { numerator: held(Component::Engines), denominator: 1 };
-        portions.max().unwrap_or(engines)
+    /// Whether requests of the tenant can be within a guarantee.
+    pub(super) fn has_guarantee(&self, tenant: &ScopeKey) -> bool {
+        self.ledger.scope(tenant).is_some_and(has_guarantee)
+    }
+
+    fn weight(&self, scopes: &Scopes) -> u32 {
+        self.weights.get(scopes.tenant()).copied().unwrap_or(DEFAULT_WEIGHT)
     }
 
     /// The share of the tenant if it holds `ask` more, or less.
     pub(crate) fn share(&self, scopes: &Scopes, ask: &Amount) -> Share {
-        let weight = self.weights.get(scopes.tenant()).copied().unwrap_or(DEFAULT_WEIGHT);
-        self.ledger.share(scopes, ask, weight)
+        self.ledger.share(scopes, ask, self.weight(scopes))
     }
 
     /// Whether the request adds anything to what the pool is charged; a transfer to a successor of the same size does
@@ -139,6 +130,27 @@ impl Headroom {
                 })
             }
         }
+    }
+
+    /// How many requests like this one, of engines that have no slot yet, would be granted one after the other; at most `most`. The
+    /// request is not [`impossible`](super::impossible).
+    pub(crate) fn grantable(&mut self, request: &Request, most: u64, at: Moment) -> u64 {
+        let most = self.ledger.grantable(&request.reservation, most, at);
+        let mut all = Vec::new();
+        let mut granted = 0;
+        while granted < most {
+            let Ok((taken, _)) = self.take_nodes(request) else { break };
+            granted += 1;
+            if taken.is_empty() {
+                // Neither do the others take anything of a node.
+                granted = most;
+            }
+            all.push(taken);
+        }
+        for taken in &all {
+            self.nodes.put_back(taken);
+        }
+        granted
     }
 
     /// Whether the request would be granted.
@@ -176,6 +188,10 @@ impl Headroom {
     }
 
     fn reserve(&mut self, request: &Request, at: Moment) -> Result<(), Refusal> {
+        if request.reservation.is_unplaced() {
+            // No other request has its id or its lineage, and none asks for its reservation.
+            return self.ledger.charge_unplaced(&request.reservation, at);
+        }
         // Only programs have reservations that wait.
         let is_waiting = request.reservation.holder.is_external()
             && self.ledger.reservation(request.id()).is_some_and(|reservation| reservation.state == State::Waiting);
@@ -210,3 +226,28 @@ impl Headroom {
         self.ledger.reservation(from).map(AsRef::as_ref)
     }
 }
+
+fn has_guarantee(tenant: &Scope) -> bool {
+    let guarantees = tenant.guarantees().amount;
+    Component::ALL.into_iter().any(|component| guarantees.get(component).is_some())
+}
+
+/// The largest part of what no guarantee covers that the tenant holds with `ask` more. Where that is unlimited, the number of its
+/// engines and reservations.
+fn portion(tenant: &Scope, pool: &Scope, ask: &Amount) -> Share {
+    let held = |component| {
+        let held = tenant.counter.held.get(component).saturating_add(ask.get(component));
+        u128::from(held.max(0).unsigned_abs())
+    };
+    let portions = Component::ALL.into_iter().filter_map(|component| {
+        let Limit::Of(limit) = pool.pool_component(component)?.unguaranteed else { return None };
+        let denominator = u128::from(limit.max(0).unsigned_abs());
+        let portion = Share::Thousandths { numerator: 1_000 * held(component), denominator };
+        Some(if denominator == 0 { Share::Infinite } else { portion })
+    });
+    let engines = Share::Thousandths { numerator: held(Component::Engines), denominator: 1 };
+    portions.max().unwrap_or(engines)
+}
+
+#[cfg(test)]
+mod tests;

@@ -48,29 +48,27 @@ struct HeadRank<'a> {
 pub(super) struct Head<'a> {
     pub request: &'a Request,
     pub entitlement: Entitlement,
-    rank: HeadRank<'a>,
     /// The index of its queue.
     queue: usize,
 }
 
 impl<'a> Head<'a> {
-    fn new(request: &'a Request, entitlement: Entitlement, queue: usize) -> Self {
-        let rank = HeadRank {
-            exceeds_guarantee: !entitlement.is_guaranteed,
-            share: entitlement.share,
-            borrows: entitlement.borrows,
-            portion: entitlement.portion,
-            priority: Reverse(request.priority),
-            asked_at_ms: request.asked_at_ms,
-            id: request.id(),
-        };
-        Self { request, entitlement, rank, queue }
+    fn rank(&self) -> HeadRank<'a> {
+        HeadRank {
+            exceeds_guarantee: !self.entitlement.is_guaranteed,
+            share: self.entitlement.share,
+            borrows: self.entitlement.borrows,
+            portion: self.entitlement.portion,
+            priority: Reverse(self.request.priority),
+            asked_at_ms: self.request.asked_at_ms,
+            id: self.request.id(),
+        }
     }
 }
 
 impl Ord for Head<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.rank.cmp(&other.rank)
+        self.rank().cmp(&other.rank())
     }
 }
 
@@ -134,16 +132,18 @@ pub(super) struct Queues<'a> {
 }
 
 impl<'a> Queues<'a> {
-    pub fn new(requests: Vec<&'a Request>, headroom: &Headroom) -> Self {
+    pub fn new(requests: &[&'a Request], headroom: &Headroom) -> Self {
         let mut by_tenant: HashMap<&ScopeKey, Vec<&Request>> = HashMap::new();
-        for request in requests {
-            by_tenant.entry(request.reservation.scopes.tenant()).or_default().push(request);
+        let tenant = |request: &&'a Request| request.reservation.scopes.tenant();
+        for of_tenant in requests.chunk_by(|one, other| tenant(one) == tenant(other)) {
+            by_tenant.entry(tenant(&of_tenant[0])).or_default().extend(of_tenant);
         }
-        let queue = |mut behind: Vec<&'a Request>| {
+        let queue = |(tenant, mut behind): (&ScopeKey, Vec<&'a Request>)| {
             behind.sort_unstable_by_key(|request| Reverse(SiblingRank::new(request)));
-            Queue { behind, ..Queue::default() }
+            // Without a guarantee all of them exceed it.
+            Queue { behind, is_beyond: !headroom.has_guarantee(tenant), ..Queue::default() }
         };
-        let queues: Vec<Queue<'a>> = by_tenant.into_values().map(queue).collect();
+        let queues: Vec<Queue<'a>> = by_tenant.into_iter().map(queue).collect();
         let mut all = Self { heads: BinaryHeap::with_capacity(queues.len()), queues };
         for queue in 0..all.queues.len() {
             all.advance(queue, headroom);
@@ -163,7 +163,7 @@ impl<'a> Queues<'a> {
 
     fn advance(&mut self, queue: usize, headroom: &Headroom) {
         if let Some((request, entitlement)) = self.queues.get_mut(queue).and_then(|queue| queue.next(headroom)) {
-            self.heads.push(Reverse(Head::new(request, entitlement, queue)));
+            self.heads.push(Reverse(Head { request, entitlement, queue }));
         }
     }
 }

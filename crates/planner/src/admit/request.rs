@@ -28,6 +28,12 @@ impl Request {
         &self.reservation.id
     }
 
+    /// Whether the other one is impossible exactly if this one is, for the same reason.
+    pub(super) fn needs_same(&self, other: &Self) -> bool {
+        let needs = |request: &Self| (request.reservation.amounts, request.pods, request.replaces.is_some());
+        needs(self) == needs(other) && self.reservation.scopes == other.reservation.scopes
+    }
+
     /// For how long it has waited.
     pub const fn waited_ms(&self, now_ms: i64) -> i64 {
         now_ms.saturating_sub(self.asked_at_ms)

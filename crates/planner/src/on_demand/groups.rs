@@ -28,11 +28,7 @@ pub(super) struct GroupDemand {
 }
 
 /// The groups of all links, link by link, those of one link with the oldest demand first.
-pub(super) fn all(
-    links: &[LinkOptions<'_>],
-    slots: &BTreeMap<Link, LinkSlots<'_>>,
-    assignment: &Assignment,
-) -> Vec<GroupDemand> {
+pub(super) fn all(links: &[LinkOptions<'_>], assignment: &Assignment) -> Vec<GroupDemand> {
     let mut owners: BTreeMap<&Link, BTreeSet<Option<&Owner>>> = BTreeMap::new();
     for group in assignment.groups.keys() {
         owners.entry(&group.link).or_default().insert(group.owner.as_ref());
@@ -41,7 +37,7 @@ pub(super) fn all(
     let mut groups = Vec::new();
     for (at, link) in links.iter().enumerate() {
         let mut of_link = owners.remove(&link.link).unwrap_or_default();
-        of_link.extend(slots.get(&link.link).into_iter().flat_map(LinkSlots::owners));
+        of_link.extend(link.slots.iter().flat_map(LinkSlots::owners));
         if link.unit.shared_by.is_kind_of(None) {
             of_link.insert(None);
         }

@@ -5,8 +5,7 @@ use std::num::NonZeroU64;
 
 use model::catalog::UnitSpec;
 use model::configuration::Defaults;
-use model::fit::{Nodes, Taken};
-use model::ledger::{Ledger, Moment, Role, ScopeKey, Scopes};
+use model::ledger::{Moment, Role, ScopeKey};
 use model::name::PoolName;
 use model::on_demand::IdleTimeout;
 use model::owner::Owner;
@@ -14,7 +13,7 @@ use model::quota::Capacity;
 use model::slot::{Link, SlotKey};
 use model::type_selector::version_of;
 
-use super::request::{UNPLACED, request_of};
+use super::request::{UNPLACED, UnplacedEngine};
 use super::slots::{LinkSlots, is_of_session};
 use crate::admit::{self, Headroom, Rejected, Request};
 use crate::choose::{GroupState, LinkState, PoolCondition, PoolState};
@@ -24,10 +23,12 @@ use crate::scale::{Group, ScalingLimits};
 /// Of a unit whose sizes exceed what can be reserved.
 const TOO_LARGE: &str = "its sizes are too large";
 
-/// A link with the options of its unit.
+/// A link with its slots and the options of its unit.
 #[derive(Debug)]
 pub(super) struct LinkOptions<'p> {
     pub link: Link,
+    /// `None` if it has none.
+    pub slots: Option<LinkSlots<'p>>,
     pub unit: &'p UnitSpec,
     pub idle_timeout: IdleTimeout,
     starts_on_demand: bool,
@@ -37,6 +38,8 @@ pub(super) struct LinkOptions<'p> {
     admissible: u64,
     /// Why no engine can ever fit; `None` if one can.
     pub impossible: Option<String>,
+    /// Its engines that have no slot yet; `None` if they are too large.
+    pub engine: Option<UnplacedEngine>,
     /// Of each owner whose engines cannot start, why, if a repetition does not remove that: a fragment that names the engine.
     pub refusals: BTreeMap<Option<Owner>, String>,
 }
@@ -44,8 +47,8 @@ pub(super) struct LinkOptions<'p> {
 /// The links that start engines on demand or have such engines, of tenants in order, each in the order of its lists.
 pub(super) fn all<'p>(
     desired: &'p DesiredState,
-    slots: &BTreeMap<Link, LinkSlots<'p>>,
-    headroom: &Headroom,
+    mut slots: BTreeMap<Link, LinkSlots<'p>>,
+    headroom: &mut Headroom,
     adopting: &BTreeSet<String>,
     at: Moment,
 ) -> Vec<LinkOptions<'p>> {
@@ -53,18 +56,19 @@ pub(super) fn all<'p>(
     let now_ms = desired.snapshot.now_ms;
     let asked: BTreeSet<_> =
         desired.snapshot.demand.iter().filter(|it| it.is_current(now_ms)).map(|it| &it.key.tenant).collect();
-    let mut nodes = headroom.nodes.clone();
     let mut links = Vec::new();
     for (tenant, of_tenant) in &catalog.tenants {
         for pool in of_tenant.spec.pools.iter().filter(|pool| !adopting.contains(pool.as_str())) {
             for unit in catalog.pool(pool).map_or(&[][..], |spec| &spec.units) {
                 let link = Link { tenant: tenant.clone(), pool: pool.clone(), unit: unit.clone() };
-                let has_demand = slots.get(&link).is_some_and(LinkSlots::has_demand);
+                let slots = slots.remove(&link);
+                let has_demand = slots.as_ref().is_some_and(LinkSlots::has_demand);
                 let is_scaled =
                     |unit: &&UnitSpec| asked.contains(tenant) || has_demand || keeps_spares(unit, &desired.defaults);
                 let Some(spec) = catalog.unit(unit).filter(is_scaled) else { continue };
+                let engine = UnplacedEngine::new(desired, &link);
                 let (admissible, impossible) = if asked.contains(tenant) {
-                    room(desired, &link, spec, (&headroom.ledger, &mut nodes), at)
+                    capacity_for(engine.as_ref(), spec.priority, headroom, (desired.limits.burst, at))
                 } else {
                     (0, None)
                 };
@@ -75,7 +79,9 @@ pub(super) fn all<'p>(
                     is_asked: asked.contains(tenant),
                     admissible,
                     impossible,
-                    refusals: slots.get(&link).map(LinkSlots::refusals).unwrap_or_default(),
+                    engine,
+                    refusals: slots.as_ref().map(LinkSlots::refusals).unwrap_or_default(),
+                    slots,
                     link,
                 });
             }
@@ -89,54 +95,20 @@ pub(super) fn keeps_spares(unit: &UnitSpec, defaults: &Defaults) -> bool {
     unit.spare_engines > 0 && unit.starts_on_demand(defaults)
 }
 
-/// How many engines of the link admission would grant now, up to what a round starts, and why none can ever fit. What they
-/// would take of the nodes is put back.
-fn room(
-    desired: &DesiredState,
-    link: &Link,
-    unit: &UnitSpec,
-    (ledger, nodes): (&Ledger, &mut Nodes),
-    at: Moment,
+/// How many engines of the link admission would grant now, up to what a round starts, and why none can ever fit. Changes nothing.
+fn capacity_for(
+    engine: Option<&UnplacedEngine>,
+    priority: i32,
+    headroom: &mut Headroom,
+    (burst, at): (u32, Moment),
 ) -> (u64, Option<String>) {
-    let scopes = Scopes::new(&link.tenant, &link.pool, None, None);
-    // Whole copies of the ledger, one for each link, would be most of a plan.
-    let mut headroom =
-        Headroom { ledger: ledger.of_scopes(&scopes), nodes: std::mem::take(nodes), ..Headroom::default() };
-    let mut taken = Vec::new();
-    let counted = count_grants(desired, link, unit, (&mut headroom, &mut taken), at);
-    *nodes = headroom.nodes;
-    for taken in &taken {
-        nodes.put_back(taken);
+    let request = engine.and_then(|engine| Some((engine.requests(UNPLACED..UNPLACED + 1).next()?, engine.pods)));
+    let Some((reservation, pods)) = request else { return (0, Some(TOO_LARGE.to_owned())) };
+    let request = Request { reservation, replaces: None, priority, asked_at_ms: at.now_ms, pods: Some(pods) };
+    match admit::impossible(&request, headroom, at.now_ms) {
+        Some(why) => (0, Some(Rejected { request: &request, why }.limit())),
+        None => (headroom.grantable(&request, u64::from(burst), at), None),
     }
-    counted
-}
-
-fn count_grants(
-    desired: &DesiredState,
-    link: &Link,
-    unit: &UnitSpec,
-    (headroom, taken): (&mut Headroom, &mut Vec<Taken>),
-    at: Moment,
-) -> (u64, Option<String>) {
-    let mut granted = 0;
-    while granted < u64::from(desired.limits.burst) {
-        let Link { tenant, pool, unit: name } = link.clone();
-        let key = SlotKey { tenant, pool, unit: name, ordinal: UNPLACED + granted as u32 };
-        let Some((reservation, pods)) = request_of(desired, &key, None) else {
-            return (0, Some(TOO_LARGE.to_owned()));
-        };
-        let (priority, asked_at_ms) = (unit.priority, at.now_ms);
-        let request = Request { reservation, replaces: None, priority, asked_at_ms, pods: Some(pods) };
-        if granted == 0
-            && let Some(why) = admit::impossible(&request, headroom, at.now_ms)
-        {
-            return (0, Some(Rejected { request: &request, why }.limit()));
-        }
-        let Ok(of_pods) = headroom.grant(&request, at) else { break };
-        taken.push(of_pods);
-        granted += 1;
-    }
-    (granted, None)
 }
 
 /// The pools of the catalog.
@@ -156,7 +128,7 @@ pub(super) fn pools(desired: &DesiredState, headroom: &Headroom) -> BTreeMap<Poo
 
 impl LinkOptions<'_> {
     /// The group of an owner without slots and demand, as if the link had no other.
-    pub fn empty_group(&self, desired: &DesiredState, owner: Option<&Owner>) -> Group<SlotKey> {
+    pub fn empty_group<'s>(&self, desired: &DesiredState, owner: Option<&Owner>) -> Group<&'s SlotKey> {
         let timeout = self.idle_timeout.duration();
         let timeout_ms = timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
         let of_tenant = |engines: u32| if owner.is_none() { u64::from(engines) } else { 0 };
@@ -186,9 +158,9 @@ impl LinkOptions<'_> {
     }
 
     /// The link as demand is assigned to it. `granted`: the requests of slots that count as granted.
-    pub fn state(&self, desired: &DesiredState, slots: Option<&LinkSlots<'_>>, granted: &BTreeSet<&str>) -> LinkState {
-        let owners: BTreeSet<Option<&Owner>> = slots.into_iter().flat_map(LinkSlots::owners).collect();
-        let groups = owners.into_iter().map(|owner| {
+    pub fn state(&self, desired: &DesiredState, granted: &BTreeSet<&str>) -> LinkState {
+        let slots = self.slots.as_ref();
+        let groups = slots.into_iter().flat_map(LinkSlots::owners).map(|owner| {
             let mut group = self.empty_group(desired, owner);
             group.waiting = u64::from(self.is_asked);
             if let Some(slots) = slots {
@@ -198,9 +170,7 @@ impl LinkOptions<'_> {
             let is_refused = self.refusals.contains_key(&owner);
             (owner, GroupState { is_refused, ..GroupState::from(&group) })
         });
-        let Link { tenant, pool, unit } = self.link.clone();
-        let key = SlotKey { tenant, pool, unit, ordinal: UNPLACED };
-        let pool = desired.pool(&key);
+        let pool = desired.snapshot.catalog.pool(&self.link.pool);
         let count = slots.map_or(0, LinkSlots::count);
         LinkState {
             link: self.link.clone(),
@@ -214,7 +184,7 @@ impl LinkOptions<'_> {
             can_ever_fit: self.impossible.is_none(),
             below_max: u64::from(self.unit.max_engines).saturating_sub(count),
             admissible: self.admissible,
-            engine: request_of(desired, &key, None).map(|(request, _)| *request.amounts.nominal()).unwrap_or_default(),
+            engine: self.engine.as_ref().map(|engine| *engine.amounts.nominal()).unwrap_or_default(),
             seats: self.seats(),
             groups: groups.collect(),
         }

@@ -22,9 +22,10 @@ use crate::scale::{EngineCondition, Group, Occupancy, PendingEngine, ReadyEngine
 #[derive(Debug)]
 pub(super) struct LinkSlots<'p> {
     pub seen: SlotsSeen,
-    slots: BTreeMap<&'p SlotKey, SlotState<'p>>,
-    /// A link may have as many owners as slots.
-    of_owner: BTreeMap<Option<&'p Owner>, BTreeSet<&'p SlotKey>>,
+    /// In the order of keys.
+    slots: Vec<SlotState<'p>>,
+    /// The indexes of each owner's slots. A link may have as many owners as slots.
+    of_owner: BTreeMap<Option<&'p Owner>, Vec<usize>>,
 }
 
 /// One slot.
@@ -36,7 +37,7 @@ pub(super) struct SlotState<'p> {
     /// The name of its current engine.
     current: EngineName,
     /// The instance of the current engine, if that serves.
-    uid: Option<String>,
+    uid: Option<&'p str>,
     /// Whether a session has been open on the engine that serves.
     was_used: bool,
     /// Why its current engine cannot start, if a repetition does not remove that.
@@ -95,40 +96,45 @@ impl SlotRules for Design {}
 /// The slots of all links.
 pub(super) fn all<'p>(
     builder: &PlanBuilder<'p>,
-    (inventory, roles): (&Inventory<'_>, &[Role<'_>]),
+    (inventory, roles): (&Inventory<'p>, &[Role<'_>]),
     candidates: &BTreeMap<String, Candidate>,
 ) -> BTreeMap<Link, LinkSlots<'p>> {
-    let (desired, observed, failed_nodes) = (builder.desired, builder.observed, &builder.failed_nodes);
-    let stand_ins = role::stand_ins(inventory, roles, Some(failed_nodes));
-    let slots: BTreeMap<&SlotKey, &'p Slot> = desired.snapshot.slots.iter().map(|slot| (&slot.key, slot)).collect();
-    let mut links: BTreeMap<Link, LinkSlots<'p>> = BTreeMap::new();
-    for (slot, at) in &inventory.slots {
-        let Some(slot) = slots.get(&slot.key).copied() else { continue };
-        let engine = &inventory.engines[*at];
+    let stand_ins = role::stand_ins(inventory, roles, Some(&builder.failed_nodes));
+    let state_of = |slot: &'p Slot, engine: &Engine<'p>| {
         let stand_in = stand_ins.get(&slot.key).and_then(|name| inventory.engine(name));
-        let is_candidate = candidates.contains_key(engine.name.as_str());
-        let kind = if failed_nodes.is_unreachable(engine) {
-            Kind::Replaced
-        } else {
-            kind((desired, observed), slot, engine, stand_in, is_candidate)
-        };
-        let uid = engine.alive().filter(|_| engine.is_ready()).map(|instance| instance.uid.clone());
-        let has_stand_in = stand_in.is_some();
-        let was_used = observed.scaling.uses.get(&engine.name).is_some_and(|seen| seen.was_used);
-        let refusal = refusal(observed, engine).filter(|_| kind == Kind::BackingOff);
-        let state = SlotState { slot, kind, has_stand_in, current: engine.name.clone(), uid, was_used, refusal };
-        let link = links.entry(slot.key.link()).or_insert_with(|| LinkSlots {
-            seen: SlotsSeen::default(),
-            slots: BTreeMap::new(),
-            of_owner: BTreeMap::new(),
-        });
-        link.slots.insert(&slot.key, state);
-        link.of_owner.entry(slot.owner.as_ref()).or_default().insert(&slot.key);
+        state(builder, slot, engine, (stand_in, candidates.contains_key(engine.name.as_str())))
+    };
+    // Slots are in the order of their keys.
+    let of_links = inventory.slots.chunk_by(|(one, _), (other, _)| one.key.has_link_of(&other.key));
+    let links = of_links.filter_map(|slots| {
+        let link = slots.first()?.0.key.link();
+        let states = slots.iter().map(|(slot, at)| state_of(slot, &inventory.engines[*at]));
+        Some((link, LinkSlots::new(states.collect())))
+    });
+    links.collect()
+}
+
+fn state<'p>(
+    builder: &PlanBuilder<'p>,
+    slot: &'p Slot,
+    engine: &Engine<'p>,
+    (stand_in, is_candidate): (Option<&Engine<'_>>, bool),
+) -> SlotState<'p> {
+    let (desired, observed) = (builder.desired, builder.observed);
+    let kind = if builder.failed_nodes.is_unreachable(engine) {
+        Kind::Replaced
+    } else {
+        kind((desired, observed), slot, engine, stand_in, is_candidate)
+    };
+    SlotState {
+        slot,
+        kind,
+        has_stand_in: stand_in.is_some(),
+        current: engine.name.clone(),
+        uid: engine.alive().filter(|_| engine.is_ready()).map(|instance| instance.uid.as_str()),
+        was_used: observed.scaling.uses.get(&engine.name).is_some_and(|seen| seen.was_used),
+        refusal: refusal(observed, engine).filter(|_| kind == Kind::BackingOff),
     }
-    for link in links.values_mut() {
-        link.seen = SlotsSeen::of(link.slots.values().map(|state| state.slot));
-    }
-    links
 }
 
 fn kind(
@@ -206,16 +212,25 @@ fn never_idle(occupancy: Occupancy) -> Occupancy {
     }
 }
 
-impl LinkSlots<'_> {
+impl<'p> LinkSlots<'p> {
+    /// From the states in the order of keys.
+    fn new(slots: Vec<SlotState<'p>>) -> Self {
+        let mut of_owner: BTreeMap<Option<&'p Owner>, Vec<usize>> = BTreeMap::new();
+        for (at, state) in slots.iter().enumerate() {
+            of_owner.entry(state.slot.owner.as_ref()).or_default().push(at);
+        }
+        Self { seen: SlotsSeen::of(slots.iter().map(|state| state.slot)), slots, of_owner }
+    }
+
     /// Whether a slot follows demand.
     pub fn has_demand(&self) -> bool {
-        self.slots.values().any(|state| state.slot.origin == Origin::Demand)
+        self.slots.iter().any(|state| state.slot.origin == Origin::Demand)
     }
 
     /// For each owner, which engine cannot start and why, if that is so of every slot of the owner without a serving engine.
     pub fn refusals(&self) -> BTreeMap<Option<Owner>, String> {
-        let of_owner = self.of_owner.iter().filter_map(|(owner, keys)| {
-            let states = keys.iter().filter_map(|key| self.slots.get(*key));
+        let of_owner = self.of_owner.iter().filter_map(|(owner, slots)| {
+            let states = slots.iter().map(|at| &self.slots[*at]);
             let waits = states.filter(|state| !matches!(state.kind, Kind::Ready(_)));
             let mut refusals = waits.map(|state| Some((&state.current, state.refusal.as_deref()?)));
             let (engine, reason) = refusals.next()??;
@@ -225,8 +240,9 @@ impl LinkSlots<'_> {
         of_owner.collect()
     }
 
-    pub fn slot(&self, key: &SlotKey) -> Option<&SlotState<'_>> {
-        self.slots.get(key)
+    pub fn slot(&self, key: &SlotKey) -> Option<&SlotState<'p>> {
+        let at = self.slots.binary_search_by(|state| state.slot.key.cmp(key)).ok()?;
+        Some(&self.slots[at])
     }
 
     /// How many there are, of all owners.
@@ -240,7 +256,7 @@ impl LinkSlots<'_> {
     }
 
     /// Adds those of an owner to its group. `granted`: the requests of slots that count as granted.
-    pub fn add_to(&self, owner: Option<&Owner>, group: &mut Group<SlotKey>, granted: &BTreeSet<&str>) {
+    pub fn add_to(&self, owner: Option<&Owner>, group: &mut Group<&'p SlotKey>, granted: &BTreeSet<&str>) {
         self.add_by(&Design, owner, group, granted);
     }
 
@@ -248,12 +264,12 @@ impl LinkSlots<'_> {
         &self,
         rules: &dyn SlotRules,
         owner: Option<&Owner>,
-        group: &mut Group<SlotKey>,
+        group: &mut Group<&'p SlotKey>,
         granted: &BTreeSet<&str>,
     ) {
-        let keys = self.of_owner.get(&owner).into_iter().flatten();
-        for state in keys.filter_map(|key| self.slots.get(key)) {
-            let (id, is_on_demand) = (state.slot.key.clone(), state.slot.origin == Origin::Demand);
+        let slots = self.of_owner.get(&owner).into_iter().flatten();
+        for state in slots.map(|at| &self.slots[*at]) {
+            let (id, is_on_demand) = (&state.slot.key, state.slot.origin == Origin::Demand);
             let is_backing_off = rules.backs_off(state.kind);
             group.is_backing_off |= is_backing_off;
             match state.kind {
@@ -290,7 +306,7 @@ impl LinkSlots<'_> {
     /// The time until the next idle engine reaches the timeout. Those of sessions have none.
     pub fn due(&self, timeout: IdleTimeout) -> Option<Duration> {
         let timeout = timeout.duration()?;
-        let on_demand = self.slots.values().filter(|state| state.slot.origin == Origin::Demand);
+        let on_demand = self.slots.iter().filter(|state| state.slot.origin == Origin::Demand);
         let idle = on_demand.filter(|state| !is_of_session(state.slot.owner.as_ref()));
         let idle = idle.filter_map(|state| match state.kind {
             Kind::Ready(Occupancy::Sessions { taken: 0, idle_ms }) if idle_ms > 0 => {
@@ -307,10 +323,10 @@ pub(super) const fn is_of_session(owner: Option<&Owner>) -> bool {
     matches!(owner, Some(Owner::Session(_)))
 }
 
-impl SlotState<'_> {
+impl<'p> SlotState<'p> {
     /// The occupancy of the engine of a session: idle, whatever the timeout, as soon as its session has closed. One that was not
     /// used yet is until its demand has lapsed, because a session leaves the demand shortly before it is opened.
-    fn ends_with_session(&self, occupancy: Occupancy, group: &Group<SlotKey>) -> Occupancy {
+    fn ends_with_session(&self, occupancy: Occupancy, group: &Group<&SlotKey>) -> Occupancy {
         match occupancy {
             Occupancy::Sessions { taken: 0, idle_ms } => {
                 let has_ended = self.was_used || group.has_lapsed;
@@ -331,8 +347,8 @@ impl SlotState<'_> {
     }
 
     /// Its current engine with the uid of its instance, if that is registered.
-    pub fn serving(&self) -> Option<(&EngineName, &str)> {
-        Some((&self.current, self.uid.as_deref()?))
+    pub fn serving(&self) -> Option<(&EngineName, &'p str)> {
+        Some((&self.current, self.uid?))
     }
 }
 

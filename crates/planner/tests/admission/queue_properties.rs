@@ -4,8 +4,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use model::ledger::{Ledger, Role, Scopes, Shortage};
+use model::ledger::{Holder, Ledger, Role, Scopes, Shortage};
+use model::name::UnitName;
+use model::number::Incarnation;
 use model::quota::{Limit, Share};
 use model::resource::{Amount, Component};
 use planner::{Admission, Cause, Headroom, Request, admit};
@@ -224,6 +227,33 @@ proptest! {
         prop_assert_eq!(&admission.queued, &other.queued);
         let positions: Vec<usize> = admission.queued.iter().map(|queued| queued.position).collect();
         prop_assert_eq!(positions, (1..=admission.queued.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn engines_without_a_slot_are_admitted_like_those_with_one(
+        headroom in headrooms(), all in random_requests(), has_slot in prop::collection::vec(any::<bool>(), 20),
+    ) {
+        let unplaced = |request: &Request| {
+            let mut reservation = (*request.reservation).clone();
+            let unit = UnitName::new("uc_1").unwrap();
+            reservation.holder = Holder::Engine { unit, incarnation: Incarnation::UNDRAWN };
+            Request { reservation: Arc::new(reservation), ..request.clone() }
+        };
+        let requests = all.iter().zip(has_slot);
+        let some: Vec<Request> =
+            requests.map(|(each, has_slot)| if has_slot { each.clone() } else { unplaced(each) }).collect();
+        let (mut after, mut after_some) = (headroom.clone(), headroom);
+        let (admission, of_some) = (admit(&all, &mut after, &rules()), admit(&some, &mut after_some, &rules()));
+        prop_assert_eq!(ids(&admission), ids(&of_some));
+        let queued = |admission: &Admission<'_>| -> Vec<(String, String)> {
+            admission.queued.iter().map(|queued| (queued.request.id().to_owned(), queued.reason())).collect()
+        };
+        prop_assert_eq!(queued(&admission), queued(&of_some));
+        let rejected = |admission: &Admission<'_>| -> Vec<(String, String)> {
+            admission.rejected.iter().map(|rejected| (rejected.request.id().to_owned(), rejected.reason())).collect()
+        };
+        prop_assert_eq!(rejected(&admission), rejected(&of_some));
+        prop_assert!(after.ledger.scopes().eq(after_some.ledger.scopes()), "the same is charged");
     }
 
     #[test]

@@ -13,7 +13,6 @@ use model::ledger::Counter;
 use model::name::{PoolName, TenantName, UnitName};
 use model::owner::SharedBy;
 use model::resource::Amount;
-use model::scaling::SlotsSeen;
 use model::slot::{Link, Origin, Replacement, Slot, SlotKey};
 
 use super::{Design, Kind, LinkSlots, SlotRules, SlotState};
@@ -82,14 +81,13 @@ fn state(slot: &Slot, kind: Kind) -> SlotState<'_> {
     SlotState { slot, kind, has_stand_in: false, current: slot.engine(), uid: None, was_used: false, refusal: None }
 }
 
+fn slots(kinds: &[Kind]) -> Vec<(Slot, Kind)> {
+    (0..).map(slot).zip(kinds.iter().copied()).collect()
+}
+
 /// The group of the slots, for which a session waits as before.
-fn group(rules: &dyn SlotRules, kinds: &[Kind], is_granted: bool) -> Group<SlotKey> {
-    let of_kinds: Vec<(Slot, Kind)> = (0..).map(slot).zip(kinds.iter().copied()).collect();
-    let slots = LinkSlots {
-        seen: SlotsSeen::default(),
-        slots: of_kinds.iter().map(|(slot, kind)| (&slot.key, state(slot, *kind))).collect(),
-        of_owner: [(None, of_kinds.iter().map(|(slot, _)| &slot.key).collect())].into(),
-    };
+fn group<'a>(rules: &dyn SlotRules, of_kinds: &'a [(Slot, Kind)], is_granted: bool) -> Group<&'a SlotKey> {
+    let slots = LinkSlots::new(of_kinds.iter().map(|(slot, kind)| state(slot, *kind)).collect());
     let mut group = Group {
         limits: ScalingLimits { seats: SEATS, min: 0, max: 9, spare: 0, idle_timeout_ms: None, burst: 9 },
         waiting: 1,
@@ -131,7 +129,7 @@ fn served(rules: &dyn SlotRules, (kind, is_granted): (Kind, bool), admissible: u
         since_ms: 0,
         until_ms: i64::MAX,
     };
-    let of_slot = GroupState::from(&group(rules, &[kind], is_granted));
+    let of_slot = GroupState::from(&group(rules, &slots(&[kind]), is_granted));
     let links = [link("rp_1", Some(of_slot), admissible), link("rp_2", None, 9)];
     let open = || PoolState { condition: PoolCondition::Open, counter: Counter::UNLIMITED, grown_at_ms: None };
     let pools: BTreeMap<PoolName, PoolState> =
@@ -157,7 +155,8 @@ fn differing(rules: &dyn SlotRules) -> Vec<&'static str> {
         of(9) != Some(*expected) || of(0) != Some(in_full)
     };
     let cancelled = |kind| {
-        let scaled = scale(&group(rules, &[Kind::Pending { is_created: true }, kind], true));
+        let slots = slots(&[Kind::Pending { is_created: true }, kind]);
+        let scaled = scale(&group(rules, &slots, true));
         scaled.removals.into_iter().map(|removal| removal.id.ordinal).collect::<Vec<_>>()
     };
     let wrong = CANCELLED.iter().filter(|(_, kind, expected)| cancelled(*kind) != [*expected]).map(|(name, ..)| *name);
