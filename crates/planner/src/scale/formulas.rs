@@ -257,6 +257,9 @@ pub(super) trait Formulas<Id: Ord + Clone> {
     /// any.
     fn enforce_max(&self, round: &mut Round<'_, Id>) -> bool {
         let most = self.above_max(round).min(self.above_min(round, RemovalReason::OverMax));
+        if most == 0 {
+            return false;
+        }
         let stalled = round.stalled.iter().filter(|slot| self.may_withdraw(slot)).map(|slot| &slot.id);
         let pending = self.in_cancel_order(round).into_iter().filter(|engine| self.may_cancel(engine, true));
         let serving = self.in_drain_order(round).into_iter().filter(|engine| engine.is_on_demand);
