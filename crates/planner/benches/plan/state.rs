@@ -1,16 +1,9 @@
-//! A plan over 10,000 engines: in an unchanged tick, which is nearly every one, in ticks with a few changes, and without a
-//! cache; and with sessions that wait in each of 1,000 scaling groups of 10 engines. With it the comparison before it, and the peer:
-//! decoding the database's answer, which a tick needs anyway. Prints the ratios.
-//!
-//! A tick computes both, so the target holds for their sum. Run with `cargo bench -p planner`, which is a release build.
-#![allow(clippy::unwrap_used, missing_docs)]
+//! A cluster of 10,000 engines, all as declared, and what differs from it.
 
 use std::collections::BTreeSet;
-use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::{Criterion, criterion_group, criterion_main};
 use model::catalog::{Catalog, PoolSpec, TenantSpec, Versioned};
 use model::change::UnitPatch;
 use model::charge::Charge;
@@ -25,24 +18,16 @@ use model::number::Epoch;
 use model::slot::{Origin, Replacement, Slot};
 use model::snapshot::{EngineRecord, Snapshot};
 use model::{Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
-use planner::{
-    Action, DesiredState, DrainOrder, EngineLoad, IncrementalPlanner, Instance, ObservedState, Permit, Plan,
-    Registration, plan, probes,
-};
-use rustix::time::{ClockId, clock_gettime};
+use planner::{DesiredState, DrainOrder, EngineLoad, Instance, ObservedState, Permit, Registration};
 
 const TENANTS: u32 = 50;
 const POOLS: u32 = 10;
 const POOLS_OF_TENANT: u32 = 2;
 const UNITS: u32 = 10;
-const SLOTS_OF_LINK: u32 = 10;
+pub const SLOTS_OF_LINK: u32 = 10;
 /// The product of the above.
-const ENGINES: usize = 10_000;
+pub const ENGINES: usize = 10_000;
 const NODES_OF_POOL: u32 = 100;
-const ROUNDS: usize = 31;
-/// The time budget of comparison and plan together.
-const TARGET: Duration = Duration::from_millis(2);
-
 fn versioned<T>(spec: T) -> Versioned<T> {
     Versioned { spec, generation: Generation(1) }
 }
@@ -75,7 +60,7 @@ fn catalog() -> Catalog {
 }
 
 /// Everything is desired and runs, in the order of database, ZooKeeper and orchestrator.
-fn steady() -> (DesiredState, ObservedState) {
+pub fn steady() -> (DesiredState, ObservedState) {
     let catalog = catalog();
     let mut desired = DesiredState { cluster: "enginehouse".to_owned(), ..DesiredState::default() };
     let mut observed = ObservedState { registry_complete: true, ..ObservedState::default() };
@@ -187,14 +172,8 @@ fn engine(
     });
 }
 
-/// A full plan with its probes.
-fn whole(desired: &DesiredState, observed: &ObservedState) -> Plan {
-    assert!(probes(desired, observed).is_empty());
-    plan(desired, observed)
-}
-
 /// The same state as read again by the next tick: at other addresses, except for what the orchestrator's cache shares.
-fn read_again(desired: &DesiredState, observed: &ObservedState) -> (DesiredState, ObservedState) {
+pub fn read_again(desired: &DesiredState, observed: &ObservedState) -> (DesiredState, ObservedState) {
     let answer = serde_json::to_vec(&desired.snapshot).unwrap();
     let snapshot = serde_json::from_slice(&answer).unwrap();
     let mut observed = observed.clone();
@@ -211,7 +190,7 @@ fn read_again(desired: &DesiredState, observed: &ObservedState) -> (DesiredState
 }
 
 /// Changes the load of `count` engines, deletes the registrations of `count` others, and drains as many.
-fn disturb(observed: &mut ObservedState, count: usize) {
+pub fn disturb(observed: &mut ObservedState, count: usize) {
     for load in observed.loads.values_mut().take(count) {
         load.sessions += 1;
     }
@@ -235,11 +214,11 @@ fn disturb(observed: &mut ObservedState, count: usize) {
 }
 
 /// Seats of an engine, of which one is taken, and the sessions that wait in each group: more than the free seats of its engines.
-const SEATS: u32 = 2;
+pub const SEATS: u32 = 2;
 const WAITING: u64 = 25;
 
 /// The same engines with sessions that wait for each link: the plan adds engines to all of them.
-fn waiting(desired: &DesiredState, observed: &ObservedState) -> (DesiredState, ObservedState) {
+pub fn waiting(desired: &DesiredState, observed: &ObservedState) -> (DesiredState, ObservedState) {
     let (mut desired, mut observed) = (desired.clone(), observed.clone());
     observed.permits.iter_mut().for_each(|permit| permit.sessions = Some(Some(SEATS)));
     let snapshot = &mut desired.snapshot;
@@ -263,119 +242,3 @@ fn waiting(desired: &DesiredState, observed: &ObservedState) -> (DesiredState, O
         .collect();
     (desired, observed)
 }
-
-/// Processor time of this thread.
-fn spent() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap())
-}
-
-fn time_of<T>(work: impl FnOnce() -> T) -> Duration {
-    let begin = spent();
-    // Not measured: freeing the result.
-    let made = black_box(work());
-    let time = spent().saturating_sub(begin);
-    drop(made);
-    time
-}
-
-/// Least, middle and most.
-fn spread<T: PartialOrd + Copy>(mut all: Vec<T>) -> (T, T, T) {
-    all.sort_by(|one, other| one.partial_cmp(other).unwrap());
-    (all[0], all[all.len() / 2], all[all.len() - 1])
-}
-
-#[derive(Default)]
-struct Times {
-    compares: Vec<Duration>,
-    plans: Vec<Duration>,
-    reads: Vec<Duration>,
-    in_a_reading: Vec<f64>,
-}
-
-/// Ticks of one kind, with the peer in turns: `disturbed` engines of each kind differ from the tick before.
-fn measure(desired: &DesiredState, observed: &ObservedState, disturbed: usize, forgets: bool) -> Times {
-    let answer = serde_json::to_vec(&desired.snapshot).unwrap();
-    let mut times = Times::default();
-    let mut planner = IncrementalPlanner::default();
-    for round in 0..=ROUNDS {
-        let (desired, mut observed) = read_again(desired, observed);
-        if round % 2 == 1 {
-            disturb(&mut observed, disturbed);
-        }
-        if forgets {
-            planner = IncrementalPlanner::default();
-        }
-        let mut delta = None;
-        let compare = time_of(|| delta = Some(planner.compare(desired, observed)));
-        let mut delta = delta.unwrap();
-        let plan = time_of(|| (delta.probes(), planner.plan(&mut delta)));
-        planner.keep(delta);
-        let read = time_of(|| serde_json::from_slice::<Snapshot>(&answer).unwrap());
-        if round > 0 {
-            times.compares.push(compare);
-            times.plans.push(plan);
-            times.reads.push(read);
-            times.in_a_reading.push(read.as_secs_f64() / (compare + plan).as_secs_f64());
-        }
-    }
-    times
-}
-
-fn print_times(what: &str, times: Times) {
-    println!("{what}; processor time; least, middle, most of {ROUNDS}");
-    let sums: Vec<Duration> = times.compares.iter().zip(&times.plans).map(|(compare, plan)| *compare + *plan).collect();
-    let (least, middle, most) = spread(sums);
-    let met = if most <= TARGET { "met" } else { "missed" };
-    println!("  all that a tick computes: {least:.2?} {middle:.2?} {most:.2?}; target {TARGET:?}: {met}");
-    let (least, middle, most) = spread(times.compares);
-    println!("  of it, comparing with the last tick: {least:.2?} {middle:.2?} {most:.2?}");
-    let (least, middle, most) = spread(times.plans);
-    println!("  of it, the probes and the plan: {least:.2?} {middle:.2?} {most:.2?}");
-    let (least, middle, most) = spread(times.reads);
-    println!("  the peer, reading the snapshot's JSON: {least:.2?} {middle:.2?} {most:.2?}");
-    let (least, middle, most) = spread(times.in_a_reading);
-    println!("  comparisons with their plans in one reading: {least:.2} {middle:.2} {most:.2}");
-}
-
-fn plans(criterion: &mut Criterion) {
-    let (desired, observed) = steady();
-    assert_eq!(observed.instances.len(), ENGINES);
-    let steady = whole(&desired, &observed);
-    assert_eq!((steady.chains.len(), steady.waits.len(), steady.rows.len()), (0, 0, ENGINES));
-    let nothing = ObservedState { registry_complete: true, ..ObservedState::default() };
-    let mut fresh = desired.clone();
-    fresh.snapshot.engines.iter_mut().for_each(|record| record.uid = None);
-    fresh.snapshot.ledger = Ledger::new(fresh.snapshot.ledger.scopes().map(|(key, scope)| (key.clone(), *scope)), []);
-    fresh.snapshot.ledger.audit().unwrap();
-    assert_eq!(whole(&fresh, &nothing).chains.len(), ENGINES);
-    let mut group = criterion.benchmark_group("10000 engines");
-    group.bench_function("the first plan", |b| b.iter(|| plan(black_box(&desired), &observed)));
-    group.bench_function("a plan that makes all of them", |b| b.iter(|| plan(black_box(&fresh), &nothing)));
-    group.bench_function("a plan without the list of engines", |b| {
-        b.iter(|| planner::plan_without_engines(black_box(&desired), "it does not answer"));
-    });
-    group.finish();
-    let bytes = serde_json::to_vec(&desired.snapshot).unwrap().len();
-    println!("{ENGINES} engines, a snapshot of {bytes} bytes");
-    print_times("nothing is new", measure(&desired, &observed, 0, false));
-    print_times("10 registrations, 10 drain orders and 10 loads differ", measure(&desired, &observed, 10, false));
-    print_times("100 of each differ", measure(&desired, &observed, 100, false));
-    print_times("nothing is remembered", measure(&desired, &observed, 0, true));
-    let (waiting, observed) = waiting(&desired, &observed);
-    let scaled = whole(&waiting, &observed);
-    let links = scaled
-        .chains
-        .iter()
-        .filter(|chain| chain.decisions.iter().any(|step| matches!(step.action, Action::Scale(_))))
-        .count();
-    println!("{links} of {} scaling groups get engines", waiting.snapshot.demand.len());
-    print_times("sessions wait in every scaling group", measure(&waiting, &observed, 0, false));
-}
-
-criterion_group! {
-    name = benches;
-    config = Criterion::default().sample_size(20).measurement_time(Duration::from_secs(3)).warm_up_time(Duration::from_millis(500));
-    targets = plans
-}
-criterion_main!(benches);
