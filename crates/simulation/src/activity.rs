@@ -93,15 +93,3 @@ pub struct Judge {
     /// Whether the call that is judged arrives late: what it creates is removed.
     pub is_late: bool,
 }
-
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Slots {
-    pub on_demand: BTreeSet<SlotKey>,
-    pub others: BTreeSet<SlotKey>,
-}
-
-impl Slots {
-    pub fn count(&self) -> usize {
-        self.on_demand.len() + self.others.len()
-    }
-}

@@ -75,7 +75,7 @@ impl Database {
         self.simulation.desired.snapshot.now_ms = BEGINNING_MS + now.as_millis() as i64 + self.ahead_ms;
     }
 
-    /// The cluster of the desired state, to be changed. Whoever remembers something of the state looks again afterwards.
+    /// The cluster of the desired state, to be changed. What was remembered of the state is looked up again afterwards.
     pub fn simulation_mut(&mut self) -> &mut Simulation {
         self.changes += 1;
         &mut self.simulation

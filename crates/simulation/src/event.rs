@@ -8,10 +8,10 @@ use model::demand_report::DemandReport;
 use model::engine_name::EngineName;
 
 use crate::alteration::AgentFault;
+use crate::backup::Backup;
 use crate::database::Statement;
 use crate::late_call::LateCall;
 use crate::machine::{Failing, FailureEnd};
-use crate::restore::Backup;
 
 /// The process of a proxy that waits for the answer to a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,8 @@
 
 mod alterations;
 mod charges;
+mod differing;
+mod ledger;
 mod machines;
 mod owners;
 mod restored;
@@ -24,8 +26,8 @@ use planner::Action;
 
 use crate::activity::Cause;
 use crate::state::State;
+pub use ledger::Excess;
 use seen::{SeenRow, SeenSlot};
-pub use sums::Excess;
 
 /// An engine that was cancelled while it registered may have sessions: only one that was registered this long before may not.
 const REGISTERED_LONG: Duration = Duration::from_secs(2);

@@ -14,6 +14,7 @@ pub mod activity;
 pub mod agent;
 pub mod alteration;
 pub mod alterations;
+pub mod backup;
 pub mod clock;
 pub mod context;
 pub mod database;

@@ -206,7 +206,7 @@ impl Nodes {
         }
         let owner = node.content.as_ref().ok().and_then(|permit| permit.owner.clone());
         let registration = Registration {
-            // Nobody connects.
+            // No client connects.
             address: String::new(),
             capacity: 1,
             config: String::new(),

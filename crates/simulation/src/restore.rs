@@ -5,21 +5,13 @@
 
 use std::time::Duration;
 
-use crate::database::Database;
+use crate::backup::Backup;
 use crate::event::Event;
 use crate::faults::STALE_DEMAND;
-use crate::shown::Shown;
 use crate::state::State;
 
 /// How long the election of the next master takes at most, in milliseconds.
 const ELECTED_MS: u64 = 12_000;
-
-/// What a database has recorded at one moment.
-#[derive(Debug)]
-pub struct Backup {
-    database: Database,
-    shown: Shown,
-}
 
 impl State {
     /// Backs the database up, and restores that state later.

@@ -46,8 +46,8 @@ const TABLE: &[(&str, i32, Judgement, Judgement)] = &[
 ];
 
 fn log(file: &str) -> String {
-    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/spark_start/logs");
-    std::fs::read_to_string(logs.join(format!("{file}.log"))).unwrap()
+    let outputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/spark_start/outputs");
+    std::fs::read_to_string(outputs.join(format!("{file}.txt"))).unwrap()
 }
 
 /// The end of the text as a kubelet cuts it.

@@ -2,7 +2,6 @@
 //! what has changed since. What is left out by that is compared as a whole now and then (`State::judge_whole`).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ops::Range;
 
 use foldhash::fast::RandomState;
 use model::engine_name::EngineName;
@@ -12,7 +11,6 @@ use model::slot::{Link, Origin, Replacement, Slot, SlotKey};
 use model::snapshot::EngineRecord;
 
 use super::sums::Sums;
-use crate::activity::Slots;
 use crate::database::Database;
 
 /// What was there.
@@ -59,6 +57,19 @@ impl Seen {
 
     pub fn slots(&self) -> usize {
         self.slots.len()
+    }
+}
+
+/// The slots of a link.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Slots {
+    pub on_demand: BTreeSet<SlotKey>,
+    pub others: BTreeSet<SlotKey>,
+}
+
+impl Slots {
+    pub fn count(&self) -> usize {
+        self.on_demand.len() + self.others.len()
     }
 }
 
@@ -118,30 +129,4 @@ impl SeenRow {
 
 fn is_condemned(record: &EngineRecord) -> bool {
     record.end_reason.is_some() && record.ended_at_ms.is_none()
-}
-
-/// What is left of two lists without what both begin and end with.
-pub(super) fn differing<A, B>(was: &[A], is: &[B], same: impl Fn(&A, &B) -> bool) -> (Range<usize>, Range<usize>) {
-    let both = was.len().min(is.len());
-    let from = (0..both).find(|at| !same(&was[*at], &is[*at])).unwrap_or(both);
-    let left = both - from;
-    let (was_end, is_end) = (was.len(), is.len());
-    let equal = (1..=left).find(|back| !same(&was[was_end - back], &is[is_end - back])).map_or(left, |back| back - 1);
-    (from..was_end - equal, from..is_end - equal)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::differing;
-
-    #[test]
-    fn lists_differ_in_what_was_changed_inserted_or_removed() {
-        let of = |was: &[u8], is: &[u8]| differing(was, is, |was, is| was == is);
-        assert_eq!(of(&[1, 2, 3], &[1, 2, 3]), (3..3, 3..3));
-        assert_eq!(of(&[1, 2, 3], &[1, 4, 3]), (1..2, 1..2));
-        assert_eq!(of(&[1, 2, 3], &[1, 3]), (1..2, 1..1));
-        assert_eq!(of(&[1, 3], &[1, 2, 3, 4]), (1..2, 1..4));
-        assert_eq!(of(&[1, 1], &[1, 1, 1]), (2..2, 2..3));
-        assert_eq!(of(&[], &[5]), (0..0, 0..1));
-    }
 }

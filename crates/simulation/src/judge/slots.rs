@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use model::engine_name::EngineName;
 use model::slot::{Link, Replacement, SlotKey};
 
-use super::seen::{SeenRow, SeenSlot, differing};
-use crate::activity::{Cause, Slots};
+use super::differing::differing;
+use super::seen::{SeenRow, SeenSlot, Slots};
+use crate::activity::Cause;
 use crate::state::State;
 
 impl State {

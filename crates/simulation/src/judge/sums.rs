@@ -1,18 +1,14 @@
-//! The judge of the ledger: what scopes hold is what their reservations are charged, nothing is negative, and no charge ends
-//! while its engine runs.
+//! The sums of a ledger's reservations, computed apart from the ledger.
 //!
-//! The sums follow each change of a reservation. They are computed here once more, apart from the ledger, and compared with the
-//! scopes of the reservations that have changed; the ledger's own audit compares all scopes now and then.
+//! They follow each change of a reservation.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use model::ledger::{Change, Ledger, Parts, Reservation, Role, ScopeKey, ScopedChange};
-use model::resource::{Amount, Component};
+use model::ledger::{Ledger, Parts, Reservation, Role, ScopeKey};
+use model::resource::Amount;
 
-use super::seen::differing;
-use crate::activity::Cause;
-use crate::state::State;
+use super::differing::differing;
 
 /// What the reservations add up to.
 #[derive(Debug, Default)]
@@ -23,15 +19,15 @@ pub(super) struct Sums {
     lineages: HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<Reservation>>>,
     held: HashMap<ScopeKey, Amount>,
     /// A sum has left 64 bits.
-    is_out_of_range: bool,
+    pub is_out_of_range: bool,
 }
 
 /// What has changed.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
-    scopes: BTreeSet<ScopeKey>,
+    pub scopes: BTreeSet<ScopeKey>,
     /// The reservations that were charged and are not any more.
-    uncharged: Vec<Arc<str>>,
+    pub uncharged: Vec<Arc<str>>,
 }
 
 impl Sums {
@@ -42,7 +38,7 @@ impl Sums {
     }
 
     /// Takes the changes of a ledger's reservations into account.
-    fn follow(&mut self, ledger: &Ledger) -> Changed {
+    pub fn follow(&mut self, ledger: &Ledger) -> Changed {
         let now: Vec<&Arc<Reservation>> = ledger.reservations().collect();
         let (was, is) = differing(&self.reservations, &now, |was, is| Arc::ptr_eq(was, is));
         let new: Vec<Arc<Reservation>> = now[is].iter().map(|one| Arc::clone(one)).collect();
@@ -104,7 +100,7 @@ impl Sums {
     }
 
     /// How a scope differs from the sums.
-    fn difference(&self, ledger: &Ledger, key: &ScopeKey) -> Option<String> {
+    pub fn difference(&self, ledger: &Ledger, key: &ScopeKey) -> Option<String> {
         let scope = ledger.scope(key)?;
         let (stored, computed) = (scope.counter.held, self.held(key));
         if stored != computed {
@@ -128,91 +124,4 @@ fn charged_to_policy(lineage: &BTreeMap<Arc<str>, Arc<Reservation>>) -> Option<V
     let first = lineage.values().next()?;
     let most = lineage.values().fold(Amount::ZERO, |most, one| most.maximum(one.amounts.nominal()));
     Some(first.request.scopes.policy().map(|key| (key.clone(), most)).collect())
-}
-
-impl State {
-    /// I1, I6: what scopes hold is what their reservations are charged, and is not negative.
-    pub(super) fn judge_ledger(&mut self, cause: Cause) {
-        let ledger = &self.database.state().ledger;
-        let sums = &mut self.judge.seen.sums;
-        let changed = sums.follow(ledger);
-        let mut wrong = changed.scopes.iter().find_map(|key| sums.difference(ledger, key));
-        if sums.is_out_of_range {
-            wrong = Some("a sum leaves 64 bits".to_owned());
-        }
-        let is_negative =
-            |scope: &model::ledger::Scope| Component::ALL.iter().any(|each| scope.counter.held.get(*each) < 0);
-        let has_negative = ledger.scopes_in_no_order().any(|(_, scope)| is_negative(scope));
-        if let Some(wrong) = wrong {
-            self.violated(format!("the ledger does not add up: {wrong}"));
-        }
-        if has_negative {
-            self.violated("the ledger holds a negative amount".to_owned());
-        }
-        let runs = |id: &&Arc<str>| self.agents.iter().any(|(name, agent)| name.as_str() == &***id && !agent.has_ended);
-        let is_judged = matches!(cause, Cause::Scale | Cause::Statement);
-        if let Some(engine) = changed.uncharged.iter().filter(|_| is_judged).find(runs) {
-            self.violated(format!("the charge of engine {engine} ends while it runs"));
-        }
-    }
-
-    /// The same for all scopes, as the ledger's audit computes them.
-    pub(super) fn judge_all_sums(&mut self) {
-        let ledger = &self.database.state().ledger;
-        let sums = &self.judge.seen.sums;
-        let mut wrong = match ledger.drifts() {
-            Ok(drifts) => drifts.first().map(ToString::to_string),
-            Err(refusal) => Some(format!("{refusal:?}")),
-        };
-        wrong = wrong.or_else(|| ledger.scopes().find_map(|(key, _)| sums.difference(ledger, key)));
-        if let Some(wrong) = wrong {
-            self.violated(format!("the ledger does not add up: {wrong}"));
-        }
-    }
-
-    /// Checks that a batch of changes raises nothing further above its limit.
-    pub fn judge_grants(&mut self, before: &Excess, changes: &[ScopedChange]) {
-        let adopts = changes.iter().any(|one| matches!(one.change, Change::Adopt { .. } | Change::Transfer { .. }));
-        let after = Excess::new(&self.database.state().ledger);
-        if !adopts && before.scopes == after.scopes && after.is_above(before) {
-            self.violated("a grant exceeds a limit".to_owned());
-        }
-    }
-}
-
-/// What is held above limits.
-#[derive(Debug)]
-pub struct Excess {
-    /// The number of scopes.
-    scopes: usize,
-    /// By counter and component, of the scopes that hold anything above a limit.
-    held: BTreeMap<ScopeKey, Vec<i64>>,
-}
-
-impl Excess {
-    pub fn new(ledger: &Ledger) -> Self {
-        let (mut scopes, mut held) = (0, BTreeMap::new());
-        for (key, scope) in ledger.scopes_in_no_order() {
-            scopes += 1;
-            let parts = match &scope.role {
-                Role::Pool(row) => [Some(row.shared), Some(row.unguaranteed)],
-                Role::Principal | Role::Tenant(_) => [None; 2],
-            };
-            let counters = [Some(scope.counter)].into_iter().chain(parts).flatten();
-            let above = counters.flat_map(|counter| {
-                Component::ALL.map(|each| counter.left(each).map_or(0, |left| left.saturating_neg().max(0)))
-            });
-            if above.clone().any(|above| above > 0) {
-                held.insert(key.clone(), above.collect());
-            }
-        }
-        Self { scopes, held }
-    }
-
-    fn is_above(&self, other: &Self) -> bool {
-        self.held.iter().any(|(key, after)| match other.held.get(key) {
-            Some(before) => before.iter().zip(after).any(|(before, after)| after > before),
-            None => true,
-        })
-    }
 }
