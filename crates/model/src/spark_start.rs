@@ -5,7 +5,7 @@
 //! is down. The log names the cause, in one of three forms: the exception that ended the main thread, the report of the server
 //! that it did not start, or a message of `spark-submit` and the Java virtual machine before Spark runs. Only causes of the
 //! named list [`HOPELESS`] are final; what is not recognized is retryable, and so is every failure of which a part of the
-//! machine or the network may be the cause ([`TRANSIENT`]), whatever exception wraps that.
+//! machine or the network may be the cause (`TRANSIENT`), whatever exception wraps that.
 //!
 //! The log may be cut at its beginning: a kubelet keeps 2 KiB. A trace whose first line is lost still ends with its innermost
 //! cause, if it has any.
