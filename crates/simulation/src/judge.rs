@@ -24,7 +24,7 @@ use model::engine_name::EngineName;
 use model::slot::{Link, Replacement, Slot};
 use planner::Action;
 
-use crate::activity::Cause;
+use crate::activity::{Cause, Judge};
 use crate::state::State;
 pub use ledger::Excess;
 use seen::{SeenRow, SeenSlot};
@@ -69,7 +69,9 @@ impl State {
         let are_links =
             seen.links.keys().eq(&links) && links.iter().all(|link| seen.links[link] == seen.slots_of(link));
         let are_rows = seen.rows.iter().eq(snapshot.engines.iter().map(SeenRow::new).collect::<Vec<_>>().iter());
-        let is_owner = |slot: &SeenSlot| self.judge.owners.get(&slot.engine) == Some(&slot.owner);
+        let Judge { owners, lost_names, .. } = &self.judge;
+        let is_owner =
+            |slot: &SeenSlot| owners.get(&slot.engine) == Some(&slot.owner) || lost_names.contains(&slot.engine);
         if !are_slots || !are_links || !are_rows || !seen.slots.iter().all(is_owner) {
             self.violated("slots or rows of engines have changed unseen".to_owned());
         }

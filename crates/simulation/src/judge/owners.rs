@@ -1,4 +1,5 @@
-//! The judge of owners: an engine has one owner from the start to the end, and serves no session of another.
+//! The judge of owners: an engine has one owner from the start to the end, and serves no session of another. This does not hold
+//! for names that a restored database has lost.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ impl State {
     /// Remembers the owners of the slots' engines, which never change.
     pub(super) fn judge_owners(&mut self, slots: &[SeenSlot]) {
         let mut changed = None;
-        for slot in slots {
+        for slot in slots.iter().filter(|slot| !self.judge.lost_names.contains(&slot.engine)) {
             let known = self.judge.owners.entry(slot.engine.clone()).or_insert_with(|| slot.owner.clone());
             if *known != slot.owner {
                 changed = Some(format!("engine {} is given another owner: {:?}", slot.engine, slot.owner));
@@ -39,6 +40,9 @@ impl State {
 
     /// Checks a session that an engine has opened.
     pub fn judge_owner(&mut self, engine: &EngineName, sharer: &Sharer) {
+        if self.judge.lost_names.contains(engine) {
+            return;
+        }
         let owner = self.judge.owners.get(engine).cloned().flatten();
         if !sharer.is_owner(owner.as_ref()) {
             self.violated(format!("engine {engine} of {owner:?} serves a session of {}", sharer.user));

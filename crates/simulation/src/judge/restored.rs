@@ -9,8 +9,8 @@ use crate::state::State;
 impl State {
     /// Forgets what the database has lost; everything else is judged as before.
     pub fn judge_restored(&mut self) {
-        let Self { judge, database, agents, .. } = self;
-        let Judge { outcomes, committed_at, lost, recorded, condemned_at, owners, .. } = judge;
+        let Self { judge, database, .. } = self;
+        let Judge { outcomes, committed_at, lost, recorded, condemned_at, owners, lost_names, .. } = judge;
         lost.extend(outcomes.keys().filter(|id| database.outcome(id).is_none()).cloned());
         outcomes.retain(|id, _| database.outcome(id).is_some());
         committed_at.retain(|id, _| database.outcome(id).is_some());
@@ -21,10 +21,8 @@ impl State {
             let record = database.engine(engine);
             record.is_some_and(|record| record.end_reason.is_some() && record.ended_at_ms.is_none())
         });
-        // A name that is lost may be used again, for another owner.
-        owners.retain(|engine, _| {
-            database.engine(engine).is_some() || agents.get(engine).is_some_and(|agent| !agent.has_ended)
-        });
+        lost_names.extend(owners.keys().filter(|engine| database.engine(engine).is_none()).cloned());
+        owners.retain(|engine, _| !lost_names.contains(engine));
         judge.seen = Seen::new(database);
         judge.uncharged.clear();
         judge.doubled.clear();
