@@ -20,10 +20,11 @@ use crate::scale::{Scaled, UnmetReason};
 /// Why sessions are unmet, and the position of their request in the queue.
 type Reason = (String, Option<usize>);
 
-/// The sessions of a group that are unmet and not reported yet.
-struct Left {
+/// Sessions that are unmet, of a group or of a key.
+struct Unmet {
     sessions: u64,
     reason: Reason,
+    is_futile: bool,
 }
 
 /// Why a request was not granted.
@@ -54,37 +55,35 @@ pub(super) struct Planned<'a> {
 }
 
 impl Planned<'_> {
-    /// The unmet demand, in the order in which it was assigned. The sessions of a group that are unmet are those of its last keys.
+    /// The unmet demand, each key once, in the order in which it was assigned. The sessions of a group that are unmet are those
+    /// of its last keys, also if these have a seat: an engine that was to leave it may not be granted.
     pub fn unmet(&self, admission: &Admission<'_>, catalog: &Catalog) -> Vec<UnmetDemand> {
         let mut left = self.left(admission);
         let links = LazyCell::new(|| self.links.iter().map(|link| (&link.link, link)).collect::<HashMap<_, _>>());
         let explained = |futility: &Futility| explained(futility, |link| links.get(link).copied());
         let mut unmet = Vec::new();
         for key in self.assignment.keys.iter().rev() {
-            let Some(rest) = &key.rest else { continue };
-            let mut report = |sessions: u64, (reason, position): Reason, is_futile: bool| {
-                let generation = catalog.newest_change(&key.key.tenant);
-                unmet.push(UnmetDemand { key: key.key.clone(), sessions, reason, position, is_futile, generation });
-            };
-            match &rest.outcome {
-                Outcome::Starts(group) | Outcome::Waits(group, _) => {
-                    let Some(left) = left.get_mut(group) else { continue };
-                    let sessions = rest.sessions.min(left.sessions);
-                    if sessions > 0 {
-                        left.sessions -= sessions;
-                        report(sessions, left.reason.clone(), false);
+            let rest = key.rest.as_ref().and_then(|rest| {
+                let sessions = rest.sessions;
+                let waits = |reason: String| Unmet { sessions, reason: (reason, None), is_futile: false };
+                match &rest.outcome {
+                    Outcome::Starts(group) | Outcome::Waits(group, _) => take(&mut left, group, sessions),
+                    Outcome::WaitsForSeat(futility) => {
+                        let why = explained(futility);
+                        Some(waits(format!("waits for a seat, and no other engine can be started: {why}")))
                     }
+                    Outcome::Futile(futility) => Some(Unmet { is_futile: true, ..waits(explained(futility)) }),
+                    Outcome::OutdatedKey => Some(waits("its proxy reads the catalog again".to_owned())),
                 }
-                Outcome::WaitsForSeat(futility) => {
-                    let why = explained(futility);
-                    let reason = format!("waits for a seat, and no other engine can be started: {why}");
-                    report(rest.sessions, (reason, None), false);
-                }
-                Outcome::Futile(futility) => report(rest.sessions, (explained(futility), None), true),
-                Outcome::OutdatedKey => {
-                    report(rest.sessions, ("its proxy reads the catalog again".to_owned(), None), false);
-                }
-            }
+            });
+            let seated = key.seated.iter().rev();
+            let seated = seated.filter_map(|seated| take(&mut left, &seated.group, seated.sessions));
+            let of_key = rest.into_iter().chain(seated);
+            let of_key =
+                of_key.reduce(|one, other| Unmet { sessions: one.sessions.saturating_add(other.sessions), ..one });
+            let Some(Unmet { sessions, reason: (reason, position), is_futile }) = of_key else { continue };
+            let generation = catalog.newest_change(&key.key.tenant);
+            unmet.push(UnmetDemand { key: key.key.clone(), sessions, reason, position, is_futile, generation });
         }
         unmet.reverse();
         unmet.truncate(MAX_UNMET);
@@ -92,7 +91,7 @@ impl Planned<'_> {
     }
 
     /// The groups with unmet sessions. What counts is the first request of a group that was not granted.
-    fn left(&self, admission: &Admission<'_>) -> BTreeMap<&ScalingGroup, Left> {
+    fn left(&self, admission: &Admission<'_>) -> BTreeMap<&ScalingGroup, Unmet> {
         let queued = admission.queued.iter().map(|queued| (queued.request, NotGranted::Queued(queued)));
         let rejected = admission.rejected.iter().map(|rejected| (rejected.request, NotGranted::Rejected(rejected)));
         let mut first: HashMap<usize, NotGranted<'_>> = HashMap::new();
@@ -104,10 +103,18 @@ impl Planned<'_> {
         let groups = self.groups.iter().zip(self.scaled).enumerate().filter(|(_, (_, scaled))| scaled.unmet > 0);
         let left = groups.map(|(at, (demand, scaled))| {
             let reason = waits_for(scaled.unmet_reason, &self.links[demand.link], first.get(&at).copied());
-            (&demand.group, Left { sessions: scaled.unmet, reason })
+            (&demand.group, Unmet { sessions: scaled.unmet, reason, is_futile: false })
         });
         left.collect()
     }
+}
+
+/// Takes up to so many of the sessions of the group that are not reported yet.
+fn take(left: &mut BTreeMap<&ScalingGroup, Unmet>, group: &ScalingGroup, most: u64) -> Option<Unmet> {
+    let left = left.get_mut(group).filter(|left| left.sessions > 0)?;
+    let sessions = most.min(left.sessions);
+    left.sessions -= sessions;
+    Some(Unmet { sessions, reason: left.reason.clone(), ..*left })
 }
 
 fn waits_for(limit: Option<UnmetReason>, link: &LinkOptions<'_>, request: Option<NotGranted<'_>>) -> Reason {

@@ -24,6 +24,11 @@ pub(super) fn of_user(name: &str) -> DemandKey {
     DemandKey { user: Some(name.to_owned()), group: Some("etl".to_owned()), ..key("t_a", None) }
 }
 
+/// Sessions of one user with this client application.
+fn of_creator(name: &str, creator: &str) -> DemandKey {
+    DemandKey { creator: creator.to_owned(), ..of_user(name) }
+}
+
 pub(super) fn of_session(id: &str) -> DemandKey {
     DemandKey { session: Some(id.to_owned()), ..of_user("ann") }
 }
@@ -200,6 +205,29 @@ fn a_quota_of_a_user_limits_its_engines_and_no_others() {
     assert_eq!(unmet.reason, "queued at position 1: user \"ann\": asked 1, left 0 of 2 (USER_CPU, retryable)");
 }
 
+/// The assignment does not know the quota: it seats the second key on the engine that the first one starts.
+#[test]
+fn sessions_seated_on_an_engine_that_is_not_granted_have_its_reason() {
+    let mut cluster = shared_by("user", &[("sessions", "2"), ("max", "9"), ("cpu", "1")]);
+    commit(&mut cluster, Cluster::quota("q_ann", &[("user", "ann"), ("limit", "1")].into()));
+    wait_as(&mut cluster, &of_user("ann"), 2, 1);
+    settle(&mut cluster);
+    register(&mut cluster, 2);
+    wait_as(&mut cluster, &of_user("ann"), 0, 0);
+    for (creator, since_s) in [("a", 1), ("b", 2), ("c", 3)] {
+        wait_as(&mut cluster, &of_creator("ann", creator), 1, since_s);
+    }
+    let unmet = settle(&mut cluster).unmet.unwrap();
+    let reason = "queued at position 1: user \"ann\": asked 1, left 0 of 1 (USER_CPU, retryable)";
+    let shown: Vec<_> = unmet.iter().map(|unmet| (&*unmet.key.creator, unmet.sessions, &*unmet.reason)).collect();
+    assert_eq!(shown, [("a", 1, reason), ("b", 1, reason), ("c", 1, reason)]);
+    // All sessions of a key are in one entry, whichever engine they wait for.
+    wait_as(&mut cluster, &of_creator("ann", "b"), 4, 2);
+    let unmet = settle(&mut cluster).unmet.unwrap();
+    let sessions: Vec<_> = unmet.iter().map(|unmet| (&*unmet.key.creator, unmet.sessions)).collect();
+    assert_eq!(sessions, [("a", 1), ("b", 4), ("c", 1)]);
+}
+
 #[test]
 fn the_engine_of_a_session_ends_with_it() {
     let mut cluster = shared_by("session", &[("sessions", "4"), ("max", "9"), ("idle", "never")]);
@@ -290,12 +318,14 @@ fn an_alter_of_shared_by_moves_started_engines_to_their_users() {
 }
 
 const NAMES: [&str; 4] = ["ann", "bob", "carol", "dan"];
+const CREATORS: [&str; 2] = ["IDE", "BI"];
 
 /// What happens between two plans.
 #[derive(Debug, Clone)]
 enum Event {
     Wait {
         owner: usize,
+        creator: usize,
         sessions: u64,
     },
     /// What has been created registers, and its owner's waiting sessions are opened.
@@ -312,7 +342,8 @@ enum Event {
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
-        4 => (0..NAMES.len(), 0_u64..7).prop_map(|(owner, sessions)| Event::Wait { owner, sessions }),
+        4 => (0..NAMES.len(), 0..CREATORS.len(), 0_u64..7)
+            .prop_map(|(owner, creator, sessions)| Event::Wait { owner, creator, sessions }),
         2 => Just(Event::Register),
         3 => (0_usize..9, 0_u32..3, 0_u64..400)
             .prop_map(|(engine, sessions, idle_s)| Event::Load { engine, sessions, idle_s }),
@@ -324,7 +355,9 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 fn happen(cluster: &mut Cluster, event: &Event, since_s: i64) {
     match event {
-        Event::Wait { owner, sessions } => wait_as(cluster, &of_user(NAMES[*owner]), *sessions, since_s),
+        Event::Wait { owner, creator, sessions } => {
+            wait_as(cluster, &of_creator(NAMES[*owner], CREATORS[*creator]), *sessions, since_s);
+        }
         Event::Register => {
             register(cluster, 1);
             cluster.simulation.desired.snapshot.demand.clear();
@@ -337,7 +370,8 @@ fn happen(cluster: &mut Cluster, event: &Event, since_s: i64) {
         }
         Event::Max(max) => {
             let max = max.to_string();
-            let options = [("on_demand", "true"), ("shared_by", "user"), ("sessions", "2"), ("max", &*max)];
+            let options =
+                [("on_demand", "true"), ("shared_by", "user"), ("sessions", "2"), ("cpu", "1"), ("max", &*max)];
             let change = cluster.change_to(Cluster::unit("uc_1", &options.into()));
             let _ = cluster.commit(&change);
         }
@@ -345,12 +379,17 @@ fn happen(cluster: &mut Cluster, event: &Event, since_s: i64) {
     }
 }
 
+fn waiting_as(demand: &[Demand], name: &str) -> u64 {
+    demand.iter().filter(|demand| demand.key.user.as_deref() == Some(name)).map(|demand| demand.waiting).sum()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn owners_get_engines_of_their_own_within_the_maximum(events in events()) {
-        let mut cluster = shared_by("user", &[("sessions", "2"), ("max", "5"), ("idle", "5m")]);
+        let mut cluster = shared_by("user", &[("sessions", "2"), ("max", "5"), ("idle", "5m"), ("cpu", "1")]);
+        commit(&mut cluster, Cluster::quota("q_ann", &[("user", "ann"), ("limit", "2")].into()));
         let mut incremental = IncrementalPlanner::default();
         for (step, event) in events.iter().enumerate() {
             happen(&mut cluster, event, i64::try_from(step).unwrap());
@@ -365,11 +404,10 @@ proptest! {
                 let added = scaling.slots.added() as usize;
                 prop_assert!(added == 0 || before + added <= unit.max_engines as usize, "step {step}: {scaling:?}");
                 for addition in &scaling.slots.add {
-                    let key = of_user(addition.owner.as_ref().unwrap().name());
-                    let demand = &simulation.desired.snapshot.demand;
-                    let waiting: u64 = demand.iter().filter(|it| it.key == key).map(|it| it.waiting).sum();
+                    let name = addition.owner.as_ref().unwrap().name();
+                    let waiting = waiting_as(&simulation.desired.snapshot.demand, name);
                     prop_assert!(u64::from(addition.count) <= waiting.div_ceil(2), "step {step}: {addition:?}");
-                    prop_assert_eq!(addition.started_for.as_ref().map(|it| &*it.user), key.user.as_deref());
+                    prop_assert_eq!(addition.started_for.as_ref().map(|it| &*it.user), Some(name));
                 }
                 let released = scaling.release.iter().map(|release| &release.slot);
                 for removal in scaling.slots.remove.iter().chain(released) {
@@ -387,11 +425,16 @@ proptest! {
         let waiting: u64 = cluster.simulation.desired.snapshot.demand.iter().map(|demand| demand.waiting).sum();
         prop_assert!(unmet <= waiting);
         for name in NAMES {
-            let demand = cluster.simulation.desired.snapshot.demand.iter();
-            let waiting: u64 = demand.filter(|it| it.key == of_user(name)).map(|it| it.waiting).sum();
-            let unmet = plan.unmet.iter().flatten().filter(|unmet| unmet.key == of_user(name));
+            let waiting = waiting_as(&cluster.simulation.desired.snapshot.demand, name);
+            let unmet = plan.unmet.iter().flatten().filter(|unmet| unmet.key.user.as_deref() == Some(name));
             let unmet: u64 = unmet.map(|unmet| unmet.sessions).sum();
-            let seats = 2 * engines_of(&cluster, user(name).as_ref()).len() as u64;
+            // The load of an engine on its way does not count yet.
+            let observed = &cluster.simulation.observed;
+            let serves = |engine: &EngineName| observed.registrations.iter().any(|it| it.engine == *engine);
+            let load = |engine: &EngineName| observed.loads.get(engine).filter(|_| serves(engine));
+            let taken = |engine: &EngineName| load(engine).map_or(0, |load| u64::from(load.sessions));
+            let engines = engines_of(&cluster, user(name).as_ref());
+            let seats: u64 = engines.iter().map(|engine| 2_u64.saturating_sub(taken(engine))).sum();
             prop_assert!(waiting <= unmet + seats, "{name}: {waiting} wait, {unmet} unmet, {seats} seats");
         }
     }
