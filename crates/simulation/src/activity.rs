@@ -84,6 +84,8 @@ pub struct Judge {
     pub owners: BTreeMap<EngineName, Option<Owner>>,
     /// Names that a restored database has lost. They may be issued again while their engines run, even for another owner.
     pub lost_names: BTreeSet<EngineName>,
+    /// The highest number of a report that each process of a proxy has had recorded.
+    pub reported: BTreeMap<String, i64>,
     /// The engines that may be replaced because of their machine, when a master last observed; `None`: that is not known.
     pub evidence: Option<BTreeSet<EngineName>>,
     /// When too many machines had failed last.

@@ -159,6 +159,11 @@ impl Database {
         all
     }
 
+    /// The number of the last report of a proxy that is recorded.
+    pub fn report_number(&self, proxy: &str) -> Option<i64> {
+        self.demand.get(proxy).map(|row| row.seq)
+    }
+
     /// Replaces what a proxy has recorded.
     pub fn record_demand(&mut self, report: &DemandReport) -> DemandRecorded {
         let now_ms = self.state().now_ms;

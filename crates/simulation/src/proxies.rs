@@ -317,8 +317,15 @@ impl State {
     /// The database records a report.
     pub fn record_report(&mut self, report: &DemandReport, sender: Option<Sender>) {
         let is_recorded = self.now >= self.faults.away_until;
-        if is_recorded && self.database.record_demand(report) == DemandRecorded::Increased {
-            self.wake();
+        if is_recorded {
+            let number_before = self.database.report_number(&report.proxy);
+            let recorded = self.database.record_demand(report);
+            if recorded != DemandRecorded::Superseded {
+                self.judge_reported(report, number_before);
+            }
+            if recorded == DemandRecorded::Increased {
+                self.wake();
+            }
         }
         if let Some(sender) = sender {
             let after = self.rng.millis(1, 10);

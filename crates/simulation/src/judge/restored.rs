@@ -1,9 +1,11 @@
 //! The judge after a restore of the database: what it forgets, and what is left of the engines that the database has lost.
 
+use model::demand_report::DemandReport;
 use model::engine_name::EngineName;
 
 use super::seen::Seen;
 use crate::activity::Judge;
+use crate::faults::STALE_DEMAND;
 use crate::state::State;
 
 impl State {
@@ -28,6 +30,17 @@ impl State {
         judge.doubled.clear();
         judge.evidence = None;
         self.judge_whole();
+    }
+
+    /// Remembers a report that was recorded. If the database has lost the number of a later one, it has demand again that ended: a
+    /// proxy without demand sends no report that would correct it before the lease ends.
+    pub fn judge_reported(&mut self, report: &DemandReport, number_before: Option<i64>) {
+        let newest = self.judge.reported.entry(report.proxy.clone()).or_insert(report.seq);
+        let is_late = report.seq < *newest;
+        *newest = report.seq.max(*newest);
+        if is_late && number_before.is_none_or(|before| before < report.seq) {
+            self.faults.stale_until = self.faults.stale_until.max(self.now + STALE_DEMAND);
+        }
     }
 
     /// Checks the drain order of an engine without a row: one that was created from a newer generation than the database has is not
