@@ -160,7 +160,7 @@ impl State {
         self.memory.thaw_lists();
         self.cancel(|event| matches!(event, Event::Restore(_)));
         for agent in self.agents.values_mut() {
-            agent.muted_until = Duration::ZERO;
+            (agent.muted_until, agent.is_stubborn) = (Duration::ZERO, false);
         }
         for at in 0..self.machines.len() {
             self.machines[at].down_until = Duration::ZERO;
