@@ -6,6 +6,7 @@ mod faults;
 mod for_mutants;
 mod large;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use model::change::{Change, ObjectPatch, PoolPatch, QuotaPatch, Setting, TenantPatch, UnitPatch};
@@ -33,12 +34,20 @@ const UNITS: [&str; 3] = ["uc_1", "uc_2", "uc_3"];
 const OFFERED: [[&str; 2]; 2] = [[UNITS[0], UNITS[1]], [UNITS[0], UNITS[2]]];
 pub const USERS: [&str; 3] = ["ann", "bob", "cyd"];
 
-/// The mean time between two arrivals, statements and faults.
-const ARRIVALS: Duration = Duration::from_mins(1);
-const STATEMENTS: Duration = Duration::from_mins(4);
-const FAULTS: Duration = Duration::from_secs(150);
-/// The same between two restores of the database, in milliseconds how long the older state is ago.
-const RESTORES: Duration = Duration::from_mins(40);
+/// Events of one kind.
+struct Kind {
+    /// What they are drawn from: the fork of the seed.
+    fork: u64,
+    /// The time between two of them is drawn around this one and added to the least one.
+    mean: Duration,
+    least: Duration,
+}
+
+const ARRIVALS: Kind = Kind { fork: 3, mean: Duration::from_mins(1), least: Duration::from_millis(1) };
+const STATEMENTS: Kind = Kind { fork: 4, mean: Duration::from_mins(4), least: Duration::from_millis(1) };
+const FAULTS: Kind = Kind { fork: 5, mean: Duration::from_secs(150), least: Duration::from_millis(1) };
+const RESTORES: Kind = Kind { fork: 7, mean: Duration::from_mins(40), least: Duration::from_mins(1) };
+/// How long the older state is ago, in milliseconds.
 const RESTORED_MS: [u64; 2] = [2_000, 240_000];
 
 /// So long sessions arrive, and so long none.
@@ -182,45 +191,41 @@ fn is_quiet(at: Duration) -> bool {
 /// The script of a run of this length.
 pub fn script(seed: u64, length: Duration) -> Result<Script, UserError> {
     let mut script = without_quiet_times(seed, length)?;
-    script.extend(restores(seed, length));
+    script.extend(drawn(seed, &RESTORES, Duration::ZERO..length, restore)?);
     script.sort_by_key(|(at, _)| *at);
     script.retain(|(at, event)| !(matches!(event, Scripted::Arrive { .. }) && is_quiet(*at)));
     Ok(script)
 }
 
-fn restores(seed: u64, length: Duration) -> Script {
-    let (mut rng, mut at, mut script) = (Rng::new(seed).fork(7), Duration::ZERO, Script::new());
+fn without_quiet_times(seed: u64, length: Duration) -> Result<Script, UserError> {
+    let times = Duration::from_secs(5)..length;
+    let mut script = drawn(seed, &ARRIVALS, times.clone(), arrival)?;
+    script.extend(drawn(seed, &STATEMENTS, times.clone(), statement)?);
+    script.extend(drawn(seed, &FAULTS, times, |rng| Ok(Scripted::Fault(fault(rng)?)))?);
+    script.sort_by_key(|(at, _)| *at);
+    Ok(script)
+}
+
+/// The events of a kind in this time.
+fn drawn(
+    seed: u64,
+    kind: &Kind,
+    times: Range<Duration>,
+    event: impl Fn(&mut Rng) -> Result<Scripted, UserError>,
+) -> Result<Script, UserError> {
+    let (mut rng, mut at, mut script) = (Rng::new(seed).fork(kind.fork), times.start, Script::new());
     loop {
-        at += rng.around(RESTORES) + Duration::from_mins(1);
-        if at >= length {
-            return script;
+        at += rng.around(kind.mean) + kind.least;
+        if at >= times.end {
+            return Ok(script);
         }
-        script.push((at, Scripted::Fault(Fault::DatabaseRestored(rng.millis(RESTORED_MS[0], RESTORED_MS[1])))));
+        script.push((at, event(&mut rng)?));
     }
 }
 
-fn without_quiet_times(seed: u64, length: Duration) -> Result<Script, UserError> {
-    let mut script = Script::new();
-    for (purpose, mean) in [(3, ARRIVALS), (4, STATEMENTS), (5, FAULTS)] {
-        let mut rng = Rng::new(seed).fork(purpose);
-        let mut at = Duration::from_secs(5);
-        loop {
-            at += rng.around(mean) + Duration::from_millis(1);
-            if at >= length {
-                break;
-            }
-            script.push((
-                at,
-                match purpose {
-                    3 => arrival(&mut rng)?,
-                    4 => statement(&mut rng)?,
-                    _ => Scripted::Fault(fault(&mut rng)?),
-                },
-            ));
-        }
-    }
-    script.sort_by_key(|(at, _)| *at);
-    Ok(script)
+#[allow(clippy::unnecessary_wraps)] // As the other kinds.
+fn restore(rng: &mut Rng) -> Result<Scripted, UserError> {
+    Ok(Scripted::Fault(Fault::DatabaseRestored(rng.millis(RESTORED_MS[0], RESTORED_MS[1]))))
 }
 
 fn arrival(rng: &mut Rng) -> Result<Scripted, UserError> {

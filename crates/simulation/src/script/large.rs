@@ -13,7 +13,7 @@ use model::owner::SharedBy;
 use model::slot::{Link, Replacement};
 
 use super::faults::fault;
-use super::{ARRIVALS, FAULTS, STATEMENTS, Script, alter, create, is_quiet, pool, replacement, unit};
+use super::{ARRIVALS, FAULTS, STATEMENTS, Script, alter, create, drawn, is_quiet, pool, replacement, unit};
 use crate::database::Statement;
 use crate::event::{Fault, Scripted};
 use crate::rng::Rng;
@@ -90,25 +90,10 @@ pub fn founding_large(engines: u64) -> Result<Vec<Scripted>, UserError> {
 
 /// The script of a run of this length.
 pub fn script_large(seed: u64, engines: u64, length: Duration) -> Result<Script, UserError> {
-    let mut script = Script::new();
-    for (purpose, mean) in [(3, ARRIVALS), (4, STATEMENTS), (5, FAULTS)] {
-        let mut rng = Rng::new(seed).fork(purpose);
-        let mut at = ARRIVE_WITHIN;
-        loop {
-            at += rng.around(mean) + Duration::from_millis(1);
-            if at >= length {
-                break;
-            }
-            script.push((
-                at,
-                match purpose {
-                    3 => arrival(&mut rng)?,
-                    4 => statement(&mut rng, engines)?,
-                    _ => Scripted::Fault(fault_of_large(&mut rng)?),
-                },
-            ));
-        }
-    }
+    let times = ARRIVE_WITHIN..length;
+    let mut script = drawn(seed, &ARRIVALS, times.clone(), arrival)?;
+    script.extend(drawn(seed, &STATEMENTS, times.clone(), |rng| statement(rng, engines))?);
+    script.extend(drawn(seed, &FAULTS, times, |rng| Ok(Scripted::Fault(fault_of_large(rng)?)))?);
     script.retain(|(at, event)| !(is_quiet(*at) && matches!(event, Scripted::Arrive { .. })));
     script.extend(sessions_that_stay(seed, engines)?);
     script.sort_by_key(|(at, _)| *at);
