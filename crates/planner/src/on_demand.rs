@@ -8,7 +8,8 @@
 //! The engines of a link that have different owners are different groups: each has the sessions of its owner, and they share
 //! `MAX_ENGINES`. Engines of one user are charged to it, so their requests are, too.
 //!
-//! All engines of a group count, also those that an incremental plan does not cover. Nothing is done without demand and
+//! All engines of a group count, also those that an incremental plan does not cover; those of links that are not scaled
+//! (`scaled_links`) do not matter. Nothing is done without demand and
 //! without slots of origin *demand*, nor while
 //! the registry may be incomplete and an engine that runs is missing there: it may be in use.
 
@@ -16,6 +17,7 @@ mod groups;
 mod links;
 mod reason;
 mod request;
+mod scaled_links;
 mod slots;
 mod unmet;
 
@@ -34,15 +36,15 @@ use crate::choose::{Assignment, choose};
 use crate::decision::{Action, Decision, Release, Scaling, Stage};
 use crate::demand_reported::DemandReported;
 use crate::desired::DesiredState;
-use crate::inventory::Inventory;
 use crate::observed::{Instance, ObservedState};
-use crate::role::{self, Engines};
+use crate::role::Engines;
 use crate::scale::{Group, RemovalReason, Scaled, scale_link};
 use groups::GroupDemand;
 use links::{LinkOptions, keeps_spares};
 use reason::{because, end_word, removal_reason};
 use request::UNPLACED;
 pub(crate) use request::put_users;
+use scaled_links::ScaledLinks;
 use slots::is_of_session;
 use unmet::Planned;
 
@@ -99,14 +101,14 @@ impl<'p> OnDemand<'p> {
         at: Moment,
     ) -> Self {
         let (desired, observed) = (builder.desired, builder.observed);
+        let scaled = ScaledLinks::of(desired);
         let slots = if engines.is_complete {
-            slots::all(builder, (engines.inventory, engines.roles), candidates)
+            slots::all(builder, &scaled, (engines.inventory, engines.roles), candidates)
         } else {
-            let inventory = Inventory::join(desired, observed, None);
-            let roles = role::classify_all(desired, &inventory);
-            slots::all(builder, (&inventory, &roles), candidates)
+            let (inventory, roles) = scaled.engines(desired, observed);
+            slots::all(builder, &scaled, (&inventory, &roles), candidates)
         };
-        let links = links::all(desired, slots, headroom, adopting, at);
+        let links = links::all(desired, &scaled, slots, headroom, adopting, at);
         let states: Vec<_> = links.iter().map(|link| link.state(desired, granted)).collect();
         let pools = links::pools(desired, headroom);
         let assignment = choose(&desired.snapshot.demand, &states, &pools, desired.snapshot.now_ms);

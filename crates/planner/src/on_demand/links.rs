@@ -14,6 +14,7 @@ use model::slot::{Link, SlotKey};
 use model::type_selector::version_of;
 
 use super::request::{UNPLACED, UnplacedEngine};
+use super::scaled_links::ScaledLinks;
 use super::slots::{LinkSlots, is_of_session};
 use crate::admit::{self, Headroom, Rejected, Request};
 use crate::choose::{GroupState, LinkState, PoolCondition, PoolState};
@@ -44,30 +45,25 @@ pub(super) struct LinkOptions<'p> {
     pub refusals: BTreeMap<Option<Owner>, String>,
 }
 
-/// The links that start engines on demand or have such engines, of tenants in order, each in the order of its lists.
+/// The links that are scaled, of tenants in order, each in the order of its lists.
 pub(super) fn all<'p>(
     desired: &'p DesiredState,
+    scaled: &ScaledLinks<'_>,
     mut slots: BTreeMap<Link, LinkSlots<'p>>,
     headroom: &mut Headroom,
     adopting: &BTreeSet<String>,
     at: Moment,
 ) -> Vec<LinkOptions<'p>> {
     let catalog = &desired.snapshot.catalog;
-    let now_ms = desired.snapshot.now_ms;
-    let asked: BTreeSet<_> =
-        desired.snapshot.demand.iter().filter(|it| it.is_current(now_ms)).map(|it| &it.key.tenant).collect();
     let mut links = Vec::new();
     for (tenant, of_tenant) in &catalog.tenants {
         for pool in of_tenant.spec.pools.iter().filter(|pool| !adopting.contains(pool.as_str())) {
             for unit in catalog.pool(pool).map_or(&[][..], |spec| &spec.units) {
                 let link = Link { tenant: tenant.clone(), pool: pool.clone(), unit: unit.clone() };
-                let slots = slots.remove(&link);
-                let has_demand = slots.as_ref().is_some_and(LinkSlots::has_demand);
-                let is_scaled =
-                    |unit: &&UnitSpec| asked.contains(tenant) || has_demand || keeps_spares(unit, &desired.defaults);
-                let Some(spec) = catalog.unit(unit).filter(is_scaled) else { continue };
+                let Some(spec) = catalog.unit(unit).filter(|_| scaled.contains(&link)) else { continue };
+                let (slots, is_asked) = (slots.remove(&link), scaled.is_asked(tenant));
                 let engine = UnplacedEngine::new(desired, &link);
-                let (admissible, impossible) = if asked.contains(tenant) {
+                let (admissible, impossible) = if is_asked {
                     capacity_for(engine.as_ref(), spec.priority, headroom, (desired.limits.burst, at))
                 } else {
                     (0, None)
@@ -76,7 +72,7 @@ pub(super) fn all<'p>(
                     unit: spec,
                     idle_timeout: spec.idle_timeout(&desired.defaults),
                     starts_on_demand: spec.starts_on_demand(&desired.defaults),
-                    is_asked: asked.contains(tenant),
+                    is_asked,
                     admissible,
                     impossible,
                     engine,

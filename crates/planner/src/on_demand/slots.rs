@@ -10,6 +10,7 @@ use model::owner::Owner;
 use model::scaling::SlotsSeen;
 use model::slot::{Link, Origin, Slot, SlotKey};
 
+use super::scaled_links::ScaledLinks;
 use crate::backoff;
 use crate::builder::{Candidate, PlanBuilder};
 use crate::desired::DesiredState;
@@ -93,9 +94,10 @@ struct Design;
 
 impl SlotRules for Design {}
 
-/// The slots of all links.
+/// The slots of these links.
 pub(super) fn all<'p>(
     builder: &PlanBuilder<'p>,
+    scaled: &ScaledLinks<'_>,
     (inventory, roles): (&Inventory<'p>, &[Role<'_>]),
     candidates: &BTreeMap<String, Candidate>,
 ) -> BTreeMap<Link, LinkSlots<'p>> {
@@ -107,7 +109,7 @@ pub(super) fn all<'p>(
     // Slots are in the order of their keys.
     let of_links = inventory.slots.chunk_by(|(one, _), (other, _)| one.key.has_link_of(&other.key));
     let links = of_links.filter_map(|slots| {
-        let link = slots.first()?.0.key.link();
+        let link = slots.first().map(|(slot, _)| slot.key.link()).filter(|link| scaled.contains(link))?;
         let states = slots.iter().map(|(slot, at)| state_of(slot, &inventory.engines[*at]));
         Some((link, LinkSlots::new(states.collect())))
     });
@@ -220,11 +222,6 @@ impl<'p> LinkSlots<'p> {
             of_owner.entry(state.slot.owner.as_ref()).or_default().push(at);
         }
         Self { seen: SlotsSeen::of(slots.iter().map(|state| state.slot)), slots, of_owner }
-    }
-
-    /// Whether a slot follows demand.
-    pub fn has_demand(&self) -> bool {
-        self.slots.iter().any(|state| state.slot.origin == Origin::Demand)
     }
 
     /// For each owner, which engine cannot start and why, if that is so of every slot of the owner without a serving engine.
