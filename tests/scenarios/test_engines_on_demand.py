@@ -244,11 +244,7 @@ def test_a_start_that_fails_for_good_is_refused_at_once_and_is_history(elastic):
         assert 'Resource unit "broken_u": engine "broken-' in refusal.message, refusal
         assert "datafusion.no.such.key" in refusal.message, refusal
         assert rows(other, "SELECT 1 AS one") == [{"one": 1}]
-        failed = elastic.execute(f"SHOW ENGINE HISTORY {tenant} UNIT broken_p broken_u")
-        assert failed, "the failed start is listed"
-        for it in failed:
-            assert (it["word"], it["retryable"], it["registered"]) == ("failed", False, None), it
-            assert "datafusion.no.such.key" in it["reason"], it
+        elastic.assert_failed_for_good(tenant, "datafusion.no.such.key")
         elastic.execute("ALTER RESOURCE UNIT broken_u PROPERTIES ('datafusion.no.such.key'=NULL) WAIT '1m'")
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
 

@@ -164,10 +164,6 @@ def test_a_spark_that_can_never_start_fails_its_session_within_seconds(elastic):
             "correct the name of the class in PROPERTIES of the resource unit",
         ):
             assert part in refusal.message, refusal
-        failed = elastic.execute(f"SHOW ENGINE HISTORY {tenant} UNIT hopeless_p hopeless_u")
-        assert failed, "the failed start is listed"
-        for it in failed:
-            assert (it["word"], it["retryable"], it["registered"]) == ("failed", False, None), it
-            assert "no.such.Serializer" in it["reason"], it
+        elastic.assert_failed_for_good(tenant, "no.such.Serializer")
         elastic.execute("ALTER RESOURCE UNIT hopeless_u PROPERTIES ('spark.serializer'=NULL) WAIT '3m'")
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]

@@ -147,6 +147,14 @@ class Elastic:
                 running[it.name] = it.process
         return running
 
+    def assert_failed_for_good(self, tenant, why):
+        """The tenant's engines have failed before they served, for a reason that a repetition does not remove."""
+        failed = self.execute(f"SHOW ENGINE HISTORY {tenant} UNIT {tenant}_p {tenant}_u")
+        assert failed, "the failed start is listed"
+        for it in failed:
+            assert (it["word"], it["retryable"], it["registered"]) == ("failed", False, None), it
+            assert why in it["reason"], it
+
     def wait_released(self, tenant):
         """Waits until the tenant has no engine, and the process is gone too; its ends are recorded as those of idle engines."""
         wait_until(lambda: not self.control.engines(tenant) and not self.running(tenant), WITHIN_S, f"{tenant} has no engine")
