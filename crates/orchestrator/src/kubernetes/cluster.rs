@@ -6,7 +6,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use http::header::{ACCEPT, HeaderValue};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus, Service};
 use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use kube::core::Request;
@@ -17,7 +18,10 @@ use super::config::Config;
 use super::error::CallError;
 use super::signature::Signer;
 use super::store::Store;
-use super::trimmed::TrimmedPod;
+use super::trimmed::{self, TrimmedPod};
+
+/// The media type of a reply with an object's metadata.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
 /// The field manager of our writes.
 const FIELD_MANAGER: &str = "enginehouse";
@@ -47,12 +51,19 @@ impl Cluster {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Creates a pod; decodes only the kept part of the reply.
+    /// Creates a pod. The reply has its metadata only: everything else that is kept of a pod that no node has seen is what was
+    /// sent, until the watch reports what the server has made of it. That saves the server most of the encoding.
     pub(super) async fn create_pod(&self, namespace: &str, pod: &Pod) -> kube::Result<Pod> {
         let body = serde_json::to_vec(pod).map_err(kube::Error::SerdeError)?;
         let request = Request::new(Pod::url_path(&(), Some(namespace))).create(&post_params(), body);
-        let created: TrimmedPod = self.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
-        Ok(created.0)
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
+        let TrimmedPod(created) = self.client.request(request).await?;
+        Ok(match created.spec {
+            // A server that does not know the media type answers with the whole pod.
+            Some(_) => created,
+            None => Pod { spec: pod.spec.as_ref().map(trimmed::kept), status: Some(pending()), ..created },
+        })
     }
 
     pub(super) fn config_maps(&self, namespace: &str) -> Api<ConfigMap> {
@@ -88,6 +99,11 @@ impl Cluster {
         }
         self.read(call).await
     }
+}
+
+/// The status of a pod that was just created.
+fn pending() -> PodStatus {
+    PodStatus { phase: Some("Pending".to_owned()), ..PodStatus::default() }
 }
 
 /// The parameters of creates and replaces.

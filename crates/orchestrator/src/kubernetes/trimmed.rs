@@ -62,18 +62,23 @@ impl From<Pod> for TrimmedPod {
         if let Some(annotations) = &mut pod.metadata.annotations {
             annotations.retain(|key, _| !key.starts_with(FILE_ANNOTATION));
         }
-        let trimmed = |container: Container| Container {
-            name: container.name,
-            resources: container.resources,
-            ..Container::default()
-        };
-        pod.spec = pod.spec.map(|spec| PodSpec {
-            containers: spec.containers.into_iter().map(trimmed).collect(),
-            node_name: spec.node_name,
-            scheduling_gates: spec.scheduling_gates,
-            ..PodSpec::default()
-        });
+        pod.spec = pod.spec.as_ref().map(kept);
         Self(pod)
+    }
+}
+
+/// The fields of a pod's spec that are read.
+pub(super) fn kept(spec: &PodSpec) -> PodSpec {
+    let container = |container: &Container| Container {
+        name: container.name.clone(),
+        resources: container.resources.clone(),
+        ..Container::default()
+    };
+    PodSpec {
+        containers: spec.containers.iter().map(container).collect(),
+        node_name: spec.node_name.clone(),
+        scheduling_gates: spec.scheduling_gates.clone(),
+        ..PodSpec::default()
     }
 }
 

@@ -281,7 +281,12 @@ impl Cluster {
         if is_pod {
             self.run(&mut state, &key);
         }
-        Reply::done(answer)
+        Reply::done(if request.is_of_metadata {
+            let (kind, version) = ("PartialObjectMetadata", "meta.k8s.io/v1");
+            json!({"kind": kind, "apiVersion": version, "metadata": answer["metadata"]})
+        } else {
+            answer
+        })
     }
 
     fn replace(&self, request: &Request) -> Reply {

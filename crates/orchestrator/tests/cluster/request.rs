@@ -11,6 +11,8 @@ pub struct Request {
     pub resource: String,
     pub namespace: String,
     pub name: String,
+    /// Whether the reply has the object's metadata only.
+    pub is_of_metadata: bool,
     pub body: Value,
 }
 
@@ -27,7 +29,9 @@ impl Request {
             words[1].clone_into(&mut namespace);
             words.drain(..2);
         }
+        let accepted = parts.headers.get(http::header::ACCEPT).map_or("", |accepted| accepted.to_str().unwrap());
         Self {
+            is_of_metadata: accepted.starts_with("application/json;as=PartialObjectMetadata;"),
             method: parts.method.to_string(),
             resource: words[0].to_owned(),
             name: words.get(1).copied().unwrap_or_default().to_owned(),
