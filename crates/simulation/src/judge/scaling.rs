@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::demand::ScalingGroup;
+use model::number::Incarnation;
 use model::owner::Owner;
 use model::slot::{Slot, SlotKey};
 use planner::Scaling;
@@ -20,10 +21,12 @@ impl State {
         let removed = scaling.slots.remove.len() + scaling.release.len();
         let left = (count + add).saturating_sub(removed);
         let unneeded = scaling.slots.remove.iter().filter(|removal| removal.reason == "no longer needed");
-        let ending = unneeded.chain(scaling.release.iter().map(|release| &release.slot)).map(|removal| &removal.slot);
-        let ending: BTreeSet<&SlotKey> = ending.collect();
+        let ending = unneeded.chain(scaling.release.iter().map(|release| &release.slot));
+        // A slot that was added since may have the key of one that was removed: then the call is late.
+        let ending: BTreeSet<(&SlotKey, Incarnation)> =
+            ending.map(|removal| (&removal.slot, removal.incarnation)).collect();
         let added_for: BTreeSet<&Option<Owner>> = scaling.slots.add.iter().map(|addition| &addition.owner).collect();
-        let is_both = |slot: &Slot| ending.contains(&slot.key) && added_for.contains(&slot.owner);
+        let is_both = |slot: &Slot| ending.contains(&(&slot.key, slot.incarnation)) && added_for.contains(&slot.owner);
         if self.database.slots_of(link).any(is_both) && left > unit.min_engines as usize {
             return self.violated(format!("{link:?} is scaled by {add} and -{removed} in one round"));
         }
