@@ -9,9 +9,8 @@
 //! `MAX_ENGINES`. Engines of one user are charged to it, so their requests are, too.
 //!
 //! All engines of a group count, also those that an incremental plan does not cover; those of links that are not scaled
-//! (`scaled_links`) do not matter. Nothing is done without demand and
-//! without slots of origin *demand*, nor while
-//! the registry may be incomplete and an engine that runs is missing there: it may be in use.
+//! (`scaled_links`) do not matter. Nothing is done without demand and without slots of origin *demand*, nor while the registry may
+//! be incomplete and an engine that runs is missing there: it may be in use.
 
 mod groups;
 mod links;

@@ -51,8 +51,8 @@ impl Cluster {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Creates a pod. The reply has its metadata only: everything else that is kept of a pod that no node has seen is what was
-    /// sent, until the watch reports what the server has made of it. That saves the server most of the encoding.
+    /// Creates a pod. The reply has its metadata only, which is less to encode and to decode: everything else that is kept of a pod
+    /// that no node has seen is what was sent, until the watch reports what the server has made of it.
     pub(super) async fn create_pod(&self, namespace: &str, pod: &Pod) -> kube::Result<Pod> {
         let body = serde_json::to_vec(pod).map_err(kube::Error::SerdeError)?;
         let request = Request::new(Pod::url_path(&(), Some(namespace))).create(&post_params(), body);
