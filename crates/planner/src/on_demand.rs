@@ -39,11 +39,11 @@ use crate::observed::{Instance, ObservedState};
 use crate::role::Engines;
 use crate::scale::{Group, RemovalReason, Scaled, scale_link};
 use groups::GroupDemand;
-use links::{LinkOptions, keeps_spares};
+use links::LinkOptions;
 use reason::{because, end_word, removal_reason};
 use request::UNPLACED;
 pub(crate) use request::put_users;
-use scaled_links::ScaledLinks;
+use scaled_links::{ScaledLinks, keeps_spares};
 use slots::is_of_session;
 use unmet::Planned;
 

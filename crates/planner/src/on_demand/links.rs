@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use model::catalog::UnitSpec;
-use model::configuration::Defaults;
 use model::ledger::{Moment, Role, ScopeKey};
 use model::name::PoolName;
 use model::on_demand::IdleTimeout;
@@ -84,11 +83,6 @@ pub(super) fn all<'p>(
         }
     }
     links
-}
-
-/// Whether idle engines of the unit are kept ready.
-pub(super) fn keeps_spares(unit: &UnitSpec, defaults: &Defaults) -> bool {
-    unit.spare_engines > 0 && unit.starts_on_demand(defaults)
 }
 
 /// How many engines of the link admission would grant now, up to what a round starts, and why none can ever fit. Changes nothing.

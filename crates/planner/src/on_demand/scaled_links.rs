@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use model::catalog::UnitSpec;
+use model::configuration::Defaults;
 use model::name::TenantName;
 use model::number::Incarnation;
 use model::slot::{Link, Origin, SlotKey};
 
-use super::links::keeps_spares;
 use crate::desired::DesiredState;
 use crate::inventory::Inventory;
 use crate::name_set::NameSet;
@@ -77,6 +78,11 @@ impl<'p> ScaledLinks<'p> {
         }
         Scope { names, slots }
     }
+}
+
+/// Whether idle engines of the unit are kept ready.
+pub(super) fn keeps_spares(unit: &UnitSpec, defaults: &Defaults) -> bool {
+    unit.spare_engines > 0 && unit.starts_on_demand(defaults)
 }
 
 /// Whether slots belong to the links. Most slots and rows are beside others of their link.
