@@ -23,6 +23,7 @@ pub(super) struct ScaledLinks<'p> {
 }
 
 impl<'p> ScaledLinks<'p> {
+    /// Those of the desired state. A link that the catalog no longer has may be among them; nothing is scaled there.
     pub fn of(desired: &'p DesiredState) -> Self {
         let (snapshot, catalog) = (&desired.snapshot, &desired.snapshot.catalog);
         let current = snapshot.demand.iter().filter(|demand| demand.is_current(snapshot.now_ms));
@@ -41,6 +42,7 @@ impl<'p> ScaledLinks<'p> {
         Self { links, asked }
     }
 
+    /// Whether the link is scaled.
     pub fn contains(&self, link: &Link) -> bool {
         self.links.contains(link)
     }
