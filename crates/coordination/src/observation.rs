@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use model::EngineName;
+use model::shared::Shared;
 
 use crate::agents::{self, Agent};
 use crate::alter_node::{self, AlterNode};
@@ -21,7 +22,7 @@ pub struct Observation {
     /// The metadata agents, by id.
     pub agents: Vec<Agent>,
     /// Permits and registrations, by engine.
-    pub permits: Vec<PermitNode>,
+    pub permits: Vec<Shared<PermitNode>>,
     /// Drain orders, by engine.
     pub drains: Vec<DrainOrderNode>,
     /// Engines whose permit or drain order exists but was not read, because there are more than

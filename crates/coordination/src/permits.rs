@@ -25,6 +25,7 @@ use std::mem;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use model::owner::Owner;
+use model::shared::Shared;
 use model::{EngineName, PoolName, TenantName, UnitName};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -122,7 +123,7 @@ impl From<&Stat> for Revision {
 #[derive(Debug, Clone)]
 struct SeenPermit {
     at: Revision,
-    node: PermitNode,
+    node: Shared<PermitNode>,
 }
 
 /// The permits that one session has read. Of no use to another one: a server that was restored may use revisions again.
@@ -302,7 +303,7 @@ pub(crate) fn withdraw_seen<'a>(
 pub(crate) async fn list_in_part(
     session: &Session,
     cache: &PermitCache,
-) -> Result<(Vec<PermitNode>, BTreeSet<EngineName>), Error> {
+) -> Result<(Vec<Shared<PermitNode>>, BTreeSet<EngineName>), Error> {
     let (engines, unread) = session.engines(&session.layout().engines()).await?;
     // What a reader does not finish is forgotten: the next one reads everything.
     let known = mem::take(&mut *cache.0.lock());
@@ -342,13 +343,13 @@ async fn unchanged(
 }
 
 /// Like `list_in_part`, without the names of those that were not read and without a cache.
-pub async fn list(session: &Session) -> Result<Vec<PermitNode>, Error> {
+pub async fn list(session: &Session) -> Result<Vec<Shared<PermitNode>>, Error> {
     list_in_part(session, &PermitCache::default()).await.map(|(read, _)| read)
 }
 
 /// Reads one permit and its registration, each by its path.
 pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<PermitNode>, Error> {
-    Ok(read_seen(session, engine).await?.map(|seen| seen.node))
+    Ok(read_seen(session, engine).await?.map(|seen| Shared::into_inner(seen.node)))
 }
 
 async fn read_seen(session: &Session, engine: &EngineName) -> Result<Option<SeenPermit>, Error> {
@@ -386,6 +387,6 @@ async fn read_seen(session: &Session, engine: &EngineName) -> Result<Option<Seen
             strays,
             left_behind: left_behind.is_some(),
         };
-        return Ok(Some(SeenPermit { at: Revision::from(&stat), node }));
+        return Ok(Some(SeenPermit { at: Revision::from(&stat), node: node.into() }));
     }
 }

@@ -199,16 +199,16 @@ async fn read(session: &Session, cache: &PermitCache, now: Duration) -> Result<R
     let mut engines = BTreeMap::new();
     for node in permits {
         let Some(registration) = node.ready().cloned() else { continue };
-        let (Ok(permit), Ok(content)) = (node.content, registration.content) else { continue };
+        let (Ok(permit), Ok(content)) = (&node.content, registration.content) else { continue };
         let draining = ordered.contains(&node.engine);
         let engine = RegisteredEngine {
-            permit,
+            permit: permit.clone(),
             registration: content,
             session: registration.session,
             draining,
             confirmed: true,
         };
-        engines.insert(node.engine, engine);
+        engines.insert(node.engine.clone(), engine);
     }
     Ok(Reading { registered: RegistrySnapshot { engines, agents, read_at: Some(now) }, ordered, unread })
 }

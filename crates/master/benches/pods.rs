@@ -150,7 +150,7 @@ async fn ticks(kubeconfig: &Path) {
     assert_eq!((listing.engines.len(), listing.foreign.len(), listing.unreadable.len()), (ENGINES, 0, 0));
     let made = listing.engines.into_iter().map(|instance| {
         let config = instance.labels[labels::CONFIG].clone();
-        CreatedEngine { name: instance.name, uid: instance.uid, config }
+        CreatedEngine { name: instance.name.clone(), uid: instance.uid.clone(), config }
     });
     installation.made(made.collect()).await;
     let (mut reconciler, ctx) = installation.reconciler(Arc::new(kubernetes)).await;

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use model::engine_name::EngineName;
+use model::shared::Shared;
 use model::slot::Slot;
 use planner::{CreateFailure, back_off};
 
@@ -107,9 +108,9 @@ impl CreateBackoff {
     }
 
     /// Forgets engines that are no longer desired.
-    pub fn retain_desired(&mut self, slots: &[Slot]) {
+    pub fn retain_desired(&mut self, slots: &[Shared<Slot>]) {
         if !self.0.is_empty() {
-            let current: HashSet<EngineName> = slots.iter().map(Slot::engine).collect();
+            let current: HashSet<EngineName> = slots.iter().map(|slot| slot.engine()).collect();
             self.0.retain(|engine, _| current.contains(engine));
         }
     }

@@ -33,7 +33,7 @@ pub(crate) use bounded::{BoundedCtx, bounded};
 pub use failure::{Failure, FailureKind};
 pub use launch::{Launch, Launcher};
 pub(crate) use live::{Deps, LiveCtx};
-pub use observation::{InstanceList, Observation};
+pub use observation::{InstanceCache, InstanceList, Observation};
 
 /// The context of a reconciler, which bounds every call in time, and every effect by the lease.
 #[async_trait]

@@ -39,8 +39,8 @@ mod wait_log;
 
 pub use candidate::{CandidateState, Parts};
 pub use ctx::{
-    Applied, ControllerCtx, Effect, Expected, Failure, FailureKind, GuardedDecision, InstanceList, Launch, Launcher,
-    Lease, LeaseState, Observation,
+    Applied, ControllerCtx, Effect, Expected, Failure, FailureKind, GuardedDecision, InstanceCache, InstanceList,
+    Launch, Launcher, Lease, LeaseState, Observation,
 };
 pub use master::Master;
 pub use settings::Settings;

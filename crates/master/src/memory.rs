@@ -2,14 +2,18 @@
 //!
 //! It has only durations, nothing that a successor needs. A master that loses it waits longer and decides nothing wrong.
 
+use std::cell::LazyCell;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use coordination::Observation as Coordination;
+use coordination::{Observation as Coordination, PermitNode};
+use foldhash::fast::RandomState;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::millis;
 use model::observation::{MAX_NODES, ObservedNode};
+use model::shared::Shared;
 use planner::{
     DrainOrder, EngineLoad, Instance, ObservedScaling, ObservedState, Permit, Registration, UnreadyNode, Unregistered,
 };
@@ -17,14 +21,16 @@ use planner::{
 /// What a term remembers.
 #[derive(Debug, Default)]
 pub(crate) struct TickMemory {
+    /// The permits of the last observation, in its order.
+    permits: Vec<SeenPermit>,
     unclaimed: BTreeMap<(EngineName, Option<String>), Duration>,
     quiet: BTreeMap<(EngineName, String), Duration>,
     /// When each drain order was first observed.
     ordered: BTreeMap<(EngineName, Option<String>), Duration>,
     /// Running engines without a registration, by uid.
-    unregistered: HashMap<String, Silence>,
+    unregistered: HashMap<String, Silence, RandomState>,
     /// Since when nodes have not been ready, or have been absent, by name.
-    unready: HashMap<String, Duration>,
+    unready: HashMap<String, Duration, RandomState>,
     /// Whether too many nodes had failed in the last observation.
     is_suspended: bool,
     /// When that was last so, or first no longer.
@@ -51,19 +57,18 @@ impl TickMemory {
         &mut self,
         now: Duration,
         coordination: &Coordination,
-        instances: &[Instance],
+        instances: &[Shared<Instance>],
         nodes: Option<&[ObservedNode]>,
-        loads: &BTreeMap<EngineName, EngineLoad>,
+        loads: &Shared<BTreeMap<EngineName, EngineLoad>>,
     ) -> ObservedState {
         let registrations = self.registrations(now, coordination, instances);
-        // Skip leftover permits: they admit no engine and we cannot delete them.
-        let mut permits: Vec<Permit> =
-            coordination.permits.iter().filter(|node| !node.left_behind).map(permit).collect();
+        let mut permits: Vec<Shared<Permit>> =
+            self.permits.iter().filter_map(|seen| seen.permit.as_ref()).cloned().collect();
         permits.extend(unread_permits(coordination, instances));
         let mut observed = ObservedState {
             permits,
             drains: self.drains(now, coordination, instances, &registrations),
-            unregistered: self.unregistered(now, coordination, instances, loads),
+            unregistered: self.unregistered(now, instances, loads),
             registrations,
             instances: instances.to_vec(),
             nodes: BTreeMap::new(),
@@ -84,38 +89,48 @@ impl TickMemory {
         observed
     }
 
+    /// The registrations. What is read again unchanged is what it was in the last observation.
     fn registrations(
         &mut self,
         now: Duration,
         coordination: &Coordination,
-        instances: &[Instance],
-    ) -> Vec<Registration> {
-        let uids = uids(instances);
-        let mut unclaimed = BTreeMap::new();
-        let mut registrations = Vec::new();
-        for permit in &coordination.permits {
-            let Some(node) = &permit.registration else { continue };
-            let content = node.content.as_ref().ok();
-            let uid = content.map(|live| live.uid.clone());
-            let claimed = uid.as_ref().is_some_and(|uid| uids.contains(uid.as_str()));
-            let mut unclaimed_for = Duration::ZERO;
-            if !claimed {
-                let key = (permit.engine.clone(), uid.clone());
-                let since = self.unclaimed.get(&key).copied().unwrap_or(now);
-                unclaimed_for = now.saturating_sub(since);
-                unclaimed.insert(key, since);
+        instances: &[Shared<Instance>],
+    ) -> Vec<Shared<Registration>> {
+        let mut claims = Claims::new(instances);
+        let (mut unclaimed, mut registrations) = (BTreeMap::new(), Vec::with_capacity(coordination.permits.len()));
+        self.read(&coordination.permits);
+        for seen in &mut self.permits {
+            if let Some(registration) = &mut seen.registration {
+                let mut unclaimed_for = Duration::ZERO;
+                if !claims.has(&registration.engine, registration.uid.as_deref()) {
+                    let key = (registration.engine.clone(), registration.uid.clone());
+                    let since = self.unclaimed.get(&key).copied().unwrap_or(now);
+                    unclaimed_for = now.saturating_sub(since);
+                    unclaimed.insert(key, since);
+                }
+                if registration.unclaimed != unclaimed_for {
+                    registration.unclaimed = unclaimed_for;
+                }
+                registrations.push(registration.clone());
             }
-            registrations.push(Registration {
-                engine: permit.engine.clone(),
-                uid,
-                address: content.map(|live| live.address.clone()).unwrap_or_default(),
-                config: content.map(|live| live.config.clone()).unwrap_or_default(),
-                catalog: content.and_then(|live| live.catalog),
-                unclaimed: unclaimed_for,
-            });
         }
         self.unclaimed = unclaimed;
         registrations
+    }
+
+    /// Reads the permits. What a plan has of one is made again only if that has changed.
+    fn read(&mut self, permits: &[Shared<PermitNode>]) {
+        let is_same = |(seen, node): (&SeenPermit, &Shared<PermitNode>)| seen.is_of(node);
+        if self.permits.len() == permits.len() && self.permits.iter().zip(permits).all(is_same) {
+            return;
+        }
+        let mut known = std::mem::take(&mut self.permits).into_iter().peekable();
+        self.permits.reserve(permits.len());
+        for node in permits {
+            // Both are in the order of names.
+            while known.next_if(|seen| !seen.is_of(node) && seen.node.engine < node.engine).is_some() {}
+            self.permits.push(known.next_if(|seen| seen.is_of(node)).unwrap_or_else(|| SeenPermit::new(node)));
+        }
     }
 
     /// Running engines that are not registered below the permit with their uid. Time counts only while the registry is
@@ -123,13 +138,12 @@ impl TickMemory {
     fn unregistered(
         &mut self,
         now: Duration,
-        coordination: &Coordination,
-        instances: &[Instance],
+        instances: &[Shared<Instance>],
         loads: &BTreeMap<EngineName, EngineLoad>,
     ) -> BTreeMap<EngineName, Unregistered> {
         let known = std::mem::take(&mut self.unregistered);
-        let missing = coordination.permits.iter().filter(|permit| permit.ready().is_none() && !permit.left_behind);
-        let missing: HashSet<&str> = missing.filter_map(coordination::PermitNode::uid).collect();
+        let missing = self.permits.iter().filter(|seen| !seen.is_ready).filter_map(|seen| seen.permit.as_ref());
+        let missing: HashSet<&str, RandomState> = missing.filter_map(|permit| permit.uid.as_deref()).collect();
         if missing.is_empty() || now < self.registry_complete_from {
             return BTreeMap::new();
         }
@@ -153,14 +167,14 @@ impl TickMemory {
     fn unready(
         &mut self,
         now: Duration,
-        instances: &[Instance],
+        instances: &[Shared<Instance>],
         nodes: &[ObservedNode],
     ) -> BTreeMap<String, UnreadyNode> {
         let known = std::mem::take(&mut self.unready);
         if nodes.is_empty() {
             return BTreeMap::new();
         }
-        let listed: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        let listed: HashSet<&str, RandomState> = nodes.iter().map(|node| node.name.as_str()).collect();
         let unready = nodes.iter().filter(|node| !node.ready).map(|node| (node.name.as_str(), false));
         // Above the limit of kept nodes, one that is not listed may exist.
         let on_nodes = instances.iter().filter(|_| listed.len() < MAX_NODES);
@@ -179,16 +193,19 @@ impl TickMemory {
         &mut self,
         now: Duration,
         coordination: &Coordination,
-        instances: &[Instance],
-        registrations: &[Registration],
+        instances: &[Shared<Instance>],
+        registrations: &[Shared<Registration>],
     ) -> Vec<DrainOrder> {
         if coordination.drains.is_empty() && coordination.unread.drains.is_empty() {
             self.quiet.clear();
             self.ordered.clear();
             return Vec::new();
         }
-        let mut seen_uids = uids(instances);
-        seen_uids.extend(registrations.iter().filter_map(|live| live.uid.as_deref()));
+        let mut claims = Claims::new(instances);
+        let registered = LazyCell::new(|| {
+            let uids = registrations.iter().filter_map(|live| live.uid.as_deref());
+            uids.collect::<HashSet<&str, RandomState>>()
+        });
         let mut quiet = BTreeMap::new();
         let mut ordered = BTreeMap::new();
         let mut drains = Vec::new();
@@ -200,10 +217,12 @@ impl TickMemory {
             ordered.insert(key, since);
             let mut quiet_for = Duration::ZERO;
             // It may be registered below a permit that was not read.
-            let unseen = |uid: &&String| {
-                !seen_uids.contains(uid.as_str()) && !coordination.unread.permits.contains(&node.engine)
+            let mut unseen = |uid: &&String| {
+                !claims.has(&node.engine, Some(uid))
+                    && !registered.contains(uid.as_str())
+                    && !coordination.unread.permits.contains(&node.engine)
             };
-            if let Some(uid) = uid.as_ref().filter(unseen) {
+            if let Some(uid) = uid.as_ref().filter(|uid| unseen(uid)) {
                 let key = (node.engine.clone(), uid.clone());
                 let since = self.quiet.get(&key).copied().unwrap_or(now);
                 quiet_for = now.saturating_sub(since);
@@ -234,18 +253,21 @@ struct Silence {
 
 /// Permits of which only the name was read. A running engine is assumed to have its own; one without an instance is deleted
 /// once it is read.
-fn unread_permits<'a>(coordination: &'a Coordination, instances: &'a [Instance]) -> impl Iterator<Item = Permit> + 'a {
+fn unread_permits<'a>(
+    coordination: &'a Coordination,
+    instances: &'a [Shared<Instance>],
+) -> impl Iterator<Item = Shared<Permit>> + 'a {
     let uids = uids_by_name(&coordination.unread.permits, instances);
     coordination.unread.permits.iter().map(move |engine| {
         let uid = uids.get(engine).map(|uid| (*uid).to_owned());
-        Permit { engine: engine.clone(), uid, readable: true, answered: true, sessions: None, owner: None }
+        Permit { engine: engine.clone(), uid, readable: true, answered: true, sessions: None, owner: None }.into()
     })
 }
 
 /// Drain orders of which only the name was read: a running engine is assumed to drain, and is not deleted for it.
 fn unread_drains<'a>(
     coordination: &'a Coordination,
-    instances: &'a [Instance],
+    instances: &'a [Shared<Instance>],
 ) -> impl Iterator<Item = DrainOrder> + 'a {
     uids_by_name(&coordination.unread.drains, instances).into_iter().map(|(engine, uid)| DrainOrder {
         engine: engine.clone(),
@@ -258,7 +280,10 @@ fn unread_drains<'a>(
     })
 }
 
-fn uids_by_name<'a>(names: &BTreeSet<EngineName>, instances: &'a [Instance]) -> BTreeMap<&'a EngineName, &'a str> {
+fn uids_by_name<'a>(
+    names: &BTreeSet<EngineName>,
+    instances: &'a [Shared<Instance>],
+) -> BTreeMap<&'a EngineName, &'a str> {
     if names.is_empty() {
         return BTreeMap::new();
     }
@@ -266,40 +291,103 @@ fn uids_by_name<'a>(names: &BTreeSet<EngineName>, instances: &'a [Instance]) -> 
     named.map(|instance| (&instance.name, instance.uid.as_str())).collect()
 }
 
-fn permit(node: &coordination::PermitNode) -> Permit {
+/// A permit as it was read, and what a plan has of it.
+#[derive(Debug)]
+struct SeenPermit {
+    node: Shared<PermitNode>,
+    /// `None` of a leftover permit: it admits no engine and we cannot delete it.
+    permit: Option<Shared<Permit>>,
+    registration: Option<Shared<Registration>>,
+    /// Whether its engine is registered there with the permit's own uid.
+    is_ready: bool,
+}
+
+impl SeenPermit {
+    fn new(node: &Shared<PermitNode>) -> Self {
+        let permit = (!node.left_behind).then(|| permit(node).into());
+        let registration = registration(node).map(Shared::from);
+        Self { node: node.clone(), permit, registration, is_ready: node.ready().is_some() }
+    }
+
+    fn is_of(&self, node: &Shared<PermitNode>) -> bool {
+        Shared::is_same(&self.node, node)
+    }
+}
+
+fn permit(node: &PermitNode) -> Permit {
     let (engine, uid) = (node.engine.clone(), node.uid().map(str::to_owned));
     let content = node.content.as_ref().ok();
     let (sessions, owner) = (content.map(|permit| permit.sessions), content.map(|permit| permit.owner.clone()));
     Permit { engine, uid, readable: node.content.is_ok(), answered: node.answered, sessions, owner }
 }
 
-fn uids(instances: &[Instance]) -> HashSet<&str> {
+fn registration(node: &PermitNode) -> Option<Registration> {
+    let content = node.registration.as_ref()?.content.as_ref().ok();
+    Some(Registration {
+        engine: node.engine.clone(),
+        uid: content.map(|live| live.uid.clone()),
+        address: content.map(|live| live.address.clone()).unwrap_or_default(),
+        config: content.map(|live| live.config.clone()).unwrap_or_default(),
+        catalog: content.and_then(|live| live.catalog),
+        unclaimed: Duration::ZERO,
+    })
+}
+
+/// Which uids the list of instances contains. Nearly always an engine's own instance has the uid that is looked up, and it is the
+/// next one in the list.
+struct Claims<'a> {
+    instances: &'a [Shared<Instance>],
+    next: usize,
+    /// All uids, once one is looked up that is elsewhere.
+    uids: Option<HashSet<&'a str, RandomState>>,
+}
+
+impl<'a> Claims<'a> {
+    fn new(instances: &'a [Shared<Instance>]) -> Self {
+        Self { instances, next: 0, uids: None }
+    }
+
+    /// Whether some instance has the uid. Engines are looked up in the order of names.
+    fn has(&mut self, engine: &EngineName, uid: Option<&str>) -> bool {
+        let Some(uid) = uid else { return false };
+        while let Some(instance) = self.instances.get(self.next) {
+            match instance.name.cmp(engine) {
+                Ordering::Equal if instance.uid == uid => return true,
+                Ordering::Less | Ordering::Equal => self.next += 1,
+                Ordering::Greater => break,
+            }
+        }
+        self.uids.get_or_insert_with(|| uids(self.instances)).contains(uid)
+    }
+}
+
+fn uids(instances: &[Shared<Instance>]) -> HashSet<&str, RandomState> {
     instances.iter().map(|instance| instance.uid.as_str()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use coordination::PermitNode;
-
     use super::*;
 
     #[test]
     fn a_leftover_permit_is_no_input_of_a_plan() {
-        let node = |name: &str, left_behind: bool| PermitNode {
-            engine: EngineName::new(name).unwrap(),
-            content: Err("unreadable".to_owned()),
-            version: 1,
-            ctime_ms: 5,
-            registration: None,
-            answered: false,
-            strays: 1,
-            left_behind,
+        let node = |name: &str, left_behind: bool| {
+            Shared::from(PermitNode {
+                engine: EngineName::new(name).unwrap(),
+                content: Err("unreadable".to_owned()),
+                version: 1,
+                ctime_ms: 5,
+                registration: None,
+                answered: false,
+                strays: 1,
+                left_behind,
+            })
         };
         let coordination =
             Coordination { permits: vec![node("e-1", true), node("e-2", false)], ..Coordination::default() };
         let mut memory = TickMemory::new(Duration::ZERO);
-        let loads = BTreeMap::new();
+        let loads = Shared::default();
         let observed = memory.observe(Duration::ZERO, &coordination, &[], None, &loads);
         let planned: Vec<&str> = observed.permits.iter().map(|permit| permit.engine.as_str()).collect();
         assert_eq!(planned, ["e-2"]);
@@ -309,8 +397,8 @@ mod tests {
         ObservedNode { name: name.to_owned(), ready, open: ready, ..ObservedNode::default() }
     }
 
-    fn on_node(node: &str) -> Instance {
-        Instance {
+    fn on_node(node: &str) -> Shared<Instance> {
+        let instance = Instance {
             name: EngineName::new("e-1").unwrap(),
             uid: "u-1".to_owned(),
             labels: std::sync::Arc::default(),
@@ -324,7 +412,8 @@ mod tests {
             pods: None,
             details: std::sync::Arc::default(),
             fault: None,
-        }
+        };
+        instance.into()
     }
 
     fn lasted(unready: &BTreeMap<String, UnreadyNode>) -> Vec<(&str, u64, bool)> {
@@ -359,5 +448,58 @@ mod tests {
         assert!(memory.unready(Duration::ZERO, &[on_node("n-1")], &nodes).is_empty());
         let absent = memory.unready(Duration::ZERO, &[on_node("n-1")], &nodes[1..]);
         assert_eq!(lasted(&absent), [("n-1", 0, true)]);
+    }
+
+    #[test]
+    fn what_is_read_again_unchanged_is_shared_with_the_last_input() {
+        let node = |name: &str, uid: &str| {
+            let permit = coordination::Permit {
+                tenant: model::TenantName::new("t_1").unwrap(),
+                pool: model::PoolName::new("rp_1").unwrap(),
+                unit: model::UnitName::new("uc_1").unwrap(),
+                uid: Some(uid.to_owned()),
+                sessions: None,
+                owner: None,
+            };
+            let live = coordination::Registration {
+                address: "127.0.0.1:1".to_owned(),
+                capacity: 1,
+                config: String::new(),
+                version: String::new(),
+                uid: uid.to_owned(),
+                catalog: None,
+                owner: None,
+            };
+            let registration = coordination::RegistrationNode { content: Ok(live), session: 1, ctime_ms: 0 };
+            Shared::from(PermitNode {
+                engine: EngineName::new(name).unwrap(),
+                content: Ok(permit),
+                version: 0,
+                ctime_ms: 0,
+                registration: Some(registration),
+                answered: true,
+                strays: 0,
+                left_behind: false,
+            })
+        };
+        let mut memory = TickMemory::new(Duration::ZERO);
+        let mut read = |secs: u64, permits: &[&Shared<PermitNode>], instances: &[Shared<Instance>]| {
+            let permits = permits.iter().copied().cloned().collect();
+            let coordination = Coordination { permits, ..Coordination::default() };
+            memory.observe(Duration::from_secs(secs), &coordination, instances, None, &Shared::default())
+        };
+        let [one, two] = [("e-1", "u-1"), ("e-2", "u-2")].map(|(name, uid)| node(name, uid));
+        let there = [on_node("n-1")];
+        let first = read(1, &[&one, &two], &there);
+        assert_eq!(first.registrations[0].unclaimed, Duration::ZERO);
+        let later = read(3, &[&one, &two], &there);
+        assert!(Shared::is_same(&first.permits[1], &later.permits[1]));
+        assert!(Shared::is_same(&first.registrations[0], &later.registrations[0]));
+        let unclaimed = |observed: &ObservedState| observed.registrations[1].unclaimed.as_secs();
+        assert_eq!((unclaimed(&first), unclaimed(&later)), (0, 2), "no list has its uid, and that is counted");
+        let changed = node("e-1", "u-1");
+        let last = read(4, &[&changed], &[]);
+        assert!(!Shared::is_same(&last.permits[0], &first.permits[0]) && last.permits[0] == first.permits[0]);
+        assert_eq!(last.registrations.len(), 1);
     }
 }

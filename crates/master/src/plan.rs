@@ -82,7 +82,7 @@ impl TickPlanner {
         let mut observed =
             self.memory.observe(observed_at, &observation.coordination, &list.instances, nodes, &observation.loads);
         observed.scaling = self.scaling.observed(now, &settings.limits);
-        observed.scaling.uses.clone_from(&observation.uses);
+        observed.scaling.uses = observation.uses.clone();
         self.backoff.retain_desired(&desired.snapshot.slots);
         observed.create_failures = self.backoff.failures(now);
         if let Some(nodes) = nodes {

@@ -8,16 +8,17 @@
 //!
 //! Since when an engine has been idle is no part of a plan, whose rows do not change with time. It is added here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::demand_report::UnmetDemand;
 use model::engine_name::EngineName;
+use model::in_order::InOrder;
 use model::ledger::queue_position;
 use model::number::Epoch;
 use model::observation::{ClusterWarnings, ObservedEngine, Publication};
 use model::snapshot::Snapshot;
-use planner::{EngineUse, Instance};
+use planner::EngineUse;
 
 use crate::ctx::{ControllerCtx, Failure, InstanceList};
 use crate::node_reporter::NodeReporter;
@@ -66,7 +67,8 @@ struct Use {
     stateful: Option<u32>,
 }
 
-type Uses = BTreeMap<EngineName, Use>;
+/// In the order of names.
+type Uses = Vec<(EngineName, Use)>;
 
 /// The publisher of one term. What it published is unknown from before a write until the write has succeeded.
 #[derive(Debug, Default)]
@@ -103,7 +105,7 @@ impl Publisher {
         publication.after_tick_ms = Some(snapshot.master.last_tick_ms);
         let parts = split_parts(&mut publication, part_rows);
         if let Some(list) = list {
-            publication.namespaces_in_use = Some(namespaces(&list.instances));
+            publication.namespaces_in_use = Some(list.namespaces.iter().map(ToString::to_string).collect());
             publication.nodes = nodes.due(&snapshot.catalog, list.nodes.as_deref(), now);
         }
         for part in parts.iter().chain([&publication]) {
@@ -122,10 +124,11 @@ impl Publisher {
 
 /// What the reports of agents add to rows. A reading that hardly differs from the published one does not replace it.
 fn published_uses(seen: &BTreeMap<EngineName, EngineUse>, last: Option<&Uses>, now_ms: i64) -> Uses {
+    let mut last = last.map(|last| InOrder::new(by_name(last)));
     let of = |(name, seen): (&EngineName, &EngineUse)| {
         let idle_ms = i64::try_from(seen.idle_for.as_millis()).unwrap_or(i64::MAX);
         let since = (idle_ms > 0).then(|| now_ms.saturating_sub(idle_ms));
-        let published = last.and_then(|last| last.get(name)?.idle_since_ms);
+        let published = last.as_mut().and_then(|last| last.get(name)?.idle_since_ms);
         let same = published.filter(|at| since.is_some_and(|since| since.abs_diff(*at) < SAME_SINCE_MS));
         (name.clone(), Use { idle_since_ms: same.or(since), stateful: seen.stateful })
     };
@@ -134,12 +137,21 @@ fn published_uses(seen: &BTreeMap<EngineName, EngineUse>, last: Option<&Uses>, n
 
 /// The row with what is added to it. An engine whose load is unknown has not answered: what it reported before may be over.
 fn with_use(row: &ObservedEngine, uses: &Uses) -> ObservedEngine {
-    let Use { idle_since_ms, stateful } = use_of(row, uses);
+    let Use { idle_since_ms, stateful } = use_of(row, found(uses, &row.name));
     ObservedEngine { idle_since_ms, stateful, ..row.clone() }
 }
 
-fn use_of(row: &ObservedEngine, uses: &Uses) -> Use {
-    row.sessions.and_then(|_| uses.get(&row.name)).copied().unwrap_or_default()
+fn by_name(uses: &Uses) -> impl Iterator<Item = (&EngineName, &Use)> {
+    uses.iter().map(|(name, seen)| (name, seen))
+}
+
+fn found<'a>(uses: &'a Uses, name: &EngineName) -> Option<&'a Use> {
+    let at = uses.binary_search_by(|(other, _)| other.cmp(name)).ok()?;
+    Some(&uses[at].1)
+}
+
+fn use_of(row: &ObservedEngine, seen: Option<&Use>) -> Use {
+    row.sessions.and(seen).copied().unwrap_or_default()
 }
 
 /// The publication of these rows: complete if the published ones are unknown, otherwise only the changes. The rows are
@@ -163,14 +175,15 @@ fn changes(
     let cluster_warnings = (published.warnings != *warnings).then(|| warnings.clone());
     let mut publication = Publication { cluster_warnings, ..Publication::default() };
     let mut reasons = Vec::new();
-    let is_same_use = |row: &ObservedEngine| use_of(row, uses) == use_of(row, &published.uses);
+    let (mut uses_now, mut uses_before) = (InOrder::new(by_name(uses)), InOrder::new(by_name(&published.uses)));
     let mut before = published.rows.iter().peekable();
     for (at, row) in rows.iter().enumerate() {
         while let Some(gone) = before.next_if(|old| old.name < row.name) {
             publication.gone.push(gone.name.clone());
         }
+        let is_same_use = use_of(row, uses_now.get(&row.name)) == use_of(row, uses_before.get(&row.name));
         match before.next_if(|old| old.name == row.name) {
-            Some(old) if old == row && is_same_use(row) => {}
+            Some(old) if old == row && is_same_use => {}
             Some(old) if is_only_moved_in_queue(old, row) => reasons.push((at, old)),
             _ => publication.engines.push(with_use(row, uses)),
         }
@@ -214,11 +227,6 @@ fn split_parts(publication: &mut Publication, rows: usize) -> Vec<Publication> {
         });
     }
     parts
-}
-
-fn namespaces(instances: &[Instance]) -> Vec<String> {
-    let labels = instances.iter().filter_map(|instance| instance.labels.get(model::labels::NAMESPACE));
-    labels.collect::<BTreeSet<&String>>().into_iter().cloned().collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use model::demand::{Demand, ScalingGroup};
 use model::name::TenantName;
+use model::shared::Shared;
 use model::slot::Link;
 use planner::{Limits, ObservedScaling};
 
@@ -39,7 +40,7 @@ impl ScalingMemory {
         self.released.retain(|_, at| now < *at + limits.cooldown);
         let recent = self.demand.iter().filter_map(|(group, levels)| Some((group.clone(), levels.front()?.0)));
         ObservedScaling {
-            uses: BTreeMap::new(),
+            uses: Shared::default(),
             recent_demand: (now >= self.since + limits.cancel_after).then(|| recent.collect()),
             released: self.released.keys().cloned().collect(),
         }

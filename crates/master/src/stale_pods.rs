@@ -12,12 +12,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use futures::stream::{self, StreamExt};
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::log_throttle::KeyedLogThrottle;
+use model::shared::Shared;
 use model::snapshot::EngineRecord;
-use planner::{Delta, DesiredState, Instance, ObservedState, Probe};
+use planner::{Delta, DesiredState, Instance, ObservedState, Probe, Registration};
 use tokio::time::sleep;
 
 use crate::ctx::ControllerCtx;
@@ -42,7 +44,7 @@ const UNCHANGED_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct StalePodProbe {
     since: BTreeMap<(EngineName, String), Duration>,
     /// Starting instances by uid: a hash of their state, and since when or the time of the last probe.
-    starting: HashMap<String, (u64, Duration)>,
+    starting: HashMap<String, (u64, Duration), RandomState>,
     /// The last probe of a starting instance.
     starting_probed: Duration,
     throttle: KeyedLogThrottle<EngineName>,
@@ -63,11 +65,11 @@ impl Answers {
     /// Replaces what the list has of these instances: it is older than the answers.
     pub fn update(self, observed: &mut ObservedState) {
         let Self { found, vanished } = self;
-        let is_older = |instance: &Instance| {
+        let is_older = |instance: &Shared<Instance>| {
             found.contains_key(&instance.uid) || vanished.contains(&(instance.name.clone(), instance.uid.clone()))
         };
         observed.instances.retain(|instance| !is_older(instance));
-        observed.instances.extend(found.into_values());
+        observed.instances.extend(found.into_values().map(Shared::from));
         observed.vanished = vanished;
     }
 }
@@ -121,10 +123,14 @@ impl StalePodProbe {
             self.starting.clear();
             return Vec::new();
         }
-        let registered: HashSet<&str> =
-            observed.registrations.iter().filter_map(|registration| registration.uid.as_deref()).collect();
-        let unchanged = self.unchanged(now, observed, &registered);
-        for key in suspects(observed, &registered) {
+        let instances = observed.instances.iter().map(|instance| (&instance.name, instance.uid.as_str(), &**instance));
+        let unregistered_instances = unregistered(instances, &observed.registrations);
+        let permits = observed.permits.iter().filter(|permit| permit.answered);
+        let permits =
+            permits.filter_map(|permit| Some((&permit.engine, permit.uid.as_deref()?, permit.uid.as_deref()?)));
+        let lost = unregistered(permits, &observed.registrations).into_iter().collect();
+        let unchanged = self.unchanged(now, observed, &unregistered_instances);
+        for key in suspects(&unregistered_instances, &lost) {
             let at = known.get(&key).copied().unwrap_or(now);
             self.since.insert(key, at);
         }
@@ -140,10 +146,10 @@ impl StalePodProbe {
     }
 
     /// The starting instances to probe now.
-    fn unchanged(&mut self, now: Duration, observed: &ObservedState, registered: &HashSet<&str>) -> Vec<Probe> {
+    fn unchanged(&mut self, now: Duration, observed: &ObservedState, unregistered: &[&Instance]) -> Vec<Probe> {
         let mut known = std::mem::take(&mut self.starting);
         let mut due: Vec<(Duration, &Instance)> = Vec::new();
-        for instance in starting(observed, registered) {
+        for instance in starting(observed, unregistered) {
             let state = state_hash(instance);
             let before = known.remove_entry(instance.uid.as_str()).filter(|(_, (before, _))| *before == state);
             let (uid, (_, since)) = before.unwrap_or_else(|| (instance.uid.clone(), (state, now)));
@@ -176,12 +182,12 @@ impl StalePodProbe {
 #[derive(Debug)]
 struct EngineNamespaces<'a> {
     desired: &'a DesiredState,
-    records: HashMap<&'a EngineName, &'a EngineRecord>,
+    records: HashMap<&'a EngineName, &'a EngineRecord, RandomState>,
 }
 
 impl<'a> EngineNamespaces<'a> {
     fn new(desired: &'a DesiredState) -> Self {
-        Self { desired, records: desired.snapshot.engines.iter().map(|record| (&record.name, record)).collect() }
+        Self { desired, records: desired.snapshot.engines.iter().map(|record| (&record.name, &**record)).collect() }
     }
 
     fn get(&self, engine: &EngineName) -> Option<String> {
@@ -198,32 +204,49 @@ fn state_hash(instance: &Instance) -> u64 {
     hasher.finish()
 }
 
+/// Of instances or permits with their uids those whose uid is not registered. Nearly each has the registration of its name, and
+/// both lists are in the order of names: only uids that are found elsewhere are looked up.
+fn unregistered<'a, T>(
+    all: impl Iterator<Item = (&'a EngineName, &'a str, T)>,
+    registrations: &'a [Shared<Registration>],
+) -> Vec<T> {
+    let mut left = registrations.iter().peekable();
+    let mut elsewhere: HashSet<&str, RandomState> = HashSet::default();
+    let mut found = Vec::new();
+    for (name, uid, item) in all {
+        while let Some(before) = left.next_if(|registration| registration.engine < *name) {
+            elsewhere.extend(before.uid.as_deref());
+        }
+        if left.next_if(|it| it.engine == *name && it.uid.as_deref() == Some(uid)).is_none() {
+            found.push((uid, item));
+        }
+    }
+    elsewhere.extend(left.filter_map(|registration| registration.uid.as_deref()));
+    found.into_iter().filter(|(uid, _)| !elsewhere.contains(uid)).map(|(_, item)| item).collect()
+}
+
 /// Instances that should register and never have.
-fn starting<'a>(observed: &'a ObservedState, registered: &HashSet<&str>) -> Vec<&'a Instance> {
-    let mut instances: Vec<&Instance> = observed
-        .instances
-        .iter()
-        .filter(|instance| instance.is_alive() && !registered.contains(instance.uid.as_str()))
-        .collect();
+fn starting<'a>(observed: &ObservedState, unregistered: &[&'a Instance]) -> Vec<&'a Instance> {
+    let mut instances: Vec<&Instance> = unregistered.iter().copied().filter(|instance| instance.is_alive()).collect();
     if !instances.is_empty() {
         let answered = observed.permits.iter().filter(|permit| permit.answered);
-        let answered: HashSet<&str> = answered.filter_map(|permit| permit.uid.as_deref()).collect();
+        let answered: HashSet<&str, RandomState> = answered.filter_map(|permit| permit.uid.as_deref()).collect();
         instances.retain(|instance| !answered.contains(instance.uid.as_str()));
     }
     instances
 }
 
-/// Instances that should be registered, or should be gone soon. Without any this costs one pass over registrations, permits
-/// and instances.
-fn suspects(observed: &ObservedState, registered: &HashSet<&str>) -> impl Iterator<Item = (EngineName, String)> {
-    let answered = observed.permits.iter().filter(|permit| permit.answered).filter_map(|permit| permit.uid.as_deref());
-    let lost: HashSet<&str> = answered.filter(|uid| !registered.contains(uid)).collect();
-    let is_suspect = move |instance: &&Instance| match instance.phase {
+/// Instances that should be registered, or should be gone soon: `lost` are the uids that have been registered and are not.
+fn suspects(
+    unregistered: &[&Instance],
+    lost: &HashSet<&str, RandomState>,
+) -> impl Iterator<Item = (EngineName, String)> {
+    let is_suspect = |instance: &&&Instance| match instance.phase {
         Phase::Ended => false,
-        Phase::Terminating => !registered.contains(instance.uid.as_str()),
-        _ => !lost.is_empty() && lost.contains(instance.uid.as_str()),
+        Phase::Terminating => true,
+        _ => lost.contains(instance.uid.as_str()),
     };
-    observed.instances.iter().filter(is_suspect).map(|instance| (instance.name.clone(), instance.uid.clone()))
+    unregistered.iter().filter(is_suspect).map(|instance| (instance.name.clone(), instance.uid.clone()))
 }
 
 #[cfg(test)]
@@ -231,14 +254,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
 
-    use planner::{Permit, Registration};
+    use planner::Permit;
 
     use super::*;
 
     const SESSION: Duration = Duration::from_secs(8);
 
-    fn instance(name: &str, phase: Phase) -> Instance {
-        Instance {
+    fn instance(name: &str, phase: Phase) -> Shared<Instance> {
+        let instance = Instance {
             name: EngineName::new(name).unwrap(),
             uid: format!("uid of {name}"),
             labels: Arc::default(),
@@ -252,18 +275,20 @@ mod tests {
             fault: None,
             pods: None,
             details: Arc::default(),
-        }
+        };
+        instance.into()
     }
 
-    fn permit(instance: &Instance, answered: bool) -> Permit {
-        Permit {
+    fn permit(instance: &Instance, answered: bool) -> Shared<Permit> {
+        let permit = Permit {
             engine: instance.name.clone(),
             uid: Some(instance.uid.clone()),
             readable: true,
             answered,
             sessions: None,
             owner: None,
-        }
+        };
+        permit.into()
     }
 
     fn names(probes: &[Probe]) -> Vec<&str> {
@@ -274,7 +299,7 @@ mod tests {
     fn unregistered_and_terminating_instances_are_probed_after_a_while() {
         let instances = ["lost", "ended", "new", "going", "serves"];
         let phases = [Phase::Running, Phase::Ended, Phase::Starting, Phase::Terminating, Phase::Running];
-        let instances: Vec<Instance> =
+        let instances: Vec<Shared<Instance>> =
             instances.iter().zip(phases).map(|(name, phase)| instance(name, phase)).collect();
         let live = Registration {
             engine: instances[4].name.clone(),
@@ -293,7 +318,7 @@ mod tests {
         let mut observed = ObservedState {
             instances,
             permits,
-            registrations: vec![live],
+            registrations: vec![live.into()],
             registry_complete: true,
             ..ObservedState::default()
         };
@@ -317,7 +342,7 @@ mod tests {
     #[test]
     fn an_unchanged_starting_instance_is_probed_after_a_while() {
         let phases = [Phase::Pending, Phase::Starting, Phase::Running, Phase::Ended];
-        let instances: Vec<Instance> = ["pending", "starting", "running", "ended"]
+        let instances: Vec<Shared<Instance>> = ["pending", "starting", "running", "ended"]
             .iter()
             .zip(phases)
             .map(|(name, phase)| instance(name, phase))
@@ -349,7 +374,7 @@ mod tests {
 
     #[test]
     fn of_many_waiting_instances_a_few_are_probed_at_a_time_in_turns() {
-        let instances: Vec<Instance> =
+        let instances: Vec<Shared<Instance>> =
             (0..100).map(|at| instance(&format!("engine-{at:03}"), Phase::Pending)).collect();
         let observed = ObservedState { instances, registry_complete: true, ..ObservedState::default() };
         let mut probe = StalePodProbe::default();
@@ -367,7 +392,7 @@ mod tests {
 
     #[test]
     fn when_all_are_suspects_they_are_probed_in_turns() {
-        let instances: Vec<Instance> =
+        let instances: Vec<Shared<Instance>> =
             (0..100).map(|at| instance(&format!("engine-{at:03}"), Phase::Running)).collect();
         let permits = instances.iter().map(|instance| permit(instance, true)).collect();
         let observed = ObservedState { instances, permits, registry_complete: true, ..ObservedState::default() };

@@ -415,7 +415,7 @@ async fn the_launcher_receives_the_pools_labels_and_overcommit() {
     cluster.start().await;
     cluster.converges().await;
     // The launcher of the tests records its parameters.
-    let annotations = cluster.engines().await.remove(0).annotations;
+    let annotations = cluster.engines().await.remove(0).annotations.clone();
     assert_eq!(annotations.get("zone").map(String::as_str), Some("a"));
     assert_eq!(annotations.get("cpu overcommit").map(String::as_str), Some("200"));
     master.shutdown().await;

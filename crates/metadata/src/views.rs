@@ -7,6 +7,7 @@ use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::name::TenantName;
 use model::observation::{ClusterWarnings, ObservedNode};
+use model::shared::Shared;
 use model::slot::Slot;
 use model::snapshot::{EngineRecord, MasterRecord, ProxySnapshot, Snapshot};
 
@@ -128,8 +129,8 @@ async fn snapshot(tx: &mut Transaction) -> Result<Snapshot, Error> {
     Ok(Snapshot {
         now_ms,
         catalog,
-        slots,
-        engines,
+        slots: slots.into_iter().map(Shared::from).collect(),
+        engines: engines.into_iter().map(Shared::from).collect(),
         alterations: read::open_alterations(tx).await?,
         master: read::master(tx).await?,
         namespaces: read::namespaces(tx).await?.into_iter().map(|(name, _)| name).collect(),

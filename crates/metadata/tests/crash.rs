@@ -143,7 +143,7 @@ async fn everything(point: &str, folder: &Path) {
     bench.store.raise_epoch(Epoch(0), "me").await.unwrap();
     let slot = bench.store.snapshot().await.unwrap().slots[0].clone();
     let renewal = Renewal {
-        slot: slot.key,
+        slot: slot.key.clone(),
         observed: slot.incarnation,
         failures: 1,
         replacement: Replacement::StandIn,

@@ -82,7 +82,7 @@ async fn alters_and_reports(url: String, engines: u32) {
         .into_iter()
         .take(PART)
         .map(|slot| Renewal {
-            slot: slot.key,
+            slot: slot.key.clone(),
             observed: slot.incarnation,
             failures: 0,
             replacement: Replacement::StandIn,

@@ -4,6 +4,7 @@
 //! is idempotent: applied to its own result it changes nothing. The metadata agent applies it in the transaction of
 //! an alteration; EXPLAIN applies it to a copy.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalog::Catalog;
@@ -39,10 +40,10 @@ pub struct SlotChanges {
 ///   if the tenant shares its engine now, is owned by the user that it was started for if users have engines of their own, and is
 ///   deleted otherwise, because its owner is not known.
 /// - A row that stays is renewed if its effective configuration or its owner changes.
-pub fn derive(before: &Catalog, after: &Catalog, slots: &[Slot], defaults: &Defaults) -> SlotChanges {
+pub fn derive(before: &Catalog, after: &Catalog, slots: &[impl Borrow<Slot>], defaults: &Defaults) -> SlotChanges {
     let links = after.links();
     let mut by_link: BTreeMap<Link, Vec<&Slot>> = links.iter().map(|link| (link.clone(), Vec::new())).collect();
-    for slot in slots {
+    for slot in slots.iter().map(Borrow::borrow) {
         by_link.entry(slot.key.link()).or_default().push(slot);
     }
     let mut changes = SlotChanges::default();
@@ -96,8 +97,9 @@ fn owner_after(slot: &Slot, shared_by: SharedBy) -> Result<Option<Owner>, Unknow
 }
 
 /// The lowest ordinal that is free for the (tenant, pool, unit): START uses it.
-pub fn lowest_free_ordinal(link: &Link, slots: &[Slot]) -> u32 {
-    let taken = slots.iter().filter(|slot| slot.key.is_of(link)).map(|slot| slot.key.ordinal).collect();
+pub fn lowest_free_ordinal(link: &Link, slots: &[impl Borrow<Slot>]) -> u32 {
+    let taken =
+        slots.iter().map(Borrow::borrow).filter(|slot| slot.key.is_of(link)).map(|slot| slot.key.ordinal).collect();
     free_ordinals(&taken).next().unwrap_or(u32::MAX)
 }
 

@@ -4,6 +4,7 @@
 //! hash of the full names and the incarnation. The incarnation itself is never cut, and no incarnation is used twice,
 //! so a name never means two engines. Names are looked up, never parsed.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,9 +18,22 @@ use crate::number::Incarnation;
 pub const MAX_ENGINE_NAME_BYTES: usize = 63;
 
 /// A DNS label. Cloning copies no text.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EngineName(Arc<str>);
+
+/// By text. Lists of thousands of engines are merged in this order, and most names are clones of each other.
+impl Ord for EngineName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
+
+impl PartialOrd for EngineName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl EngineName {
     /// The name of the engine with these names of tenant, pool and unit, this ordinal of its slot and this incarnation.

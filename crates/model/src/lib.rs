@@ -31,6 +31,7 @@
 //! | [`text`], [`stack_trace`] | texts cut to a limit, reasons as details; Java stack traces in error texts |
 //! | [`statement_timeout`] | how long a statement may take |
 //! | [`log_throttle`] | how often a condition that lasts is logged |
+//! | [`shared`], [`in_order`] | rows that readings share as long as they do not change; joins by engine name |
 //!
 //! A caller with stale values gets stale results, never wrong effects: every effect carries the generation,
 //! incarnation or epoch that it was derived from, and is refused if that has changed.
@@ -59,6 +60,7 @@ pub mod failpoint;
 pub mod fingerprint;
 pub mod fit;
 pub mod history;
+pub mod in_order;
 pub mod instance;
 pub mod labels;
 pub mod ledger;
@@ -78,6 +80,7 @@ pub mod rights;
 pub mod run_as;
 pub mod scaling;
 pub mod secret;
+pub mod shared;
 pub mod sharing;
 pub mod slot;
 pub mod snapshot;

@@ -3,6 +3,8 @@
 //! A request names the slots of its link as the plan saw them. If others have been added, removed or renewed since, it is
 //! refused and the next plan decides again: a repeat after a lost answer therefore adds nothing twice.
 
+use std::borrow::Borrow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::end::EndWord;
@@ -96,8 +98,8 @@ impl SlotsSeen {
     }
 
     /// What a reader of these slots of one link sees.
-    pub fn of<'a>(slots: impl IntoIterator<Item = &'a Slot>) -> Self {
-        slots.into_iter().fold(Self::default(), |seen, slot| Self {
+    pub fn of<'a, S: Borrow<Slot> + 'a>(slots: impl IntoIterator<Item = &'a S>) -> Self {
+        slots.into_iter().map(Borrow::borrow).fold(Self::default(), |seen, slot| Self {
             count: seen.count + 1,
             newest: seen.newest.max(slot.incarnation),
             ..seen

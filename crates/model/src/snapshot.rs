@@ -14,6 +14,7 @@ use crate::engine_name::EngineName;
 use crate::ledger::Ledger;
 use crate::number::{Epoch, Incarnation};
 use crate::observation::{ClusterWarnings, ObservedEngine};
+use crate::shared::Shared;
 use crate::slot::{Slot, SlotKey};
 
 /// A row of table `engine`: one for every name ever issued.
@@ -75,9 +76,9 @@ pub struct Snapshot {
     pub now_ms: i64,
     pub catalog: Catalog,
     /// The desired state.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<Shared<Slot>>,
     /// Every engine that has not ended, and ended ones that are the current engine of a slot.
-    pub engines: Vec<EngineRecord>,
+    pub engines: Vec<Shared<EngineRecord>>,
     /// The committed alterations that are converging, and stalled ones that no newer alteration replaced.
     pub alterations: Vec<AlterationRecord>,
     pub master: MasterRecord,

@@ -8,6 +8,7 @@ use model::end::StartFault;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
 use model::observed_pods::ObservedPods;
+use model::shared::Shared;
 use model::{EngineName, Epoch, Generation};
 
 use crate::{EPOCH_ANNOTATION, GENERATION_ANNOTATION};
@@ -19,7 +20,7 @@ pub const DETAIL_DIRECTORY: &str = "directory";
 /// The detail with the log file of an engine. For administrators: it is a path of the machine.
 pub const DETAIL_LOG: &str = "log file";
 
-/// One engine as it was observed. There may be thousands, and each listing copies them, so large parts are shared.
+/// One engine as it was observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedInstance {
     pub name: EngineName,
@@ -121,8 +122,8 @@ impl Exit {
 /// The result of `list`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// The engines with the selector's labels, by name.
-    pub engines: Vec<ObservedInstance>,
+    /// The engines with the selector's labels, by name. There may be thousands: listings share what has not changed.
+    pub engines: Vec<Shared<ObservedInstance>>,
     /// Unreadable entries. An engine whose name is listed here must not be treated as vanished.
     pub unreadable: Vec<Unreadable>,
     /// Objects with an engine's labels that this installation did not create; informational. Their names are unrelated to
@@ -134,7 +135,7 @@ pub struct Listing {
 
 impl Listing {
     pub fn find(&self, name: &EngineName) -> Option<&ObservedInstance> {
-        self.engines.iter().find(|engine| &engine.name == name)
+        self.engines.iter().find(|engine| &engine.name == name).map(AsRef::as_ref)
     }
 }
 

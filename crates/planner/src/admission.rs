@@ -35,9 +35,16 @@ use crate::role::Engines;
 use crate::succession::Succession;
 use crate::turns;
 
-/// The request of a slot's current engine; `None` if it can have none. With a predecessor it is a transfer.
-pub(crate) fn request(desired: &DesiredState, slot: &Slot, predecessor: Option<&Arc<Reservation>>) -> Option<Request> {
-    let (reservation, pods) = engine_request::of_engine(desired, &slot.key, slot.incarnation, Some(slot))?;
+/// The request of a slot's current engine, which has this name; `None` if it can have none. With a predecessor it is a transfer.
+pub(crate) fn request(
+    desired: &DesiredState,
+    slot: &Slot,
+    name: &EngineName,
+    predecessor: Option<&Arc<Reservation>>,
+) -> Option<Request> {
+    let (mut reservation, pods) = engine_request::of_engine(desired, &slot.key, slot.incarnation, Some(slot))?;
+    // The same text, which lists of engines and reservations then share.
+    Arc::make_mut(&mut reservation).id = name.clone().into();
     let priority = desired.snapshot.catalog.unit(&slot.key.unit).map_or(0, |unit| unit.priority);
     let replaces = predecessor.map(|predecessor| predecessor.id().clone());
     Some(Request { reservation, replaces, priority, asked_at_ms: slot.asked_at_ms, pods: Some(pods) })
@@ -49,9 +56,10 @@ pub(crate) fn request(desired: &DesiredState, slot: &Slot, predecessor: Option<&
 pub(crate) fn request_of_successor(
     desired: &DesiredState,
     slot: &Slot,
+    name: &EngineName,
     succession: Option<&Succession<'_>>,
 ) -> Option<Request> {
-    let mut request = request(desired, slot, succession.and_then(|succession| succession.predecessor))?;
+    let mut request = request(desired, slot, name, succession.and_then(|succession| succession.predecessor))?;
     if let Some(Succession { predecessor: Some(predecessor), pods: observed, .. }) = succession {
         let amounts = request.reservation.amounts.maximum(&predecessor.amounts);
         let is_larger = amounts.requests() != predecessor.amounts.requests();

@@ -32,7 +32,7 @@ pub(crate) fn chain(
     let nodes = pool.and_then(|pool| pool.nodes.clone());
     let node_selector = pool.map(|pool| pool.node_selector.clone()).unwrap_or_default();
     let labels = EngineLabels::new(&builder.desired.cluster, &slot.key, slot.incarnation, &configuration);
-    let labels = labels.owned_by(slot.owner.as_ref());
+    let labels = EngineLabels { name: engine.name.clone(), ..labels.owned_by(slot.owner.as_ref()) };
     let config = labels.config.clone();
     let sessions = builder.desired.sessions(&slot.key);
     let mut chain = Vec::new();

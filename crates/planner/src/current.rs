@@ -134,7 +134,7 @@ fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, stand
     }
     let succession = builder.successions.get(&slot.key).filter(|succession| succession.left.is_none());
     let predecessor = succession.and_then(|succession| succession.predecessor);
-    let Some(request) = admission::request(builder.desired, slot, predecessor) else {
+    let Some(request) = admission::request(builder.desired, slot, &engine.name, predecessor) else {
         return builder.queue(engine, TOO_LARGE.to_owned(), None);
     };
     let granted = Granted::Create { stand_in };
@@ -164,7 +164,7 @@ fn wait_for_older(
         return builder.wait(engine, state, None);
     }
     let succession = builder.successions.get(&slot.key);
-    let Some(request) = admission::request_of_successor(builder.desired, slot, succession) else {
+    let Some(request) = admission::request_of_successor(builder.desired, slot, &engine.name, succession) else {
         return builder.queue(engine, TOO_LARGE.to_owned(), None);
     };
     let granted = match stand_in {

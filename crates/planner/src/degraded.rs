@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 
 use model::engine_name::EngineName;
+use model::shared::Shared;
 use model::snapshot::EngineRecord;
 
 use crate::alteration;
@@ -41,7 +42,7 @@ pub fn plan_without_engines(desired: &DesiredState, reason: &str) -> Plan {
     builder.reasons.extend(current.map(|name| (name, reason.to_owned())));
     let roles = role::classify_all(desired, &inventory);
     let mut rows = report::rows(&inventory, &roles, &builder.reasons);
-    let was_created = |record: &&EngineRecord| record.uid.is_some() || record.ended_at_ms.is_some();
+    let was_created = |record: &&Shared<EngineRecord>| record.uid.is_some() || record.ended_at_ms.is_some();
     let created: HashSet<&EngineName> =
         snapshot.engines.iter().filter(was_created).map(|record| &record.name).collect();
     rows.retain(|row| !created.contains(&row.name));

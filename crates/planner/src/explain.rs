@@ -253,7 +253,7 @@ fn commit(simulation: &mut Simulation, after: model::catalog::Catalog, replaceme
             owner: None,
             asked_at_ms: simulation.desired.snapshot.now_ms,
         };
-        simulation.desired.snapshot.slots.push(slot);
+        simulation.desired.snapshot.slots.push(slot.into());
         simulation.issue(key, incarnation);
     }
 }

@@ -4,7 +4,7 @@
 //! whose instance is on no node yet, takes part of it soon; so do the executors of an engine that are on no node yet, up to what
 //! it is charged. External programs run where no node is reserved for them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::fit::{Nodes, Pods, Taken};
@@ -13,6 +13,7 @@ use model::slot::Link;
 
 use crate::desired::DesiredState;
 use crate::engine_request;
+use crate::inventory::sorted;
 use crate::observed::{Instance, ObservedState};
 use crate::succession::Successions;
 
@@ -29,17 +30,27 @@ pub(crate) fn of(
     if observed.capacity.is_empty() {
         return (nodes, BTreeMap::new());
     }
-    let on_a_node = observed.instances.iter().filter(|instance| instance.node.is_some());
-    let on_a_node: HashMap<&str, &Instance> = on_a_node.map(|instance| (instance.name.as_str(), instance)).collect();
+    let on_a_node: Vec<&Instance> =
+        observed.instances.iter().map(AsRef::as_ref).filter(|instance: &&Instance| instance.node.is_some()).collect();
+    let on_a_node = sorted(on_a_node, |instance| &instance.name);
     let mut freed: BTreeMap<Arc<str>, Taken> = BTreeMap::new();
     for reservation in successions.predecessors() {
-        if let Some(instance) = on_a_node.get(&**reservation.id()) {
+        let id: &str = reservation.id();
+        let end = on_a_node.partition_point(|instance| instance.name.as_str() <= id);
+        if let Some(instance) = on_a_node[..end].last().filter(|instance| instance.name.as_str() == id) {
             freed.insert(reservation.id().clone(), taken_by(&nodes, instance, reservation));
         }
     }
     let mut pods_of: BTreeMap<Link, Option<Pods>> = BTreeMap::new();
+    // Reservations are in the order of their ids.
+    let mut on_a_node = on_a_node.into_iter().peekable();
     for reservation in ledger.reservations().filter(|reservation| reservation.state.is_charged()) {
-        let instance = on_a_node.get(&**reservation.id());
+        let id: &str = reservation.id();
+        while on_a_node.next_if(|instance| instance.name.as_str() < id).is_some() {}
+        let mut instance = None;
+        while let Some(of_name) = on_a_node.next_if(|instance| instance.name.as_str() == id) {
+            instance = Some(of_name);
+        }
         if instance.is_some_and(|instance| has_all_pods(instance, reservation)) {
             continue;
         }

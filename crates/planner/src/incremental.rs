@@ -15,14 +15,17 @@
 //! Invariant: the plan equals the one that [`plan`](crate::plan()) makes of the same input. The state kept here is only a
 //! cache: losing it costs one full plan.
 
+use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::ledger::{Ledger, Reservation};
 use model::number::Incarnation;
 use model::observation::ObservedEngine;
+use model::shared::Shared;
 use model::slot::{Slot, SlotKey};
 
 use crate::desired::DesiredState;
@@ -34,7 +37,7 @@ use crate::plan::{self, Plan, Probe};
 use crate::scope::Scope;
 
 /// At most one in so many engines is planned incrementally; with more, all are planned again.
-const MAX_SHARE: usize = 8;
+const MAX_SHARE: usize = 2;
 /// So few engines are always planned incrementally.
 const ALWAYS_FEW: usize = 64;
 
@@ -253,8 +256,11 @@ impl Last {
 
     fn changed_loads(&self, observed: &ObservedState) -> Vec<(EngineName, Option<EngineLoad>)> {
         let mut changed = Vec::new();
+        if Shared::is_same(&self.observed.loads, &observed.loads) {
+            return changed;
+        }
         let mut before = self.observed.loads.iter().peekable();
-        for (name, load) in &observed.loads {
+        for (name, load) in observed.loads.iter() {
             while let Some((gone, _)) = before.next_if(|(engine, _)| *engine < name) {
                 changed.push((gone.clone(), None));
             }
@@ -297,7 +303,7 @@ impl Outcome {
 
 impl Index {
     /// From the names of the current engines in the order of the slots' keys.
-    fn new(slots: &[Slot], current_by_key: Vec<EngineName>) -> Self {
+    fn new(slots: &[Shared<Slot>], current_by_key: Vec<EngineName>) -> Self {
         let by_key = in_order(slots);
         let mut current = vec![None; slots.len()];
         for (at, name) in by_key.iter().zip(current_by_key) {
@@ -306,7 +312,7 @@ impl Index {
         Self { current: current.into_iter().flatten().collect(), by_key }
     }
 
-    fn find(&self, slots: &[Slot], key: &SlotKey) -> Option<usize> {
+    fn find(&self, slots: &[Shared<Slot>], key: &SlotKey) -> Option<usize> {
         let at = self.by_key.binary_search_by(|at| slots[*at].key.cmp(key)).ok()?;
         Some(self.by_key[at])
     }
@@ -318,10 +324,14 @@ fn scope_of(desired: &DesiredState, observed: &ObservedState, index: &Index, mut
         return Scope::default();
     }
     let slots = &desired.snapshot.slots;
-    let recorded = desired.snapshot.engines.iter().filter(|record| names.contains(&record.name));
-    let mut positions: Vec<usize> = recorded.filter_map(|record| index.find(slots, &record.slot)).collect();
+    let (mut positions, mut recorded) = (Vec::new(), HashSet::<&EngineName, RandomState>::default());
+    for record in desired.snapshot.engines.iter().filter(|record| names.contains(&record.name)) {
+        recorded.insert(&record.name);
+        positions.extend(index.find(slots, &record.slot));
+    }
     // The slot of an engine without a row is known only from its labels.
-    for instance in observed.instances.iter().filter(|instance| names.contains(&instance.name)) {
+    let others = observed.instances.iter().filter(|instance| names.contains(&instance.name));
+    for instance in others.filter(|instance| !recorded.contains(&instance.name)) {
         let slot = EngineLabels::decode(&instance.labels).ok().map(|labels| labels.slot);
         positions.extend(slot.and_then(|key| index.find(slots, &key)));
     }
@@ -361,6 +371,10 @@ fn add_changed_reservations(before: &Ledger, now: &Ledger, names: &mut NameSet) 
     };
     let mut before = before.reservations().peekable();
     for reservation in now.reservations() {
+        // Snapshots may share what has not changed.
+        if before.next_if(|old| Arc::ptr_eq(old, reservation)).is_some() {
+            continue;
+        }
         while let Some(gone) = before.next_if(|old| old.id() < reservation.id()) {
             add(gone);
         }
@@ -377,7 +391,7 @@ fn differ(old: &Reservation, new: &Reservation) -> bool {
     mutable(old) != mutable(new) || old.uid != new.uid
 }
 
-fn in_order(slots: &[Slot]) -> Vec<usize> {
+fn in_order(slots: &[Shared<Slot>]) -> Vec<usize> {
     let mut positions: Vec<usize> = (0..slots.len()).collect();
     positions.sort_by(|one, other| slots[*one].key.cmp(&slots[*other].key));
     positions

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::iter::Peekable;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use model::engine_labels::EngineLabels;
 use model::engine_name::EngineName;
 use model::ledger::{Reservation, State};
@@ -140,11 +141,13 @@ impl<'a> Inventory<'a> {
         let names = scope.map(|scope| &scope.names);
         let records = chosen(&desired.snapshot.engines, |record| &record.name, names);
         let slots = &desired.snapshot.slots;
-        let slots_in_scope =
-            scope.map_or_else(|| slots.iter().collect(), |scope| scope.slots.iter().map(|at| &slots[*at]).collect());
+        let slots_in_scope: Vec<&Slot> = match scope {
+            None => slots.iter().map(AsRef::as_ref).collect(),
+            Some(scope) => scope.slots.iter().map(|at| &*slots[*at]).collect(),
+        };
         let slots_in_scope = sorted(slots_in_scope, |slot| &slot.key);
         // An incarnation is drawn once, for one slot.
-        let numbers: HashMap<Incarnation, usize> =
+        let numbers: HashMap<Incarnation, usize, RandomState> =
             records.iter().enumerate().map(|(at, record)| (record.incarnation, at)).collect();
         let issued: Vec<Option<usize>> = slots_in_scope
             .iter()
@@ -262,7 +265,7 @@ fn first_name<'a>(
 }
 
 /// The items with these names, or all, in the order of names.
-fn chosen<'a, T>(items: &'a [T], name: impl Fn(&T) -> &EngineName, names: Option<&NameSet>) -> Vec<&'a T> {
+pub(crate) fn chosen<'a, T>(items: &'a [T], name: impl Fn(&T) -> &EngineName, names: Option<&NameSet>) -> Vec<&'a T> {
     let chosen = match names {
         None => items.iter().collect(),
         Some(names) if names.is_empty() => Vec::new(),
@@ -272,7 +275,7 @@ fn chosen<'a, T>(items: &'a [T], name: impl Fn(&T) -> &EngineName, names: Option
 }
 
 /// Sorts by key; a stable sort, and one pass over a list that is already in order.
-fn sorted<T, K: Ord>(mut items: Vec<&T>, key: impl Fn(&T) -> &K) -> Vec<&T> {
+pub(crate) fn sorted<T, K: Ord>(mut items: Vec<&T>, key: impl Fn(&T) -> &K) -> Vec<&T> {
     items.sort_by(|one, other| key(one).cmp(key(other)));
     items
 }
@@ -310,6 +313,7 @@ fn identify_by_labels(engine: &mut Engine<'_>) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use model::engine_state::Phase;
+    use model::shared::Shared;
     use model::slot::{Origin, Replacement};
     use model::{PoolName, TenantName, UnitName};
 
@@ -355,8 +359,8 @@ mod tests {
         }
     }
 
-    fn instance(name: &EngineName, uid: &str) -> Instance {
-        Instance {
+    fn instance(name: &EngineName, uid: &str) -> Shared<Instance> {
+        let instance = Instance {
             name: name.clone(),
             uid: uid.to_owned(),
             labels: Arc::default(),
@@ -370,7 +374,8 @@ mod tests {
             fault: None,
             pods: None,
             details: Arc::default(),
-        }
+        };
+        instance.into()
     }
 
     #[test]
@@ -378,8 +383,9 @@ mod tests {
         let (old, kept, unissued) = (slot(0, 3), slot(1, 900), slot(2, 50));
         let current = slot(0, 1_000);
         let mut desired = DesiredState::default();
-        desired.snapshot.slots = vec![unissued.clone(), current.clone(), kept.clone()];
-        desired.snapshot.engines = vec![record(&kept, Some("k")), record(&old, Some("o")), record(&current, None)];
+        desired.snapshot.slots = [&unissued, &current, &kept].map(|slot| slot.clone().into()).into();
+        let records = [record(&kept, Some("k")), record(&old, Some("o")), record(&current, None)];
+        desired.snapshot.engines = records.map(Shared::from).into();
         let other = EngineName::new("unrelated").unwrap();
         let mut observed = ObservedState {
             instances: vec![
@@ -393,13 +399,8 @@ mod tests {
             ],
             ..ObservedState::default()
         };
-        let permit = |engine: EngineName| Permit {
-            engine,
-            uid: None,
-            readable: true,
-            answered: false,
-            sessions: None,
-            owner: None,
+        let permit = |engine: EngineName| {
+            Shared::from(Permit { engine, uid: None, readable: true, answered: false, sessions: None, owner: None })
         };
         observed.permits = vec![permit(unissued.engine()), permit(kept.engine()), permit(other.clone())];
         let inventory = Inventory::join(&desired, &observed, None);
@@ -430,8 +431,8 @@ mod tests {
     fn a_row_of_another_slot_with_the_same_number_is_not_current() {
         let (desired_by, odd) = (slot(0, 7), slot(1, 7));
         let mut desired = DesiredState::default();
-        desired.snapshot.slots = vec![desired_by.clone()];
-        desired.snapshot.engines = vec![record(&odd, None)];
+        desired.snapshot.slots = vec![desired_by.clone().into()];
+        desired.snapshot.engines = vec![record(&odd, None).into()];
         let observed = ObservedState::default();
         let inventory = Inventory::join(&desired, &observed, None);
         let (slot, at) = inventory.slots[0];

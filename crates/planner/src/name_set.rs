@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use foldhash::fast::RandomState;
 use model::engine_name::EngineName;
 
 /// The bits of the filter that rejects most names without hashing them.
@@ -10,13 +11,13 @@ const BITS: usize = 1 << 14;
 /// A hash set behind a filter on the last bytes of a name, which are digits of a hash.
 #[derive(Debug, Clone)]
 pub(crate) struct NameSet {
-    names: HashSet<EngineName>,
+    names: HashSet<EngineName, RandomState>,
     filter: Box<[u64]>,
 }
 
 impl Default for NameSet {
     fn default() -> Self {
-        Self { names: HashSet::new(), filter: vec![0; BITS / 64].into() }
+        Self { names: HashSet::default(), filter: vec![0; BITS / 64].into() }
     }
 }
 

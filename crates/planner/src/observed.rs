@@ -18,6 +18,7 @@ use model::number::Generation;
 use model::observation::{ObservedEngine, ObservedNode};
 use model::observed_pods::ObservedPods;
 use model::owner::Owner;
+use model::shared::Shared;
 use model::slot::Link;
 use model::snapshot::Snapshot;
 use model::table_catalog::{self, TableCatalog};
@@ -30,7 +31,7 @@ use crate::limits::NODE_ALONE;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObservedState {
     /// Every pod or process with this installation's labels, and those found by name.
-    pub instances: Vec<Instance>,
+    pub instances: Vec<Shared<Instance>>,
     /// The labels of each known node.
     pub nodes: BTreeMap<String, LabelMap>,
     /// The nodes that are not ready, and those of instances that the orchestrator no longer has. Empty where engines do not run on
@@ -40,15 +41,15 @@ pub struct ObservedState {
     /// The time since the observer first found again that not too many nodes had failed; `None` if too many never had. What was
     /// observed before is no evidence.
     pub since_suspended: Option<Duration>,
-    pub permits: Vec<Permit>,
-    pub registrations: Vec<Registration>,
+    pub permits: Vec<Shared<Permit>>,
+    pub registrations: Vec<Shared<Registration>>,
     pub drains: Vec<DrainOrder>,
     /// Names with a uid that a lookup by name did not find at the orchestrator.
     pub vanished: BTreeSet<(EngineName, String)>,
     /// Failed creates since the start of this master's term.
     pub create_failures: BTreeMap<EngineName, CreateFailure>,
     /// The load that engine agents reported; silent ones are missing.
-    pub loads: BTreeMap<EngineName, EngineLoad>,
+    pub loads: Shared<BTreeMap<EngineName, EngineLoad>>,
     /// The nodes with what they can take; empty where engines do not run on nodes. Not compared between ticks: only requests
     /// that wait depend on it, and those are planned in each.
     pub capacity: Vec<NodeCapacity>,
@@ -78,7 +79,7 @@ pub struct EngineUse {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObservedScaling {
     /// By engine, what its agent last answered. An agent that does not know the call to retire reports nothing.
-    pub uses: BTreeMap<EngineName, EngineUse>,
+    pub uses: Shared<BTreeMap<EngineName, EngineUse>>,
     /// The most sessions that were assigned to each group within `cancel_after`; `None` while this master has not observed
     /// that long.
     pub recent_demand: Option<BTreeMap<ScalingGroup, u64>>,
@@ -256,17 +257,19 @@ impl ObservedState {
                 observed.drains.push(reported_drain(row, &uid, snapshot));
             } else if instance.is_alive() {
                 let (engine, uid, answered) = (row.name.clone(), Some(uid.clone()), row.answered);
-                observed.permits.push(Permit { engine, uid, readable: true, answered, sessions: None, owner: None });
+                let permit = Permit { engine, uid, readable: true, answered, sessions: None, owner: None };
+                observed.permits.push(permit.into());
             }
             if row.registered {
-                observed.registrations.push(Registration {
+                let registration = Registration {
                     engine: row.name.clone(),
                     uid: Some(uid),
                     address: row.address.clone().unwrap_or_default(),
                     config: row.labels.get(model::labels::CONFIG).cloned().unwrap_or_default(),
                     catalog: row.details.contains_key(table_catalog::DETAIL).then_some(TableCatalog::Own),
                     unclaimed: Duration::ZERO,
-                });
+                };
+                observed.registrations.push(registration.into());
             }
             if let Some(node) = failed_node(row, snapshot) {
                 observed.unready.insert(node.clone(), UnreadyNode { lasted: NODE_ALONE, is_absent: false });
@@ -274,7 +277,7 @@ impl ObservedState {
             if let (Some(sessions), Some(running)) = (row.sessions, row.running) {
                 observed.loads.insert(row.name.clone(), EngineLoad { sessions, running });
             }
-            observed.instances.push(instance);
+            observed.instances.push(instance.into());
         }
         observed
     }

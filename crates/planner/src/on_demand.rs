@@ -24,9 +24,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use model::ledger::Moment;
 use model::number::Generation;
 use model::scaling::{LinkScale, SlotAddition, SlotRemoval, SlotsSeen};
+use model::shared::Shared;
 use model::slot::{Origin, SlotKey};
 
 use crate::admit::{Admission, Headroom, Request};
@@ -82,9 +84,9 @@ fn is_settled(observed: &ObservedState) -> bool {
     if observed.registry_complete {
         return true;
     }
-    let registered: HashSet<&str> =
+    let registered: HashSet<&str, RandomState> =
         observed.registrations.iter().filter_map(|registration| registration.uid.as_deref()).collect();
-    let is_missing = |instance: &Instance| instance.is_alive() && !registered.contains(instance.uid.as_str());
+    let is_missing = |instance: &Shared<Instance>| instance.is_alive() && !registered.contains(instance.uid.as_str());
     !observed.instances.iter().any(is_missing)
 }
 

@@ -18,7 +18,7 @@ use crate::builder::PlanBuilder;
 use crate::current;
 use crate::decision::{Action, Chain, Decision, Stage, Wait};
 use crate::desired::DesiredState;
-use crate::inventory::{Engine, Inventory};
+use crate::inventory::{Engine, Inventory, chosen};
 use crate::link_cache::LabelCache;
 use crate::name_set::NameSet;
 use crate::observed::ObservedState;
@@ -111,21 +111,33 @@ pub fn probes(desired: &DesiredState, observed: &ObservedState) -> Vec<Probe> {
 
 /// The lookups for all engines, or for those in scope.
 pub(crate) fn probes_in_scope(desired: &DesiredState, observed: &ObservedState, scope: Option<&Scope>) -> Vec<Probe> {
+    let names = scope.map(|scope| &scope.names);
+    let mut records = chosen(&desired.snapshot.engines, |record| &record.name, names).into_iter().peekable();
+    let mut drains = chosen(&observed.drains, |drain| &drain.engine, names).into_iter().peekable();
+    let mut instances = chosen(&observed.instances, |instance| &instance.name, names).into_iter().peekable();
     let mut probes = Vec::new();
-    for engine in Inventory::join(desired, observed, scope).engines {
-        let recorded =
-            engine.record.filter(|record| record.ended_at_ms.is_none()).and_then(|record| record.uid.as_ref());
+    loop {
+        let heads = [records.peek().map(|record| &record.name), drains.peek().map(|drain| &drain.engine)];
+        let Some(name) = heads.into_iter().flatten().min().cloned() else { break };
+        let (mut record, mut drain) = (None, None);
+        while let Some(of_name) = records.next_if(|record| record.name == name) {
+            record = Some(of_name);
+        }
+        while let Some(of_name) = drains.next_if(|drain| drain.engine == name) {
+            drain = Some(of_name);
+        }
+        while instances.next_if(|instance| instance.name < name).is_some() {}
+        let recorded = record.filter(|record| record.ended_at_ms.is_none()).and_then(|record| record.uid.as_ref());
         // The answer for a drain order counts only once its engine has not been seen for long enough.
-        let drain = engine.drain.filter(|drain| teardown::is_quiet(desired, observed, drain));
+        let drain = drain.filter(|drain| teardown::is_quiet(desired, observed, drain));
         let drained = drain.and_then(|drain| drain.uid.as_ref());
-        let missing: BTreeSet<&String> = recorded
-            .into_iter()
-            .chain(drained)
-            .filter(|uid| engine.instances().all(|instance| instance.uid != **uid))
-            .collect();
+        let mut missing: BTreeSet<&String> = recorded.into_iter().chain(drained).collect();
+        while let Some(instance) = instances.next_if(|instance| instance.name == name) {
+            missing.remove(&instance.uid);
+        }
         let namespace = drain.and_then(|drain| drain.namespace.as_ref());
         probes.extend(missing.into_iter().map(|uid| Probe {
-            engine: engine.name.clone(),
+            engine: name.clone(),
             uid: uid.clone(),
             namespace: namespace.filter(|_| drained == Some(uid)).cloned(),
         }));

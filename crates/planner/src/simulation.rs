@@ -12,6 +12,7 @@ use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::ledger::{Change, Moment};
 use model::millis;
+use model::shared::Shared;
 
 use crate::decision::{Action, Decision, DesiredEngine, Transition};
 use crate::desired::DesiredState;
@@ -85,14 +86,8 @@ impl Simulation {
                 // The permit of an engine that already runs is created with the mark.
                 let (uid, answered) = (uid.clone(), uid.is_some());
                 let (sessions, owner) = (Some(*sessions), Some(owner.clone()));
-                observed.permits.push(Permit {
-                    engine: engine.clone(),
-                    uid,
-                    readable: true,
-                    answered,
-                    sessions,
-                    owner,
-                });
+                let permit = Permit { engine: engine.clone(), uid, readable: true, answered, sessions, owner };
+                observed.permits.push(permit.into());
             }
             Action::CreateEngine(desired) => *created = Some(self.create(engine, desired)),
             Action::RecordUid { uid, config } => {
@@ -167,7 +162,7 @@ impl Simulation {
         }
         self.created += 1;
         let uid = format!("{engine}/{}", self.created);
-        self.observed.instances.push(Instance {
+        let instance = Instance {
             name: engine.clone(),
             uid: uid.clone(),
             labels: desired.labels.encode().into(),
@@ -181,7 +176,8 @@ impl Simulation {
             fault: None,
             pods: None,
             details: std::sync::Arc::default(),
-        });
+        };
+        self.observed.instances.push(instance.into());
         uid
     }
 
@@ -198,7 +194,7 @@ impl Simulation {
 
     /// The engines that could register now: they run, are not draining, and their permit has their uid.
     pub fn about_to_register(&self) -> Vec<EngineName> {
-        let may = |instance: &&Instance| {
+        let may = |instance: &&Shared<Instance>| {
             let permitted = self
                 .observed
                 .permits
@@ -240,14 +236,15 @@ impl Simulation {
             .iter_mut()
             .filter(|permit| permit.engine == *engine)
             .for_each(|permit| permit.answered = true);
-        self.observed.registrations.push(Registration {
+        let registration = Registration {
             engine: engine.clone(),
             uid,
             address: "127.0.0.1:1".to_owned(),
             config: instance.labels.get(model::labels::CONFIG).cloned().unwrap_or_default(),
             catalog: None,
             unclaimed: Duration::ZERO,
-        });
+        };
+        self.observed.registrations.push(registration.into());
         true
     }
 

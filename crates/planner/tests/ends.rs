@@ -12,6 +12,7 @@ use model::demand::{Demand, DemandKey, ScalingGroup};
 use model::end::EndWord;
 use model::engine_name::EngineName;
 use model::name::TenantName;
+use model::shared::Shared;
 use model::slot::{Replacement, Slot};
 use model::snapshot::EngineRecord;
 use planner::{Action, EngineLoad, EngineUse, Plan};
@@ -25,13 +26,13 @@ fn ends(plan: &Plan) -> Vec<(EngineName, EndWord, String)> {
     ended.collect()
 }
 
-fn slots(cluster: &Cluster) -> &[Slot] {
+fn slots(cluster: &Cluster) -> &[Shared<Slot>] {
     &cluster.simulation.desired.snapshot.slots
 }
 
 fn record(cluster: &Cluster, engine: &EngineName) -> EngineRecord {
     let engines = &cluster.simulation.desired.snapshot.engines;
-    engines.iter().find(|record| record.name == *engine).unwrap().clone()
+    EngineRecord::clone(engines.iter().find(|record| record.name == *engine).unwrap())
 }
 
 #[test]

@@ -224,8 +224,7 @@ fn a_restart_with_a_new_engine_first_takes_no_turn_for_an_unreachable_one() {
     fail(&mut cluster, 0);
     fail(&mut cluster, 1);
     commit(&mut cluster, Cluster::unit("uc_1", &[("memory", "2G")].into()));
-    let current: Vec<EngineName> =
-        cluster.simulation.desired.snapshot.slots.iter().map(model::slot::Slot::engine).collect();
+    let current: Vec<EngineName> = cluster.simulation.desired.snapshot.slots.iter().map(|slot| slot.engine()).collect();
     let is_created = |engine: &&EngineName| cluster.simulation.observed.instances.iter().any(|it| it.name == **engine);
     assert_eq!(current.iter().filter(is_created).count(), 3, "both lost ones, and one in its turn");
 }

@@ -19,6 +19,7 @@ use cluster::pools::{commit, pool, quota, running, tick, verbs};
 use model::demand::{Demand, DemandKey, ScalingGroup};
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName};
+use model::shared::Shared;
 use model::slot::{Origin, Slot};
 use planner::{Action, IncrementalPlanner, Plan, Scaling};
 
@@ -61,7 +62,7 @@ fn changes(plan: &Plan) -> (u32, usize, usize) {
     })
 }
 
-fn slots(cluster: &Cluster) -> &[Slot] {
+fn slots(cluster: &Cluster) -> &[Shared<Slot>] {
     &cluster.simulation.desired.snapshot.slots
 }
 
@@ -201,7 +202,7 @@ fn an_idle_engine_is_released_after_its_timeout_and_never_below_the_minimum() {
     register(&mut cluster, 4);
     wait(&mut cluster, "t_a", 0);
     settle(&mut cluster);
-    let engines: Vec<EngineName> = slots(&cluster).iter().map(Slot::engine).collect();
+    let engines: Vec<EngineName> = slots(&cluster).iter().map(|slot| slot.engine()).collect();
     load(&mut cluster, &engines[0], 0, 299);
     let plan = tick(&mut cluster);
     assert_eq!((changes(&plan), plan.idle_due), ((0, 0, 0), Some(Duration::from_secs(1))));
@@ -304,7 +305,7 @@ fn a_spare_engine_is_kept_ready_while_the_group_is_in_use() {
     assert!(because.ends_with("adds 1 engine, because a spare engine is kept ready"), "{because}");
     settle(&mut cluster);
     register(&mut cluster, 0);
-    let engines: Vec<EngineName> = slots(&cluster).iter().map(Slot::engine).collect();
+    let engines: Vec<EngineName> = slots(&cluster).iter().map(|slot| slot.engine()).collect();
     load(&mut cluster, &engines[1], 0, 900);
     assert_eq!(changes(&settle(&mut cluster)), (0, 0, 0));
     load(&mut cluster, &engines[0], 0, 900);
@@ -369,11 +370,14 @@ fn a_lowered_maximum_drains_idle_engines_first() {
     register(&mut cluster, 4);
     wait(&mut cluster, "t_a", 0);
     settle(&mut cluster);
-    let engines: Vec<EngineName> = slots(&cluster).iter().map(Slot::engine).collect();
+    let engines: Vec<EngineName> = slots(&cluster).iter().map(|slot| slot.engine()).collect();
     load(&mut cluster, &engines[1], 0, 1);
     unit(&mut cluster, &[("max", "2")]);
     settle(&mut cluster);
-    assert_eq!(slots(&cluster).iter().map(Slot::engine).collect::<Vec<_>>(), [engines[0].clone(), engines[2].clone()]);
+    assert_eq!(
+        slots(&cluster).iter().map(|slot| slot.engine()).collect::<Vec<_>>(),
+        [engines[0].clone(), engines[2].clone()]
+    );
     let [drain] = &cluster.simulation.observed.drains[..] else { panic!("one engine drains") };
     assert_eq!((&drain.engine, drain.reason.as_str()), (&engines[1], "MAX_ENGINES is 2"));
 }
@@ -387,7 +391,7 @@ fn an_incremental_plan_scales_as_a_whole_one() {
             0 => wait(&mut cluster, "t_a", step),
             1 => register(&mut cluster, u32::try_from(step % 3).unwrap()),
             2 => {
-                let engines: Vec<EngineName> = slots(&cluster).iter().map(Slot::engine).collect();
+                let engines: Vec<EngineName> = slots(&cluster).iter().map(|slot| slot.engine()).collect();
                 if let Some(engine) = engines.get(usize::try_from(step).unwrap() % 7) {
                     load(&mut cluster, engine, 0, 100 * (step % 7));
                 }

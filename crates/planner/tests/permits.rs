@@ -30,7 +30,8 @@ fn an_unreadable_permit_is_created_again_below_a_registered_engine() {
     let mut cluster = with_one_engine();
     let (engine, uid) = (cluster.engine("t_1/rp_1/uc_1/0"), cluster.uid(&cluster.engine("t_1/rp_1/uc_1/0")));
     cluster.simulation.observed.permits[0] =
-        Permit { engine: engine.clone(), uid: None, readable: false, answered: true, sessions: None, owner: None };
+        Permit { engine: engine.clone(), uid: None, readable: false, answered: true, sessions: None, owner: None }
+            .into();
     let plan = cluster.simulation.plan();
     assert_eq!(plan.decisions().map(planner::Decision::verb).collect::<Vec<_>>(), ["delete permit"]);
     cluster.simulation.apply(&plan);
@@ -51,14 +52,15 @@ fn an_engine_is_ended_although_its_permit_cannot_be_deleted() {
     let plan = cluster.simulation.plan();
     cluster.simulation.apply(&plan);
     // The drain could not delete the permit, which no longer has a uid.
-    cluster.simulation.observed.permits.push(Permit {
+    let permit = Permit {
         engine: engine.clone(),
         uid: None,
         readable: true,
         answered: false,
         sessions: Some(None),
         owner: Some(None),
-    });
+    };
+    cluster.simulation.observed.permits.push(permit.into());
     let grace = cluster.simulation.observed.drains[0].grace;
     cluster.simulation.advance(grace + DELETE_AFTER_GRACE);
     let plan = cluster.simulation.plan();

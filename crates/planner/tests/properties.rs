@@ -23,7 +23,7 @@ fn perturb(cluster: &mut Cluster, seed: u16) {
     let Simulation { desired, observed, .. } = &mut cluster.simulation;
     let load = EngineLoad { sessions: u32::from(seed % 3), running: 0 };
     if let Some(instance) = pick(&observed.instances, usize::from(seed)) {
-        observed.loads.insert(instance.name, load);
+        observed.loads.insert(instance.name.clone(), load);
     }
     if seed.is_multiple_of(7) {
         observed.loads.pop_first();
@@ -50,7 +50,7 @@ fn finish_terminating(cluster: &mut Cluster) {
 
 fn assert_as_desired(cluster: &mut Cluster) {
     let desired_by: BTreeSet<EngineName> =
-        cluster.simulation.desired.snapshot.slots.iter().map(model::slot::Slot::engine).collect();
+        cluster.simulation.desired.snapshot.slots.iter().map(|slot| slot.engine()).collect();
     let observed = &cluster.simulation.observed;
     let running: BTreeSet<EngineName> = observed.instances.iter().map(|instance| instance.name.clone()).collect();
     assert_eq!(running, desired_by, "engines equal slots");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use model::number::Generation;
 use model::owner::Owner;
 use model::sharing::Sharer;
+use planner::EngineUse;
 
 use crate::mutant::Mutant;
 
@@ -38,6 +39,8 @@ pub struct EngineAgent {
     pub muted_until: Duration,
     /// Whether it has opened a session.
     pub was_used: bool,
+    /// What it has last reported of its sessions, and when; `None` if it did not answer.
+    pub reported: Option<(EngineUse, Duration)>,
     idle_since: Duration,
     consent_until: Duration,
 }
@@ -52,6 +55,7 @@ impl EngineAgent {
             owner: None,
             sessions: BTreeSet::new(),
             was_used: false,
+            reported: None,
             has_registered: false,
             has_ended: false,
             is_draining: false,
@@ -74,6 +78,16 @@ impl EngineAgent {
     /// Whether it retires, and has for so long that proxies have read its status since.
     pub fn is_known_to_retire(&self, now: Duration) -> bool {
         self.is_retiring(now) && self.consent_until < now + CONSENT.saturating_sub(STATUS_AGE)
+    }
+
+    /// What it reports of its sessions.
+    pub fn seen(&self, now: Duration) -> EngineUse {
+        EngineUse {
+            idle_for: self.idle(now),
+            is_retiring: self.is_retiring(now),
+            was_used: self.was_used,
+            stateful: None,
+        }
     }
 
     /// For how long no session has been open.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use coordination::{Observation as Coordination, Permit};
+use coordination::Observation as Coordination;
 use master::{
-    Applied, ControllerCtx, Effect, Expected, Failure, GuardedDecision, InstanceList, Lease, LeaseState, Observation,
+    Applied, ControllerCtx, Effect, Expected, Failure, GuardedDecision, InstanceCache, InstanceList, Lease, LeaseState,
+    Observation,
 };
 use model::alteration::{Abort, AlterationRecord, RequestId, Source};
 use model::demand::Demand;
@@ -19,6 +20,7 @@ use model::ledger::{LedgerRecord, LedgerRecorded};
 use model::name::TenantName;
 use model::number::{Epoch, Generation};
 use model::observation::Publication;
+use model::shared::Shared;
 use model::slot::Link;
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator as _;
@@ -92,20 +94,24 @@ impl ControllerCtx for Context {
         world.memory.clear_calls();
         world.notice_ended();
         if world.polled_at.is_none_or(|at| at + STATUS_POLL <= world.now) {
-            world.poll(|_, _| true);
+            world.poll();
             world.polled_at = Some(world.now);
         }
         let coordination = world.coordination();
         let list = ready(world.memory.list(&world.selector));
         let instances = match list {
             Some(Ok(mut listing)) => {
-                for engine in &mut listing.engines {
-                    engine.node = world.machine_read(engine.node.take());
-                    if world.is_taken_for_ended(&engine.name) {
-                        engine.phase = Phase::Ended;
+                // Only mutants read something else than what is listed.
+                if world.mutant.is_some() {
+                    for engine in &mut listing.engines {
+                        engine.node = world.machine_read(engine.node.clone());
+                        if world.is_taken_for_ended(&engine.name) {
+                            engine.phase = Phase::Ended;
+                        }
                     }
                 }
-                let mut list = InstanceList::new(listing, Some(world.nodes_read()));
+                let nodes = Some(world.nodes_read());
+                let mut list = InstanceList::new(listing, nodes, &mut world.instances);
                 if world.mutant == Some(Mutant::NewerIsOrphan) {
                     list.instances.iter_mut().for_each(|instance| instance.generation = None);
                 }
@@ -119,15 +125,15 @@ impl ControllerCtx for Context {
 
     async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
         let world = self.call();
-        let found = if world.mutant == Some(Mutant::OutdatedProbe) {
+        let found: Option<orchestrator::ObservedInstance> = if world.mutant == Some(Mutant::OutdatedProbe) {
             let listed = ready(world.memory.list(&world.selector)).and_then(Result::ok);
             listed.and_then(|listed| listed.find(&probe.engine).cloned())
         } else {
             ready(world.memory.get(&probe.engine, None)).and_then(Result::ok).flatten()
         };
-        let engines = found.into_iter().collect();
+        let engines = found.into_iter().map(Shared::from).collect();
         let listing = orchestrator::Listing { engines, ..orchestrator::Listing::default() };
-        Ok(InstanceList::new(listing, None).instances.pop())
+        Ok(InstanceList::new(listing, None, &mut InstanceCache::default()).instances.pop().map(Shared::into_inner))
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
@@ -147,8 +153,7 @@ impl ControllerCtx for Context {
     ) -> Result<Vec<Demand>, Failure> {
         {
             let mut world = self.call();
-            let of_tenant = |permit: &Permit| tenants.contains(&permit.tenant);
-            world.poll(|nodes, engine| nodes.permit(engine).is_some_and(of_tenant));
+            world.poll_some(|permit| tenants.contains(&permit.tenant));
             observation.loads = world.loads.clone();
             observation.uses = world.uses();
         }

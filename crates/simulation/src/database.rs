@@ -186,7 +186,7 @@ impl Database {
 
     /// The row of an engine whose end is not recorded, or of the current engine of a slot.
     pub fn engine(&self, name: &EngineName) -> Option<&EngineRecord> {
-        self.state().engines.iter().find(|record| record.name == *name)
+        self.state().engines.iter().find(|record| record.name == *name).map(AsRef::as_ref)
     }
 
     /// Applies a decision that is one transaction of the master.

@@ -173,7 +173,7 @@ impl State {
                     reason: decision.reason.clone(),
                     namespace: namespace.clone(),
                 };
-                let seen: Option<&PermitNode> = seen.filter(|_| *withdraw);
+                let seen: Option<&PermitNode> = seen.filter(|_| *withdraw).map(AsRef::as_ref);
                 self.disturb_drain(engine, successor.as_ref());
                 let drained = self.nodes.drain(lock, engine, seen, successor.as_ref(), order);
                 if self.nodes.drains.contains_key(engine) {
@@ -284,7 +284,7 @@ impl State {
     /// Asks an agent to retire, with the idle time that it last reported.
     fn agrees(&mut self, engine: &EngineName, uid: &str) -> bool {
         let (now, mutant) = (self.now, self.mutant);
-        let Some((seen, _)) = self.uses.get(engine) else { return false };
+        let Some((seen, _)) = self.agents.get(engine).and_then(|agent| agent.reported) else { return false };
         let idle = seen.idle_for;
         let is_registered = self.nodes.registration(engine).is_some_and(|live| live.uid == uid);
         let agent = self.agents.get_mut(engine).filter(|agent| is_registered && agent.uid == uid && agent.answers(now));

@@ -21,6 +21,7 @@ use std::time::Duration;
 use master::GuardedDecision;
 use model::end::{EndClass, EndWord};
 use model::engine_name::EngineName;
+use model::shared::Shared;
 use model::slot::{Link, Replacement, Slot};
 use planner::Action;
 
@@ -63,12 +64,13 @@ impl State {
     fn judge_whole(&mut self) {
         let snapshot = self.database.state();
         let seen = &self.judge.seen;
-        let is_slot = |(seen, slot): (&SeenSlot, &Slot)| *seen == SeenSlot::new(slot);
+        let is_slot = |(seen, slot): (&SeenSlot, &Shared<Slot>)| seen.key == slot.key && seen.is(slot);
         let are_slots = seen.slots.len() == snapshot.slots.len() && seen.slots.iter().zip(&snapshot.slots).all(is_slot);
         let links: BTreeSet<Link> = snapshot.slots.iter().map(|slot| slot.key.link()).collect();
         let are_links =
             seen.links.keys().eq(&links) && links.iter().all(|link| seen.links[link] == seen.slots_of(link));
-        let are_rows = seen.rows.iter().eq(snapshot.engines.iter().map(SeenRow::new).collect::<Vec<_>>().iter());
+        let are_rows =
+            seen.rows.iter().eq(snapshot.engines.iter().map(|record| SeenRow::new(record)).collect::<Vec<_>>().iter());
         let Judge { owners, lost_names, .. } = &self.judge;
         let is_owner =
             |slot: &SeenSlot| owners.get(&slot.engine) == Some(&slot.owner) || lost_names.contains(&slot.engine);

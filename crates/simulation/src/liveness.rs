@@ -8,6 +8,7 @@ use model::demand::DemandKey;
 use model::engine_name::EngineName;
 use model::error::UserError;
 use model::owner::Owner;
+use model::shared::Shared;
 use model::slot::{Link, Origin, Slot};
 
 use crate::event::{Event, Scripted};
@@ -168,13 +169,13 @@ impl Run {
             let (reported_after, lasted) = (Duration::from_secs(2), Duration::from_secs(40));
             let failing = Failing { reported_after, lasted, end: FailureEnd::Reconnected };
             (0..MACHINES - 1).for_each(|at| world.fail_machine(at, failing));
-            world.database.state().slots.iter().map(Slot::engine).collect()
+            world.database.state().slots.iter().map(|slot| slot.engine()).collect()
         };
         if !self.run_for(Duration::from_secs(40) + NOTICED * 2 + TICK * 2) {
             return false;
         }
         let mut world = self.world.lock();
-        let after: BTreeSet<EngineName> = world.database.state().slots.iter().map(Slot::engine).collect();
+        let after: BTreeSet<EngineName> = world.database.state().slots.iter().map(|slot| slot.engine()).collect();
         if before != after {
             let replaced = before.difference(&after).count();
             world.violated(format!("{replaced} engines were replaced while most machines had failed"));
@@ -282,7 +283,7 @@ impl State {
 
     /// Checks that no engine of a session is left.
     fn judge_engines_of_sessions(&mut self) {
-        let of_session = |slot: &&Slot| matches!(slot.owner, Some(Owner::Session(_)));
+        let of_session = |slot: &&Shared<Slot>| matches!(slot.owner, Some(Owner::Session(_)));
         let left = self.database.state().slots.iter().filter(of_session).count();
         if left > 0 {
             self.violated(format!("{left} engines have outlived their sessions"));

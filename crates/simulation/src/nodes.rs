@@ -14,13 +14,14 @@ use coordination::{
 use master::Failure;
 use model::alteration::RequestId;
 use model::engine_name::EngineName;
+use model::shared::Shared;
 
 use crate::mutant::Mutant;
 
 /// The nodes.
 #[derive(Debug, Default)]
 pub struct Nodes {
-    pub permits: BTreeMap<EngineName, PermitNode>,
+    pub permits: BTreeMap<EngineName, Shared<PermitNode>>,
     pub drains: BTreeMap<EngineName, DrainOrderNode>,
     pub alter: Option<AlterNode>,
     pub agents: Vec<Agent>,
@@ -68,7 +69,7 @@ impl Nodes {
             strays: 0,
             left_behind: false,
         };
-        self.permits.insert(engine.clone(), node);
+        self.permits.insert(engine.clone(), node.into());
         Ok(())
     }
 
@@ -124,7 +125,7 @@ impl Nodes {
     fn withdraw(&mut self, seen: &PermitNode) -> Result<(), Failure> {
         let node = self.permits.get(&seen.engine);
         let below = |node: &PermitNode| (node.registration.is_some(), node.answered);
-        if node.map(below) != Some(below(seen)) {
+        if node.map(|node| below(node)) != Some(below(seen)) {
             return Err(moved(format!("below the permit of {} is not what was seen", seen.engine)));
         }
         self.permits.remove(&seen.engine);

@@ -69,8 +69,9 @@ impl State {
     /// The engine with a free seat that the fewest sessions use.
     fn place_for(&self, session: &Session) -> Option<EngineName> {
         let (now, proxy) = (self.now, &self.proxies[session.proxy]);
-        let free = self.nodes.permits.values().filter(|node| node.ready().is_some()).filter_map(|node| {
+        let free = self.nodes.permits.values().filter_map(|node| {
             let permit = node.content.as_ref().ok().filter(|permit| permit.tenant == session.asked.key.tenant)?;
+            node.ready()?;
             let agent =
                 self.agents.get(&node.engine).filter(|agent| agent.answers(now) && !agent.is_known_to_retire(now))?;
             let seats = permit.sessions.map_or(usize::MAX, |seats| seats as usize);

@@ -8,15 +8,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordination::Observation;
+use coordination::{Observation, Permit};
 use futures::FutureExt as _;
-use master::Settings;
+use master::{InstanceCache, Settings};
 use model::alteration::RequestId;
 use model::change::Rules;
 use model::clock::SharedClock;
 use model::demand::ScalingGroup;
 use model::engine_name::EngineName;
+use model::in_order::InOrder;
 use model::labels::{LabelMap, selector};
+use model::shared::Shared;
 use orchestrator::memory::Memory;
 use planner::{DesiredState, EngineLoad, EngineUse};
 
@@ -65,10 +67,13 @@ pub struct State {
     /// The last number of a session, an event or a process.
     pub sequence: u64,
     pub faults: Faults,
+    /// The instances that the master has read last.
+    pub instances: InstanceCache,
     /// When loads were polled; `None`: they are to be polled now.
     pub polled_at: Option<Duration>,
-    pub loads: BTreeMap<EngineName, EngineLoad>,
-    pub uses: BTreeMap<EngineName, (EngineUse, Duration)>,
+    pub loads: Shared<BTreeMap<EngineName, EngineLoad>>,
+    /// What the master has read last of the use of engines.
+    uses: Shared<BTreeMap<EngineName, EngineUse>>,
     /// How many sessions waited for each group when the master last read the demand; `None`: that is not known.
     pub waiting_when_read: Option<BTreeMap<ScalingGroup, u64>>,
     /// How long engines take to start, if that is fixed.
@@ -115,9 +120,10 @@ impl State {
             events: BTreeMap::new(),
             sequence: 1_000,
             faults: Faults::default(),
+            instances: InstanceCache::default(),
             polled_at: None,
-            loads: BTreeMap::new(),
-            uses: BTreeMap::new(),
+            loads: Shared::default(),
+            uses: Shared::default(),
             waiting_when_read: None,
             start_takes: None,
             mutant,
@@ -279,28 +285,50 @@ impl State {
         running.get(place % running.len().max(1)).map(|name| (*name).clone())
     }
 
-    /// Polls agents; one that does not answer has no load.
-    pub fn poll(&mut self, polls: impl Fn(&Nodes, &EngineName) -> bool) {
-        let now = self.now;
-        self.agents.retain(|engine, agent| !agent.has_ended || self.nodes.permits.contains_key(engine));
-        let (mut loads, mut uses) = (Vec::new(), Vec::new());
-        for (engine, agent) in self.agents.iter().filter(|(_, agent)| !agent.has_ended) {
-            if !agent.has_registered || !polls(&self.nodes, engine) {
-                loads.extend(self.loads.remove_entry(engine));
-                uses.extend(self.uses.remove_entry(engine));
-            } else if agent.answers(now) {
-                loads.push((engine.clone(), EngineLoad { sessions: agent.sessions.len() as u32, running: 0 }));
-                let seen = EngineUse {
-                    idle_for: agent.idle(now),
-                    is_retiring: agent.is_retiring(now),
-                    was_used: agent.was_used,
-                    stateful: None,
-                };
-                uses.push((engine.clone(), (seen, now)));
+    /// Polls all agents; one that does not answer has no load.
+    pub fn poll(&mut self) {
+        self.forget_ended_agents();
+        self.take_answers(|_| true);
+    }
+
+    /// Polls the agents of engines with such permits.
+    pub fn poll_some(&mut self, polls: impl Fn(&Permit) -> bool) {
+        self.forget_ended_agents();
+        let permits = std::mem::take(&mut self.nodes.permits);
+        let mut of_agents = InOrder::new(&permits);
+        self.take_answers(|engine| of_agents.get(engine).is_some_and(|node| node.content.as_ref().is_ok_and(&polls)));
+        self.nodes.permits = permits;
+    }
+
+    /// Takes what these agents answer. Most loads are what they were.
+    fn take_answers(&mut self, mut is_polled: impl FnMut(&EngineName) -> bool) {
+        let (now, mut changed) = (self.now, Vec::new());
+        let mut known = InOrder::new(self.loads.iter());
+        for (engine, agent) in &mut self.agents {
+            if agent.has_ended {
+                agent.reported = None;
+            } else if agent.has_registered && is_polled(engine) {
+                agent.reported = agent.answers(now).then(|| (agent.seen(now), now));
+                let load = agent.reported.map(|_| EngineLoad { sessions: agent.sessions.len() as u32, running: 0 });
+                if known.get(engine) != load.as_ref() {
+                    changed.push((engine.clone(), load));
+                }
             }
         }
-        // In order already.
-        (self.loads, self.uses) = (loads.into_iter().collect(), uses.into_iter().collect());
+        let mut agents = InOrder::new(&self.agents);
+        let is_gone = |engine: &&EngineName| agents.get(engine).is_none_or(|agent| agent.has_ended);
+        let gone: Vec<EngineName> = self.loads.keys().filter(is_gone).cloned().collect();
+        changed.extend(gone.into_iter().map(|engine| (engine, None)));
+        for (engine, load) in changed {
+            match load {
+                Some(load) => drop(self.loads.insert(engine, load)),
+                None => drop(self.loads.remove(&engine)),
+            }
+        }
+    }
+
+    fn forget_ended_agents(&mut self) {
+        self.agents.retain(|engine, agent| !agent.has_ended || self.nodes.permits.contains_key(engine));
     }
 
     /// What the master reads of ZooKeeper.
@@ -315,11 +343,22 @@ impl State {
     }
 
     /// What agents have reported, with the time that has passed since.
-    pub fn uses(&self) -> BTreeMap<EngineName, EngineUse> {
-        let longer = |(seen, at): &(EngineUse, Duration)| {
-            let since = if seen.idle_for.is_zero() { Duration::ZERO } else { self.now.saturating_sub(*at) };
-            EngineUse { idle_for: seen.idle_for + since, ..*seen }
+    pub fn uses(&mut self) -> Shared<BTreeMap<EngineName, EngineUse>> {
+        let longer = |(seen, at): (EngineUse, Duration)| {
+            let since = if seen.idle_for.is_zero() { Duration::ZERO } else { self.now.saturating_sub(at) };
+            EngineUse { idle_for: seen.idle_for + since, ..seen }
         };
-        self.uses.iter().map(|(engine, reported)| (engine.clone(), longer(reported))).collect()
+        let reported = self.agents.iter().filter_map(|(engine, agent)| Some((engine, agent.reported?)));
+        let reported = reported.map(|(engine, reported)| (engine, longer(reported)));
+        // Mostly they are of the same engines as the last time.
+        let mut last = self.uses.iter_mut();
+        let is_same = |(engine, seen): (&EngineName, EngineUse)| {
+            last.next().filter(|(name, _)| *name == engine).map(|(_, of_last)| *of_last = seen).is_some()
+        };
+        if !reported.clone().all(is_same) || last.next().is_some() {
+            let uses: BTreeMap<_, _> = reported.map(|(engine, seen)| (engine.clone(), seen)).collect();
+            self.uses = uses.into();
+        }
+        self.uses.clone()
     }
 }

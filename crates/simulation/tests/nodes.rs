@@ -17,6 +17,7 @@ use model::clock::{SharedClock, SystemClock};
 use model::credential::ClusterSecret;
 use model::engine_name::EngineName;
 use model::number::Generation;
+use model::shared::Shared;
 use model::{PoolName, TenantName, UnitName};
 use simulation::Mutant;
 use simulation::nodes::Nodes;
@@ -139,7 +140,7 @@ impl Pair {
         }
         self.lock.session().sync().await.unwrap();
         let server = permits::read(self.lock.session(), engine).await.unwrap();
-        match server.zip(self.model.permits.get(engine).cloned()) {
+        match server.zip(self.model.permits.get(engine).map(|node| PermitNode::clone(node))) {
             Some(both) => drop(self.seen.insert(engine.clone(), both)),
             None => drop(self.seen.remove(engine)),
         }
@@ -287,7 +288,7 @@ impl Pair {
             let registered = node.registration.as_ref().map(|one| one.content.clone().unwrap().uid);
             (node.engine.clone(), node.content.clone(), node.version, registered, node.answered, node.strays)
         };
-        let all = |nodes: &[PermitNode]| nodes.iter().map(permit).collect::<Vec<_>>();
+        let all = |nodes: &[Shared<PermitNode>]| nodes.iter().map(|node| permit(node)).collect::<Vec<_>>();
         assert_eq!(all(&server.permits), all(&model.permits));
         let orders = |nodes: &[coordination::DrainOrderNode]| {
             nodes.iter().map(|node| (node.engine.clone(), node.content.clone())).collect::<Vec<_>>()

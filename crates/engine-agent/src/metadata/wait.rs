@@ -181,7 +181,7 @@ fn without_nodes(context: &Context, overview: &Overview, slot: &Slot) -> Option<
 }
 
 fn slot_of<'a>(overview: &'a Overview, key: &SlotKey) -> Option<&'a Slot> {
-    overview.snapshot.slots.iter().find(|slot| slot.key == *key)
+    overview.snapshot.slots.iter().find(|slot| slot.key == *key).map(AsRef::as_ref)
 }
 
 fn observed<'a>(overview: &'a Overview, name: &EngineName) -> Option<&'a ObservedRow> {

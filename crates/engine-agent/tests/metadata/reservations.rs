@@ -13,6 +13,7 @@ use model::ledger::{
 use model::name::{PoolName, TenantName};
 use model::observation::{ObservedEngine, Publication};
 use model::resource::Amount;
+use model::shared::Shared;
 use model::slot::Slot;
 
 use crate::agents::{column, property, ready, run, try_run, try_run_with};
@@ -46,7 +47,7 @@ async fn counted(bench: &Bench, queued: i64) {
 
 async fn slot_of(bench: &Bench, engine: &str) -> Slot {
     let slots = bench.store.snapshot().await.unwrap().slots;
-    slots.into_iter().find(|slot| slot.engine().as_str() == engine).unwrap()
+    slots.into_iter().find(|slot| slot.engine().as_str() == engine).map(Shared::into_inner).unwrap()
 }
 
 /// Grants the reservation of an engine as a master does.

@@ -4,7 +4,7 @@
 //! Real are the database (SQLite in a file), the agent with its wire, the orchestrator and the master's driver. ZooKeeper is
 //! left out: what a tick would read there is given to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use agent_api::{AgentApi as _, AgentClient, Role};
 use async_trait::async_trait;
 use coordination::{Observation as Coordination, Permit, PermitNode, Registration, RegistrationNode};
 use master::{
-    Applied, ControllerCtx, Effect, Failure, InstanceList, Lease, LeaseState, Observation, Reconciler, Settings, Ticked,
+    Applied, ControllerCtx, Effect, Failure, InstanceCache, InstanceList, Lease, LeaseState, Observation, Reconciler,
+    Settings, Ticked,
 };
 use model::alteration::{Abort, AlterationRecord, RequestId};
 use model::change::{Change, ObjectPatch, PoolPatch, QuotaPatch, Setting, TenantPatch, UnitPatch};
@@ -29,6 +30,7 @@ use model::ledger::{LedgerRecord, LedgerRecorded};
 use model::number::{Epoch, Generation};
 use model::observation::{CreatedEngine, EngineFacts, Publication};
 use model::quota::{Capacity, DeclaredAmount, TransferLimit};
+use model::shared::Shared;
 use model::slot::Slot;
 use model::snapshot::{MasterRecord, Snapshot};
 use model::{PoolName, QuotaName, TenantName, UnitName};
@@ -189,6 +191,7 @@ pub struct Still {
     client: AgentClient,
     coordination: Coordination,
     selector: LabelMap,
+    instances: Mutex<InstanceCache>,
     spent: Mutex<Spent>,
     reports: AtomicUsize,
     decisions: AtomicUsize,
@@ -198,7 +201,7 @@ pub struct Still {
 
 impl Still {
     async fn new(installation: &Installation, orchestrator: Arc<dyn Orchestrator>) -> Self {
-        let permits = installation.snapshot().await.engines.into_iter().map(|record| {
+        let permits = installation.snapshot().await.engines.into_iter().map(Shared::into_inner).map(|record| {
             let uid = record.uid.unwrap();
             let live = Registration {
                 address: "127.0.0.1:9".to_owned(),
@@ -221,13 +224,14 @@ impl Still {
                 left_behind: false,
             }
         });
-        let mut permits: Vec<PermitNode> = permits.collect();
+        let mut permits: Vec<Shared<PermitNode>> = permits.map(Shared::from).collect();
         permits.sort_by(|one, other| one.engine.cmp(&other.engine));
         Self {
             orchestrator,
             client: installation.agent.client(Role::Master),
             coordination: Coordination { permits, ..Coordination::default() },
             selector: selector(&installation.settings.cluster),
+            instances: Mutex::default(),
             spent: Mutex::default(),
             reports: AtomicUsize::new(0),
             decisions: AtomicUsize::new(0),
@@ -292,13 +296,13 @@ impl ControllerCtx for Still {
         let begin = Instant::now();
         let listing = self.orchestrator.list(&self.selector).await.map_err(away)?;
         let nodes = self.orchestrator.nodes().await.ok();
-        let instances = Ok(InstanceList::new(listing, nodes));
+        let instances = Ok(InstanceList::new(listing, nodes, &mut self.instances.lock()));
         self.spent.lock().list = begin.elapsed();
         Ok(Observation {
             coordination: self.coordination.clone(),
             instances,
-            loads: BTreeMap::new(),
-            uses: BTreeMap::new(),
+            loads: Shared::default(),
+            uses: Shared::default(),
         })
     }
 

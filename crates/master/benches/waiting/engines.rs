@@ -10,6 +10,7 @@ use coordination::{Identity, Observation, PermitNode, Registration, Session, obs
 use futures::future::join_all;
 use model::labels::LabelMap;
 use model::observation::ObservedNode;
+use model::shared::Shared;
 use model::{EngineName, Epoch};
 use orchestrator::memory::Memory;
 use orchestrator::{Deleted, Ensured, Error, Listing, ObservedInstance, Orchestrator, Spec, WakeUps};
@@ -94,10 +95,10 @@ pub async fn register_those_at_rest(
 
 /// Registers what may be; returns all engines at rest that are registered.
 async fn register(session: &Session, seen: Observation) -> Vec<EngineName> {
-    let is_at_rest = |permit: &PermitNode| {
+    let is_at_rest = |permit: &Shared<PermitNode>| {
         permit.content.as_ref().is_ok_and(|permit| permit.tenant.as_str().starts_with("rest") && permit.uid.is_some())
     };
-    let at_rest: Vec<PermitNode> = seen.permits.into_iter().filter(is_at_rest).collect();
+    let at_rest: Vec<Shared<PermitNode>> = seen.permits.into_iter().filter(is_at_rest).collect();
     let mut registered = Vec::new();
     for some in at_rest.chunks(AT_ONCE) {
         let done = join_all(some.iter().map(|permit| register_one(session, permit))).await;

@@ -263,7 +263,7 @@ fn known<'a>(uid: Option<&'a str>, expected: &Expected<'a>) -> Result<&'a str, F
 pub(super) fn permit<'a>(expected: &Expected<'a>, engine: &EngineName) -> Option<&'a PermitNode> {
     // Sorted by name; there may be thousands, each with a decision.
     let at = expected.nodes.permits.binary_search_by(|permit| permit.engine.cmp(engine)).ok()?;
-    expected.nodes.permits.get(at)
+    expected.nodes.permits.get(at).map(AsRef::as_ref)
 }
 
 /// Deletes a permit of which only the name was read. The plan assumed that it is unregistered; if an engine is registered

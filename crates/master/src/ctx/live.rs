@@ -34,7 +34,7 @@ use super::bounded::bounded;
 use super::launch::Launcher;
 use super::loads::{LoadPoller, Loads, StatusClient};
 use super::observation::instance;
-use super::{Applied, ControllerCtx, Effect, Failure, InstanceList, Lease, LeaseState, Observation};
+use super::{Applied, ControllerCtx, Effect, Failure, InstanceCache, InstanceList, Lease, LeaseState, Observation};
 use crate::candidate::Parts;
 use crate::failpoints;
 use crate::settings::Settings;
@@ -104,6 +104,7 @@ pub(crate) struct LiveCtx {
     /// `None` once it was given up.
     lock: Mutex<Option<Arc<Lock>>>,
     observer: Observer,
+    instances: Mutex<InstanceCache>,
     unchecked: Mutex<LogThrottle>,
     wakeups: Wakeups,
     events: tokio::sync::Mutex<orchestrator::WakeUps>,
@@ -125,6 +126,7 @@ impl LiveCtx {
             deps,
             lock: Mutex::new(Some(Arc::new(lock))),
             observer: Observer::default(),
+            instances: Mutex::default(),
             unchecked: Mutex::default(),
             wakeups,
             events,
@@ -197,7 +199,7 @@ impl LiveCtx {
                 None
             }
         };
-        Ok(InstanceList::new(listing, nodes))
+        Ok(InstanceList::new(listing, nodes, &mut self.instances.lock()))
     }
 
     /// Logs that the lock could not be checked; the epoch is raised all the same, because the database arbitrates.
@@ -262,12 +264,12 @@ impl ControllerCtx for LiveCtx {
             self.poller.retarget(&coordination, &list.instances);
         }
         let uses = self.deps.statuses.uses();
-        Ok(Observation { coordination, instances, loads: self.poller.loads(), uses })
+        Ok(Observation { coordination, instances, loads: self.poller.loads().into(), uses: uses.into() })
     }
 
     async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
         let found = self.deps.orchestrator.get(&probe.engine, probe.namespace.as_deref()).await;
-        Ok(found.map_err(|error| orchestration(&error))?.map(instance))
+        Ok(found.map_err(|error| orchestration(&error))?.as_ref().map(instance))
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
@@ -281,7 +283,7 @@ impl ControllerCtx for LiveCtx {
     ) -> Result<Vec<Demand>, Failure> {
         let targets = load_targets(&observation.coordination, tenants);
         self.poller.poll_now(targets, |engine, address| self.deps.statuses.ask_within(engine, address)).await;
-        (observation.loads, observation.uses) = (self.poller.loads(), self.deps.statuses.uses());
+        (observation.loads, observation.uses) = (self.poller.loads().into(), self.deps.statuses.uses().into());
         self.deps.agents.read(|agent| async move { agent.demand().await }).await
     }
 

@@ -10,6 +10,7 @@ use futures::stream::{self, Stream, StreamExt};
 use hs2::{Auth, Client, ClientOptions};
 use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
+use model::shared::Shared;
 use parking_lot::Mutex;
 use planner::{EngineLoad, EngineUse, Instance};
 use tokio::sync::{Notify, watch};
@@ -106,7 +107,7 @@ impl LoadPoller {
     }
 
     /// Polls the running engines whose address is known.
-    pub fn retarget(&self, coordination: &Coordination, instances: &[Instance]) {
+    pub fn retarget(&self, coordination: &Coordination, instances: &[Shared<Instance>]) {
         let mut addresses = self.addresses.lock();
         let registrations = coordination.permits.iter().filter_map(|permit| permit.registration.as_ref());
         for registration in registrations.filter_map(|node| node.content.as_ref().ok()) {

@@ -20,6 +20,7 @@ use model::configuration::Defaults;
 use model::engine_name::EngineName;
 use model::instance::InstanceKind;
 use model::number::{Epoch, Generation};
+use model::shared::Shared;
 use model::slot::Replacement;
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
@@ -260,7 +261,7 @@ impl State {
             Action::DeletePermit => true,
             _ => false,
         };
-        let below = |permits: &[PermitNode]| {
+        let below = |permits: &[Shared<PermitNode>]| {
             permits
                 .iter()
                 .find(|permit| permit.engine == *engine)
@@ -270,9 +271,9 @@ impl State {
         (below(&self.permits()) != Some(saw)).then(|| format!("below the permit of {engine} is not what was seen"))
     }
 
-    fn permits(&self) -> Vec<PermitNode> {
+    fn permits(&self) -> Vec<Shared<PermitNode>> {
         let observed = &self.simulation.observed;
-        let node = |permit: &planner::Permit| {
+        let node = |permit: &Shared<planner::Permit>| {
             let live = observed.registrations.iter().find(|live| live.engine == permit.engine);
             PermitNode {
                 engine: permit.engine.clone(),
@@ -304,7 +305,7 @@ impl State {
                 left_behind: false,
             }
         };
-        observed.permits.iter().map(node).collect()
+        observed.permits.iter().map(node).map(Shared::from).collect()
     }
 
     fn drains(&self) -> Vec<DrainOrderNode> {

@@ -51,7 +51,7 @@ async fn an_engine_that_answers_is_not_replaced_for_its_lost_registration() {
     let mut reconciler = fake.reconciler(1);
     fake.settle(&mut reconciler).await;
     let old = fake.present(0);
-    fake.state().simulation.observed.loads = [(old.clone(), EngineLoad { sessions: 1, running: 0 })].into();
+    fake.state().simulation.observed.loads.insert(old.clone(), EngineLoad { sessions: 1, running: 0 });
     let now = fake.state().now();
     let mut reconciler = Reconciler::new(settings(), Epoch(1), now, CancellationToken::new());
     fake.state().simulation.observed.registrations.clear();

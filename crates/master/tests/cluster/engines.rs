@@ -9,6 +9,7 @@ use model::clock::SharedClock;
 use model::credential::ClusterSecret;
 use model::engine_state::Phase;
 use model::labels::{LabelMap, UNIT_CONFIGS};
+use model::shared::Shared;
 use orchestrator::memory::{End, Memory};
 use orchestrator::{ObservedInstance, Orchestrator};
 use parking_lot::Mutex;
@@ -30,7 +31,7 @@ impl Engines {
     pub async fn live(mut self) {
         loop {
             let engines = self.memory.list(&LabelMap::new()).await.unwrap().engines;
-            let alive: Vec<ObservedInstance> =
+            let alive: Vec<Shared<ObservedInstance>> =
                 engines.into_iter().filter(|engine| engine.phase == Phase::Running).collect();
             let gone: Vec<String> =
                 self.sessions.keys().filter(|uid| alive.iter().all(|engine| engine.uid != **uid)).cloned().collect();

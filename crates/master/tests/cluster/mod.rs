@@ -24,6 +24,7 @@ use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
 use model::secret::SecretKeys;
+use model::shared::Shared;
 use model::slot::Replacement;
 use model::{Generation, PoolName, TenantName, UnitName, UserError, rights};
 use orchestrator::memory::Memory;
@@ -326,19 +327,19 @@ impl Cluster {
         self.store.restart(&restart).await.unwrap().engine
     }
 
-    pub async fn engines(&self) -> Vec<ObservedInstance> {
+    pub async fn engines(&self) -> Vec<Shared<ObservedInstance>> {
         self.memory.list(&LabelMap::new()).await.unwrap().engines
     }
 
     pub async fn uids(&self) -> BTreeSet<String> {
-        self.engines().await.into_iter().map(|engine| engine.uid).collect()
+        self.engines().await.iter().map(|engine| engine.uid.clone()).collect()
     }
 
     /// Whether engines equal slots, each is registered, no alter node and no drain order is left, and SHOW knows it.
     pub async fn is_as_desired(&self) -> bool {
         let Ok(overview) = self.store.overview(None).await else { return false };
-        let wanted: BTreeSet<EngineName> = overview.snapshot.slots.iter().map(model::Slot::engine).collect();
-        let running: BTreeSet<EngineName> = self.engines().await.into_iter().map(|engine| engine.name).collect();
+        let wanted: BTreeSet<EngineName> = overview.snapshot.slots.iter().map(|slot| slot.engine()).collect();
+        let running: BTreeSet<EngineName> = self.engines().await.iter().map(|engine| engine.name.clone()).collect();
         let shown: BTreeSet<EngineName> = overview
             .observed
             .iter()

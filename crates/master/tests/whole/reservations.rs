@@ -53,7 +53,7 @@ async fn every_engine_holds_a_reservation_until_it_is_gone() {
     // The engines end, and so do their charges.
     let patch = UnitPatch { min_engines: Some(0), ..UnitPatch::default() };
     let unit = ObjectPatch::ResourceUnit(UnitName::new("uc_1").unwrap(), patch);
-    let started = snapshot().await.slots.iter().find(|slot| slot.started_for.is_some()).map(model::slot::Slot::engine);
+    let started = snapshot().await.slots.iter().find(|slot| slot.started_for.is_some()).map(|slot| slot.engine());
     cluster.stop(&started.unwrap()).await;
     cluster.alter(Change::Alter { if_exists: false, object: unit }).await;
     cluster.converges().await;

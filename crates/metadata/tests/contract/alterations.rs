@@ -37,7 +37,7 @@ pub async fn a_tenant_is_given_the_minimum_of_slots(bench: Bench) {
     assert_eq!(drawn, [object.get() + 1, object.get() + 2]);
     assert_eq!((last.get(), snapshot.catalog.generation), (object.get() + 2, last));
     let issued: Vec<_> = snapshot.engines.iter().map(|engine| engine.name.clone()).collect();
-    assert_eq!(issued, snapshot.slots.iter().map(model::Slot::engine).collect::<Vec<_>>());
+    assert_eq!(issued, snapshot.slots.iter().map(|slot| slot.engine()).collect::<Vec<_>>());
     assert!(snapshot.engines.iter().all(|engine| engine.uid.is_none() && engine.config.is_empty()));
     assert_eq!(snapshot.namespaces, ["rp-1--t-1"]);
     assert!(snapshot.now_ms > 1_700_000_000_000, "the database's clock: {}", snapshot.now_ms);

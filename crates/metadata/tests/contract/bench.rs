@@ -305,7 +305,7 @@ impl Bench {
 
     /// The names of all current engines, in the order of the slots.
     pub async fn present(&self) -> Vec<EngineName> {
-        self.store.snapshot().await.unwrap().slots.iter().map(model::Slot::engine).collect()
+        self.store.snapshot().await.unwrap().slots.iter().map(|slot| slot.engine()).collect()
     }
 
     /// Records that the engine runs.

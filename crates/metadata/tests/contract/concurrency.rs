@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use metadata::{EngineAnswer, Error, RequestEffect, StoreErrorKind};
 use model::alteration::{AlterationProgress, Outcome};
 use model::number::{Epoch, Generation};
-use model::slot::Slot;
 use model::snapshot::Snapshot;
 
 use super::bench::{Bench, abort_of, change_tenant, change_unit, commit, create_unit, id, properties};
@@ -117,7 +116,7 @@ pub async fn concurrent_requests_take_effect_once_and_never_pass_max(bench: Benc
     }
     assert!(same.len() <= 1, "a request takes effect once");
     assert_eq!(engines.len(), 2, "MAX is 3 and one was there");
-    let slots: Vec<Slot> = bench.store.snapshot().await.unwrap().slots;
+    let slots = bench.store.snapshot().await.unwrap().slots;
     assert_eq!(slots.iter().map(|slot| slot.key.ordinal).collect::<Vec<_>>(), [0, 1, 2]);
 
     // All at once, and a reader that never sees a partial commit.

@@ -7,6 +7,7 @@ use model::history::EndedRecord;
 use model::name::{PoolName, TenantName, UnitName};
 use model::observation::{EndedEngine, EngineFacts};
 use model::scaling::{LinkScale, LinkScaled, ScaleRequest, SlotAddition, SlotRemoval, SlotsSeen};
+use model::shared::Shared;
 use model::slot::{Origin, Renewal, Replacement, Slot};
 
 use super::bench::{Bench, change_unit, create_pool, create_tenant, create_unit, link};
@@ -24,7 +25,7 @@ async fn words(bench: &Bench) -> Vec<Option<EndWord>> {
 }
 
 async fn slot(bench: &Bench) -> Slot {
-    bench.store.snapshot().await.unwrap().slots.remove(0)
+    Shared::into_inner(bench.store.snapshot().await.unwrap().slots.remove(0))
 }
 
 async fn end(bench: &Bench, name: &EngineName, class: Option<EndClass>, reason: &str) {

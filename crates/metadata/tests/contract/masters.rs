@@ -238,7 +238,7 @@ pub async fn a_new_incarnation_needs_the_one_observed(bench: Bench) {
     let patch = model::change::UnitPatch { min_engines: Some(0), ..Default::default() };
     bench.alter("a-1", super::bench::change_unit("uc_1", patch)).await;
     let gone = Renewal {
-        slot: slot.key,
+        slot: slot.key.clone(),
         observed: incarnation,
         failures: 0,
         replacement: Replacement::StandIn,

@@ -11,6 +11,7 @@ use model::quota::Principal;
 use model::resource::Component;
 use model::rights::{RoleLists, Subject};
 use model::scaling::{LinkScale, LinkScaled, ScaleRequest, SlotAddition, SlotsSeen};
+use model::shared::Shared;
 use model::slot::{Origin, Slot, StartedFor};
 
 use super::bench::{Bench, by, change_unit, link};
@@ -29,7 +30,7 @@ async fn founded(bench: Bench, by: SharedBy) -> Bench {
 }
 
 async fn slots(bench: &Bench) -> Vec<Slot> {
-    bench.store.snapshot().await.unwrap().slots
+    bench.store.snapshot().await.unwrap().slots.into_iter().map(Shared::into_inner).collect()
 }
 
 #[allow(clippy::unnecessary_wraps)] // As slots and permits have it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use metadata::{Error, RequestEffect, StoreErrorKind};
 use model::alteration::ObjectKind;
 use model::engine_name::EngineName;
+use model::shared::Shared;
 use model::slot::{Origin, Replacement};
 
 use super::bench::{
@@ -29,7 +30,7 @@ pub async fn start_takes_the_lowest_free_ordinal(bench: Bench) {
     let slot = slots.iter().find(|slot| slot.key == again.slot).unwrap();
     assert_eq!((slot.origin, slot.engine()), (Origin::Start, again.engine.clone()));
     let detail = bench.store.engine(&again.engine).await.unwrap().unwrap();
-    assert_eq!((detail.record.slot, detail.slot), (again.slot, Some(slot.clone())));
+    assert_eq!((detail.record.slot, detail.slot), (again.slot, Some(Shared::into_inner(slot.clone()))));
 }
 
 pub async fn start_is_refused_above_max(bench: Bench) {

@@ -10,6 +10,7 @@ use model::quota::Capacity;
 use model::scaling::{
     AddedSlot, LinkScale, LinkScaled, MAX_SCALED_SLOTS, ScaleRequest, SlotAddition, SlotRemoval, SlotsSeen,
 };
+use model::shared::Shared;
 use model::slot::{Link, Origin, Slot};
 
 use super::bench::{Bench, change_tenant, change_unit, create_pool, create_unit, link};
@@ -31,7 +32,7 @@ async fn founded(bench: Bench, min: u32) -> Bench {
 }
 
 async fn slots(bench: &Bench) -> Vec<Slot> {
-    bench.store.snapshot().await.unwrap().slots
+    bench.store.snapshot().await.unwrap().slots.into_iter().map(Shared::into_inner).collect()
 }
 
 /// The slots of the link as a plan sees them now.

@@ -37,7 +37,7 @@ pub(super) async fn delete(
         },
     };
     if engine.observed.uid != uid {
-        return Err(Error::Gone { name: name.clone(), uid: uid.to_owned(), present: engine.observed.uid });
+        return Err(Error::Gone { name: name.clone(), uid: uid.to_owned(), present: engine.observed.uid.clone() });
     }
     let Some(grace_s) = grace_seconds(&engine, grace, cluster.clock.wall_ms()) else {
         return Ok(Deleted::Terminating);
@@ -58,7 +58,7 @@ pub(super) async fn delete(
         Err(CallError::Conflict(text)) => match get::get(cluster, name, None).await? {
             None => Ok(Deleted::Gone),
             Some(present) if present.observed.uid != uid => {
-                Err(Error::Gone { name: name.clone(), uid: uid.to_owned(), present: present.observed.uid })
+                Err(Error::Gone { name: name.clone(), uid: uid.to_owned(), present: present.observed.uid.clone() })
             }
             Some(_) => Err(Error::transient(format!("delete pod {}/{name}: {text}", engine.namespace))),
         },

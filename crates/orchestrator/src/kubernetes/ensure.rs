@@ -120,7 +120,7 @@ async fn existing(cluster: &Cluster, spec: &Spec, objects: &EngineObjects) -> Re
         return conflict(format!("its label \"{label}\" has another value"));
     }
     complete_if_gated(cluster, spec, &engine, objects).await?;
-    Ok(Some(Ensured { uid: engine.observed.uid, created: false }))
+    Ok(Some(Ensured { uid: engine.observed.uid.clone(), created: false }))
 }
 
 async fn complete_if_gated(

@@ -54,6 +54,7 @@ use model::clock::SharedClock;
 use model::credential::ClusterSecret;
 use model::labels::LabelMap;
 use model::observation::ObservedNode;
+use model::shared::Shared;
 use model::{EngineName, Epoch};
 use tokio::task::JoinHandle;
 
@@ -162,7 +163,8 @@ impl Orchestrator for Kubernetes {
     async fn get(&self, name: &EngineName, locality: Option<&str>) -> Result<Option<ObservedInstance>, Error> {
         let found = get::get(&self.cluster, name, locality).await?;
         let clock = &self.cluster.clock;
-        Ok(found.map(|engine| self.cluster.store.listed(&engine, clock.boottime(), clock.wall_ms())))
+        Ok(found
+            .map(|engine| Shared::into_inner(self.cluster.store.listed(&engine, clock.boottime(), clock.wall_ms()))))
     }
 
     async fn ensure(&self, spec: &Spec, epoch: Epoch) -> Result<Ensured, Error> {

@@ -22,6 +22,7 @@ mod scope;
 mod tombstones;
 mod warnings;
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use k8s_openapi::api::core::v1::Pod;
 use model::EngineName;
 use model::cause::chain;
 use model::labels::LabelMap;
+use model::shared::Shared;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::nodes::Nodes;
@@ -82,6 +84,18 @@ struct Entry {
     unconfirmed_until: Option<Duration>,
     /// Since when it has been listed behind its scheduling gate, on the boot-time clock.
     gated_since: Option<Duration>,
+    /// As it was listed last, and is listed again until something changes: readers compare listings of thousands of engines.
+    listed: Option<ListedEngine>,
+}
+
+/// An engine as a listing had it.
+#[derive(Debug)]
+struct ListedEngine {
+    /// Without its executors.
+    engine: Shared<ObservedInstance>,
+    /// [`Executors::changes`] at that time.
+    executors: u64,
+    observed: Shared<ObservedInstance>,
 }
 
 impl Entry {
@@ -264,20 +278,25 @@ impl Store {
             }
         }
         let inner = &mut *inner;
-        let executors = inner.executors.by_engine();
-        let mut add = |mut observed: ObservedInstance, namespace: &str| {
-            executors.complete(&mut observed, namespace);
-            listing.engines.push(observed);
-        };
+        let (changes, executors) = (inner.executors.changes(), LazyCell::new(|| inner.executors.by_engine()));
         for entry in inner.entries.values_mut() {
             match &entry.classified {
                 Classified::Engine(engine) if !engine.observed.matches(selector) => {}
                 Classified::Engine(engine) if !engine.observed.incomplete => {
-                    add(engine.listed(None), &engine.namespace);
+                    let is_same = |listed: &ListedEngine| {
+                        listed.executors == changes && Shared::is_same(&listed.engine, &engine.observed)
+                    };
+                    if !entry.listed.as_ref().is_some_and(is_same) {
+                        let observed = executors.complete(engine.observed.clone(), &engine.namespace);
+                        let engine = engine.observed.clone();
+                        entry.listed = Some(ListedEngine { engine, executors: changes, observed });
+                    }
+                    listing.engines.extend(entry.listed.as_ref().map(|listed| listed.observed.clone()));
                 }
                 Classified::Engine(engine) => {
                     let engine = engine.clone();
-                    add(entry.listed(&engine, now, now_ms), &engine.namespace);
+                    let observed = entry.as_gated(&engine, now, now_ms);
+                    listing.engines.push(executors.complete(observed, &engine.namespace));
                 }
                 Classified::Unreadable(unreadable) => listing.unreadable.push(unreadable.clone()),
                 Classified::Foreign(foreign) => listing.foreign.push(foreign.clone()),
@@ -369,7 +388,7 @@ impl Inner {
         let is_confirmed = same_pod.is_some_and(|before| before.unconfirmed_until.is_none());
         let unconfirmed_until = unconfirmed_until.filter(|_| !is_confirmed);
         let gated_since = same_pod.and_then(|before| before.gated_since);
-        self.entries.insert(key, Entry { pod, classified, unconfirmed_until, gated_since });
+        self.entries.insert(key, Entry { pod, classified, unconfirmed_until, gated_since, listed: None });
         changed
     }
 }

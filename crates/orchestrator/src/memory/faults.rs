@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::engine_state::Phase;
+use model::shared::Shared;
 use model::{EngineName, Epoch};
 use tokio::sync::watch;
 
@@ -71,7 +72,7 @@ pub(super) struct Faults {
     default: Behaviour,
     behaviours: BTreeMap<EngineName, Behaviour>,
     pub(super) refusal: Option<String>,
-    pub(super) frozen: Option<Vec<ObservedInstance>>,
+    pub(super) frozen: Option<Vec<Shared<ObservedInstance>>>,
 }
 
 impl Faults {
@@ -171,17 +172,17 @@ impl Memory {
     /// Changes a label, as by hand. `false` if there is no such engine.
     pub fn set_label(&self, name: &EngineName, label: &str, value: &str) -> bool {
         self.change(|state, _| {
-            let engine = state.engines.get_mut(name);
-            engine
-                .map(|engine| Arc::make_mut(&mut engine.observed.labels).insert(label.to_owned(), value.to_owned()))
-                .is_some()
+            let Some(engine) = state.engines.get_mut(name) else { return false };
+            engine.is_selected = None;
+            Arc::make_mut(&mut engine.observed.labels).insert(label.to_owned(), value.to_owned());
+            true
         })
     }
 
     /// Calls `each` with every engine as it is now, in the order of their names and whatever `list` returns.
     pub fn for_each(&self, each: impl FnMut(&ObservedInstance)) {
         self.settle();
-        self.lock().engines.values().map(|engine| &engine.observed).for_each(each);
+        self.lock().engines.values().map(|engine| &*engine.observed).for_each(each);
     }
 
     /// The calls since the start, or since they were last cleared.

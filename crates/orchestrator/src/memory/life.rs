@@ -6,6 +6,8 @@ use std::time::Duration;
 use model::clock::SharedClock;
 use model::engine_state::Phase;
 use model::fit::NodeAmount;
+use model::labels::LabelMap;
+use model::shared::Shared;
 
 use super::behaviour::{Behaviour, End};
 use crate::observed::terminating_reason;
@@ -15,7 +17,9 @@ const SIGKILL: i32 = 9;
 
 #[derive(Debug)]
 pub(super) struct Engine {
-    pub(super) observed: ObservedInstance,
+    pub(super) observed: Shared<ObservedInstance>,
+    /// Whether its labels are those of the last selector; `None` if that is not known.
+    pub(super) is_selected: Option<bool>,
     behaviour: Behaviour,
     /// On the boot-time clock, like every time that is compared.
     created_at: Duration,
@@ -32,12 +36,24 @@ struct Deletion {
 
 impl Engine {
     pub(super) fn new(observed: ObservedInstance, behaviour: Behaviour, clock: &SharedClock) -> Self {
-        Self { observed, behaviour, created_at: clock.boottime(), deletion: None, over: false }
+        Self {
+            observed: observed.into(),
+            is_selected: None,
+            behaviour,
+            created_at: clock.boottime(),
+            deletion: None,
+            over: false,
+        }
     }
 
     /// What it requests of each node while it is there. Nothing if it was put there by hand.
     pub(super) fn requests(&self) -> impl Iterator<Item = (&String, &NodeAmount)> {
         self.observed.pods.iter().flat_map(|pods| &pods.on_nodes)
+    }
+
+    /// Whether it has the labels of the selector, which is that of the last list.
+    pub(super) fn is_selected_by(&mut self, selector: &LabelMap) -> bool {
+        *self.is_selected.get_or_insert_with(|| self.observed.matches(selector))
     }
 
     pub(super) fn is_over(&self) -> bool {

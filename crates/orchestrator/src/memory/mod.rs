@@ -37,11 +37,11 @@ pub const MAX_CALLS: usize = 100_000;
 /// The fake. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Memory {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Inner {
     clock: SharedClock,
     notifier: Notifier,
     state: Mutex<State>,
@@ -56,15 +56,19 @@ struct State {
     nodes: Vec<String>,
     observed_nodes: Vec<ObservedNode>,
     max_engines: Option<usize>,
+    /// That of the last list.
+    selector: LabelMap,
     /// The time that every engine was advanced to; `None`: one has changed since.
     passed: Option<Duration>,
+    /// The nodes with the sums of what is requested of them; `None`: something has changed since.
+    summed: Option<Vec<ObservedNode>>,
 }
 
 impl Memory {
     /// No engines, one node, `node-1`, and no limit of engines.
     pub fn new(clock: SharedClock) -> Self {
         let state = State { nodes: vec!["node-1".to_owned()], ..State::default() };
-        Self { shared: Arc::new(Shared { clock, notifier: Notifier::new(), state: Mutex::new(state) }) }
+        Self { inner: Arc::new(Inner { clock, notifier: Notifier::new(), state: Mutex::new(state) }) }
     }
 
     /// Sets the nodes and the limit of engines.
@@ -86,25 +90,25 @@ impl Memory {
     /// Advances every engine to the current time of the clock, and wakes the watchers if one has changed. Called by a test
     /// that moved the clock, and by every verb.
     pub fn settle(&self) {
-        let changed = self.lock().pass_time(&self.shared.clock);
+        let changed = self.lock().pass_time(&self.inner.clock);
         if changed {
-            self.shared.notifier.notify();
+            self.inner.notifier.notify();
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock()
+        self.inner.state.lock()
     }
 
     /// Changes the state from outside, as fault injection does.
     fn change<T>(&self, change: impl FnOnce(&mut State, &SharedClock) -> T) -> T {
         let result = {
             let mut state = self.lock();
-            state.pass_time(&self.shared.clock);
-            state.passed = None;
-            change(&mut state, &self.shared.clock)
+            state.pass_time(&self.inner.clock);
+            state.touch();
+            change(&mut state, &self.inner.clock)
         };
-        self.shared.notifier.notify();
+        self.inner.notifier.notify();
         result
     }
 
@@ -123,21 +127,21 @@ impl Memory {
         }
         let (result, changed) = {
             let mut state = self.lock();
-            let before = state.pass_time(&self.shared.clock);
+            let before = state.pass_time(&self.inner.clock);
             if let Some(error) = state.faults.take_failure(verb) {
                 (Err(error), before)
             } else {
-                let result = work(&mut state, &self.shared.clock);
+                let result = work(&mut state, &self.inner.clock);
                 if verb.has_effect() {
-                    state.passed = None;
+                    state.touch();
                 }
-                let after = state.pass_time(&self.shared.clock);
+                let after = state.pass_time(&self.inner.clock);
                 let lost = state.faults.take_loss(verb).then(|| Error::transient("the reply was lost"));
                 (lost.map_or(result, Err), before || after || verb.has_effect())
             }
         };
         if changed {
-            self.shared.notifier.notify();
+            self.inner.notifier.notify();
         }
         result
     }
@@ -155,7 +159,16 @@ impl State {
             moved |= engine.pass_time(clock);
         }
         self.engines.retain(|_, engine| !engine.is_over());
-        moved || self.engines.len() != before
+        let is_changed = moved || self.engines.len() != before;
+        if is_changed {
+            self.summed = None;
+        }
+        is_changed
+    }
+
+    /// Something about engines or nodes is changed other than by time.
+    fn touch(&mut self) {
+        (self.passed, self.summed) = (None, None);
     }
 
     fn check_epoch(&mut self, epoch: Epoch) -> Result<(), Error> {
@@ -168,23 +181,35 @@ impl State {
         }
     }
 
-    fn list(&self, selector: &LabelMap) -> Listing {
-        let all = match &self.faults.frozen {
-            Some(frozen) => frozen.clone(),
-            None => self.engines.values().map(|engine| engine.observed.clone()).collect(),
+    fn list(&mut self, selector: &LabelMap) -> Listing {
+        if self.selector != *selector {
+            self.selector.clone_from(selector);
+            self.engines.values_mut().for_each(|engine| engine.is_selected = None);
+        }
+        let engines = match &self.faults.frozen {
+            Some(frozen) => frozen.iter().filter(|engine| engine.matches(selector)).cloned().collect(),
+            None => {
+                let engines = self.engines.values_mut();
+                engines.filter_map(|engine| engine.is_selected_by(selector).then(|| engine.observed.clone())).collect()
+            }
         };
-        Listing { engines: all.into_iter().filter(|engine| engine.matches(selector)).collect(), ..Listing::default() }
+        Listing { engines, ..Listing::default() }
     }
 
     /// The nodes with what the engines on them request; executors are counted where their driver is.
-    fn nodes(&self) -> Vec<ObservedNode> {
+    fn nodes(&mut self) -> Vec<ObservedNode> {
+        if let Some(summed) = &self.summed {
+            return summed.clone();
+        }
         let mut nodes = self.observed_nodes.clone();
+        let at: BTreeMap<String, usize> = nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
         for (name, requests) in self.engines.values().flat_map(Engine::requests) {
-            for node in nodes.iter_mut().filter(|node| node.name == *name) {
+            if let Some(node) = at.get(name).and_then(|at| nodes.get_mut(*at)) {
                 node.cpu_used_millis += requests.cpu_millis;
                 node.memory_used_bytes += requests.memory_bytes;
             }
         }
+        self.summed = Some(nodes.clone());
         nodes
     }
 
@@ -225,10 +250,12 @@ impl State {
     }
 
     fn choose_node(&self, spec: &Spec) -> Result<String, Error> {
-        let load =
-            |node: &String| self.engines.values().filter(|engine| engine.observed.node.as_ref() == Some(node)).count();
+        let mut load: BTreeMap<&str, usize> = BTreeMap::new();
+        for node in self.engines.values().filter_map(|engine| engine.observed.node.as_deref()) {
+            *load.entry(node).or_default() += 1;
+        }
         let allowed = |node: &&String| spec.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
-        let chosen = self.nodes.iter().filter(allowed).min_by_key(|node| load(node));
+        let chosen = self.nodes.iter().filter(allowed).min_by_key(|node| load.get(node.as_str()).copied());
         chosen.cloned().ok_or_else(|| Error::refused("none of the nodes of the spec exists"))
     }
 
@@ -273,7 +300,8 @@ impl Orchestrator for Memory {
 
     async fn get(&self, name: &EngineName, _locality: Option<&str>) -> Result<Option<ObservedInstance>, Error> {
         let call = Call { name: Some(name.clone()), ..Call::new(Verb::Get) };
-        self.call(call, |state, _| Ok(state.engines.get(name).map(|engine| engine.observed.clone()))).await
+        self.call(call, |state, _| Ok(state.engines.get(name).map(|engine| ObservedInstance::clone(&engine.observed))))
+            .await
     }
 
     async fn ensure(&self, spec: &Spec, epoch: Epoch) -> Result<Ensured, Error> {
@@ -293,7 +321,7 @@ impl Orchestrator for Memory {
     }
 
     fn watch(&self) -> WakeUps {
-        self.shared.notifier.watch()
+        self.inner.notifier.watch()
     }
 
     async fn nodes(&self) -> Result<Vec<ObservedNode>, Error> {

@@ -77,7 +77,7 @@ fn read(config: Config, clock: SharedClock) -> Result<StateDirDiagnosis, Error> 
     Ok(StateDirDiagnosis {
         state_dir: engines.parent().map(PathBuf::from).unwrap_or_default(),
         listing: Listing {
-            engines: present.into_iter().map(|entry| entry.observed).collect(),
+            engines: present.into_iter().map(|entry| entry.observed.into()).collect(),
             unreadable,
             ..Listing::default()
         },

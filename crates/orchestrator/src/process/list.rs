@@ -15,7 +15,7 @@ pub(super) fn list(state_dir: &StateDir, selector: &LabelMap) -> Result<Listing,
     if upkeep::run(state_dir, &entries) {
         (entries, unreadable) = engine_entry::read_all(state_dir)?;
     }
-    let engines = entries.into_iter().filter(|entry| !entry.is_over()).map(|entry| entry.observed).collect();
+    let engines = entries.into_iter().filter(|entry| !entry.is_over()).map(|entry| entry.observed.into()).collect();
     let mut listing = Listing { engines, unreadable, ..Listing::default() };
     let mut last = state_dir.last_listing.lock();
     if last.as_ref() != Some(&listing) {

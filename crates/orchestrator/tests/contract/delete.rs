@@ -47,7 +47,7 @@ async fn an_obedient_engine_is_gone_before_its_grace_is_over(harness: Arc<dyn Ha
     assert_eq!(orchestrator.delete(&engine.name, &engine.uid, LONG, EPOCH).await, Ok(Deleted::Terminating));
     // The clock does not move: the engine obeyed, it was not killed.
     gone(&orchestrator, &engine).await;
-    assert_eq!(all(&orchestrator).await.engines, [other]);
+    assert_eq!(all(&orchestrator).await.engines, [other.into()]);
 }
 
 async fn a_stubborn_engine_is_terminating_until_its_grace_is_over(harness: Arc<dyn Harness>) {
@@ -103,7 +103,7 @@ async fn a_failed_engine_has_its_exit_and_its_log_tail(harness: Arc<dyn Harness>
     assert!(engine.log_tail.as_deref().unwrap().ends_with("went wrong"), "{engine:?}");
     assert!(engine.reason.is_some());
     harness.advance(LONG);
-    assert_eq!(all(&orchestrator).await.engines, [engine], "an ended engine stays as it is");
+    assert_eq!(all(&orchestrator).await.engines, [engine.into()], "an ended engine stays as it is");
 }
 
 async fn an_engine_killed_from_outside_has_the_signal(harness: Arc<dyn Harness>) {
@@ -117,7 +117,7 @@ async fn an_engine_killed_from_outside_has_the_signal(harness: Arc<dyn Harness>)
             .remove(0);
     assert_eq!((exit_of(&ended).code, exit_of(&ended).signal), (None, Some(9)));
     assert_eq!(ended.reason.as_deref(), Some("killed by signal 9"));
-    assert_eq!((ended.uid, ended.started_at_ms), (engine.uid, engine.started_at_ms));
+    assert_eq!((&ended.uid, ended.started_at_ms), (&engine.uid, engine.started_at_ms));
 }
 
 async fn an_ended_engine_is_deleted_at_once_by_its_uid(harness: Arc<dyn Harness>) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::engine_state::Phase;
 use model::labels;
+use model::shared::Shared;
 use model::{Epoch, Generation};
 use orchestrator::{Deleted, Error, Listing, SpecFile};
 
@@ -52,14 +53,14 @@ async fn a_spec_with_other_labels_is_a_conflict(harness: Arc<dyn Harness>) {
     let mut other = spec(&*harness, "one", Program::Obedient);
     other.labels.insert(labels::CONFIG.to_owned(), "another".to_owned());
     is_conflict(orchestrator.ensure(&other, EPOCH).await, "label");
-    assert_eq!(all(&orchestrator).await.engines, [engine]);
+    assert_eq!(all(&orchestrator).await.engines, [engine.into()]);
 }
 
 async fn an_ended_engine_keeps_its_name(harness: Arc<dyn Harness>) {
     let orchestrator = harness.instance();
     let engine = create(&*harness, &orchestrator, "one", Program::Fails, Phase::Ended).await;
     is_conflict(orchestrator.ensure(&spec(&*harness, "one", Program::Obedient), EPOCH).await, "ended");
-    assert_eq!(all(&orchestrator).await.engines, [engine]);
+    assert_eq!(all(&orchestrator).await.engines, [engine.into()]);
 }
 
 async fn a_terminating_engine_keeps_its_name(harness: Arc<dyn Harness>) {
@@ -126,7 +127,7 @@ async fn engines_spread_over_the_nodes(harness: Arc<dyn Harness>) {
     for engine in ["one", "two", "three", "four"] {
         create(&*harness, &orchestrator, engine, Program::Obedient, Phase::Running).await;
     }
-    let on_the_first = |engine: &&orchestrator::ObservedInstance| engine.node.as_deref() == Some("node-1");
+    let on_the_first = |engine: &&Shared<orchestrator::ObservedInstance>| engine.node.as_deref() == Some("node-1");
     assert_eq!(all(&orchestrator).await.engines.iter().filter(on_the_first).count(), 2);
 }
 

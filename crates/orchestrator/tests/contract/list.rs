@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use model::engine_state::Phase;
 use model::labels::{self, LabelMap};
+use model::shared::Shared;
 use orchestrator::{Listing, Orchestrator, WakeUps};
 
 use super::harness::{DEADLINE, EPOCH, Harness, LONG, Program, all, create, eventually, gone, name, spec};
@@ -43,7 +44,7 @@ async fn a_selector_chooses_by_labels(harness: Arc<dyn Harness>) {
     let mut foreign = spec(&*harness, "foreign", Program::Obedient);
     foreign.labels.insert(labels::CLUSTER.to_owned(), "another".to_owned());
     orchestrator.ensure(&foreign, EPOCH).await.unwrap();
-    assert_eq!(orchestrator.list(&labels::selector("test")).await.unwrap().engines, [mine]);
+    assert_eq!(orchestrator.list(&labels::selector("test")).await.unwrap().engines, [mine.into()]);
     assert_eq!(orchestrator.list(&labels::selector("third")).await.unwrap().engines, []);
     assert_eq!(orchestrator.list(&LabelMap::new()).await.unwrap().engines.len(), 2);
 }
@@ -63,7 +64,7 @@ async fn get_agrees_with_list(harness: Arc<dyn Harness>) {
     let listing = all(&orchestrator).await;
     assert_eq!(listing.engines.len(), 3);
     for engine in listing.engines {
-        assert_eq!(orchestrator.get(&engine.name, None).await, Ok(Some(engine)));
+        assert_eq!(orchestrator.get(&engine.name, None).await, Ok(Some(Shared::into_inner(engine))));
     }
 }
 

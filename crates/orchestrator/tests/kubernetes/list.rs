@@ -38,7 +38,11 @@ async fn a_warning_about_a_pod_becomes_its_reason() {
         listing.engines[0].reason.as_deref() == Some("no node can run it: 0/2 nodes are available")
     };
     let listing = eventually(&kubernetes, "the warning is listed", has_reason).await;
-    assert_eq!(kubernetes.get(&spec.name, None).await.unwrap().as_ref(), listing.engines.first(), "get agrees");
+    assert_eq!(
+        kubernetes.get(&spec.name, None).await.unwrap().as_ref(),
+        listing.engines.first().map(AsRef::as_ref),
+        "get agrees"
+    );
     // Another instance lists it as well.
     eventually(&open(&cluster), "another instance lists it", has_reason).await;
 }

@@ -256,7 +256,7 @@ fn a_warning_explains_a_waiting_container() {
         last_ms: 1_767_225_600_000,
     };
     let Classified::Engine(engine) = read_with(&pod, &[warning]) else { panic!("no engine") };
-    let reason = engine.observed.reason.unwrap();
+    let reason = engine.observed.reason.clone().unwrap();
     assert!(reason.contains("configmap \"x\" not found") && reason.ends_with("(FailedMount)"), "{reason}");
     assert!(engine.observed.details["warning 1"].starts_with("FailedMount, 4 times"), "{:?}", engine.observed.details);
 }
@@ -283,7 +283,7 @@ fn a_scheduling_failure_is_no_reason_once_the_pod_has_a_node() {
         last_ms: 1_767_225_600_000,
     };
     let reason = |pod: &Value| match read_with(pod, std::slice::from_ref(&warning)) {
-        Classified::Engine(engine) => engine.observed.reason.unwrap(),
+        Classified::Engine(engine) => engine.observed.reason.clone().unwrap(),
         other => panic!("{other:?}"),
     };
     assert_eq!(reason(&pod(json!({}))), "no node can run it: 0/3 nodes are available: 3 Insufficient cpu.");
@@ -298,7 +298,7 @@ fn a_pod_that_is_gated_for_too_long_is_listed_as_ended() {
     assert_eq!(engine.listed(None), engine.observed);
     let listed = engine.listed(Some(1_000));
     assert_eq!((listed.phase.as_str(), listed.incomplete), ("ended", false));
-    assert_eq!((listed.reason.as_deref(), listed.exit.unwrap().ended_at_ms), (Some(NEVER_COMPLETED), 1_000));
+    assert_eq!((listed.reason.as_deref(), listed.exit.as_ref().unwrap().ended_at_ms), (Some(NEVER_COMPLETED), 1_000));
 }
 
 #[test]

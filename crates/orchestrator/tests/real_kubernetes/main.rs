@@ -122,7 +122,7 @@ async fn the_life_of_an_engine_in_a_new_namespace() {
     test.start(&spec.name).await;
     let running = eventually(&kubernetes, "it runs", one(Phase::Running)).await.engines.remove(0);
     assert_eq!((running.reason.as_deref(), running.node.as_deref()), (None, Some("node-1")));
-    assert_eq!(other.get(&spec.name, None).await.unwrap().unwrap(), running);
+    assert_eq!(other.get(&spec.name, None).await.unwrap().unwrap(), *running);
     // A longer grace than the first one has no effect; a shorter one has.
     assert_eq!(kubernetes.delete(&spec.name, &made.uid, LONG, EPOCH).await, Ok(Deleted::Terminating));
     assert_eq!(other.delete(&spec.name, &made.uid, 2 * LONG, EPOCH).await, Ok(Deleted::Terminating));

@@ -117,8 +117,8 @@ fn engine(
         owner: None,
         asked_at_ms: 1_999_999_000_000,
     };
-    snapshot.slots.push(slot);
-    snapshot.engines.push(EngineRecord {
+    snapshot.slots.push(slot.into());
+    let record = EngineRecord {
         name: name.clone(),
         slot: key.clone(),
         incarnation: Incarnation(number),
@@ -134,28 +134,31 @@ fn engine(
         retryable: None,
         log_tail: None,
         failure_before: None,
-    });
+    };
+    snapshot.engines.push(record.into());
     let address = "10.1.2.3:10021".to_owned();
-    observed.permits.push(Permit {
+    let permit = Permit {
         engine: name.clone(),
         uid: Some(uid.clone()),
         readable: true,
         answered: true,
         sessions: Some(None),
         owner: Some(None),
-    });
-    observed.registrations.push(Registration {
+    };
+    observed.permits.push(permit.into());
+    let registration = Registration {
         engine: name.clone(),
         uid: Some(uid.clone()),
         address: address.clone(),
         config: labels.config.clone(),
         catalog: None,
         unclaimed: Duration::ZERO,
-    });
+    };
+    observed.registrations.push(registration.into());
     observed.loads.insert(name.clone(), EngineLoad { sessions: 1, running: 0 });
     let details =
         [("pod", "rp-0--t-0/an-engine"), ("pod address", "10.1.2.3"), ("pod created at", "2033-05-18T03:33:20Z")];
-    observed.instances.push(Instance {
+    let instance = Instance {
         name,
         uid,
         labels: Arc::new(labels.encode()),
@@ -169,7 +172,8 @@ fn engine(
         fault: None,
         pods: None,
         details: Arc::new(details.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
-    });
+    };
+    observed.instances.push(instance.into());
 }
 
 /// The same state as read again by the next tick: at other addresses, except for what the orchestrator's cache shares.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use foldhash::fast::RandomState;
 use model::catalog::UnitSpec;
 use model::configuration::Defaults;
 use model::name::TenantName;
@@ -18,7 +19,7 @@ use crate::scope::Scope;
 /// Links of the catalog of which the tenant's sessions wait, a slot follows demand, or idle engines are kept ready.
 #[derive(Debug)]
 pub(super) struct ScaledLinks<'p> {
-    links: HashSet<Link>,
+    links: HashSet<Link, RandomState>,
     asked: HashSet<&'p TenantName>,
 }
 
@@ -29,7 +30,7 @@ impl<'p> ScaledLinks<'p> {
         let current = snapshot.demand.iter().filter(|demand| demand.is_current(snapshot.now_ms));
         let asked: HashSet<&TenantName> = current.map(|demand| &demand.key.tenant).collect();
         let on_demand = snapshot.slots.iter().filter(|slot| slot.origin == Origin::Demand);
-        let mut links: HashSet<Link> = on_demand.map(|slot| slot.key.link()).collect();
+        let mut links: HashSet<Link, RandomState> = on_demand.map(|slot| slot.key.link()).collect();
         for (tenant, of_tenant) in &catalog.tenants {
             let pools = of_tenant.spec.pools.iter().filter_map(|pool| Some((pool, catalog.pool(pool)?)));
             for (pool, unit) in pools.flat_map(|(pool, spec)| spec.units.iter().map(move |unit| (pool, unit))) {
@@ -68,7 +69,7 @@ impl<'p> ScaledLinks<'p> {
         let scaled =
             snapshot.slots.iter().enumerate().filter_map(|(at, slot)| of_slots.contains(&slot.key).then_some(at));
         let slots: Vec<usize> = scaled.collect();
-        let (mut names, mut issued) = (NameSet::default(), HashMap::<Incarnation, &SlotKey>::new());
+        let (mut names, mut issued) = (NameSet::default(), HashMap::<Incarnation, &SlotKey, RandomState>::default());
         let mut of_records = Membership::new(self);
         for record in snapshot.engines.iter().filter(|record| of_records.contains(&record.slot)) {
             names.insert(&record.name);

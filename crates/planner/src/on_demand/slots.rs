@@ -15,7 +15,7 @@ use crate::backoff;
 use crate::builder::{Candidate, PlanBuilder};
 use crate::desired::DesiredState;
 use crate::inventory::{Engine, Inventory};
-use crate::observed::ObservedState;
+use crate::observed::{EngineUse, ObservedState};
 use crate::role::{self, Role};
 use crate::scale::{EngineCondition, Group, Occupancy, PendingEngine, ReadyEngine, StalledSlot};
 
@@ -123,10 +123,11 @@ fn state<'p>(
     (stand_in, is_candidate): (Option<&Engine<'_>>, bool),
 ) -> SlotState<'p> {
     let (desired, observed) = (builder.desired, builder.observed);
+    let seen = observed.scaling.uses.get(&engine.name);
     let kind = if builder.failed_nodes.is_unreachable(engine) {
         Kind::Replaced
     } else {
-        kind((desired, observed), slot, engine, stand_in, is_candidate)
+        kind((desired, observed), slot, (engine, seen), stand_in, is_candidate)
     };
     SlotState {
         slot,
@@ -134,7 +135,7 @@ fn state<'p>(
         has_stand_in: stand_in.is_some(),
         current: engine.name.clone(),
         uid: engine.alive().filter(|_| engine.is_ready()).map(|instance| instance.uid.as_str()),
-        was_used: observed.scaling.uses.get(&engine.name).is_some_and(|seen| seen.was_used),
+        was_used: seen.is_some_and(|seen| seen.was_used),
         refusal: refusal(observed, engine).filter(|_| kind == Kind::BackingOff),
     }
 }
@@ -142,15 +143,16 @@ fn state<'p>(
 fn kind(
     (desired, observed): (&DesiredState, &ObservedState),
     slot: &Slot,
-    engine: &Engine<'_>,
+    (engine, seen): (&Engine<'_>, Option<&EngineUse>),
     stand_in: Option<&Engine<'_>>,
     is_candidate: bool,
 ) -> Kind {
-    if let Some(serving) = [Some(engine), stand_in].into_iter().flatten().find(|engine| engine.is_ready()) {
-        let occupancy = occupancy(observed, serving);
+    if engine.is_ready() {
+        return Kind::Ready(occupancy(engine, seen));
+    }
+    if let Some(serving) = stand_in.filter(|stand_in| stand_in.is_ready()) {
         // What is being replaced is not released before it is.
-        let is_current = serving.name == engine.name;
-        return Kind::Ready(if is_current { occupancy } else { never_idle(occupancy) });
+        return Kind::Ready(never_idle(occupancy(serving, observed.scaling.uses.get(&serving.name))));
     }
     let stays = engine.record.is_none_or(|record| record.end_reason.is_none() && record.ended_at_ms.is_none());
     let was_registered = engine.permit.is_some_and(|permit| permit.answered) && engine.alive().is_some();
@@ -193,9 +195,8 @@ fn refusal(observed: &ObservedState, engine: &Engine<'_>) -> Option<String> {
     is_refused.then(|| instance.reason.clone().unwrap_or_else(unknown))
 }
 
-fn occupancy(observed: &ObservedState, engine: &Engine<'_>) -> Occupancy {
+fn occupancy(engine: &Engine<'_>, seen: Option<&EngineUse>) -> Occupancy {
     let Some(load) = engine.load else { return Occupancy::Unknown };
-    let seen = observed.scaling.uses.get(&engine.name);
     match seen {
         Some(seen) if seen.is_retiring && load.sessions == 0 => Occupancy::Retiring,
         // An agent that reports no idle time does not know the call to retire.

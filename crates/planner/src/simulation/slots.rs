@@ -5,8 +5,10 @@
 
 use std::cell::LazyCell;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use model::desired::lowest_free_ordinal;
 use model::end::{EndClass, EndOrder, EndWord, GivenUp};
 use model::engine_name::EngineName;
@@ -16,6 +18,7 @@ use model::name::TenantName;
 use model::number::{Generation, Incarnation};
 use model::owner::Owner;
 use model::scaling::{SlotAddition, SlotsSeen};
+use model::shared::Shared;
 use model::slot::{Link, Origin, Replacement, Slot, SlotKey, StartedFor};
 use model::snapshot::{EngineRecord, Snapshot};
 
@@ -31,12 +34,12 @@ impl Simulation {
         (failures, replacement): (u32, Replacement),
         ends: Option<GivenUp>,
     ) {
-        let moved = |slot: &&mut Slot| slot.key == *key && slot.incarnation == observed;
+        let moved = |slot: &&mut Shared<Slot>| slot.key == *key && slot.incarnation == observed;
         if self.desired.snapshot.slots.iter_mut().find(moved).is_none() {
             return;
         }
         if let Some(GivenUp { class: EndClass { word, retryable }, reason }) = ends {
-            let of_slot = |record: &&mut EngineRecord| record.slot == *key && record.incarnation == observed;
+            let of_slot = |record: &&mut Shared<EngineRecord>| record.slot == *key && record.incarnation == observed;
             let engines = self.desired.snapshot.engines.iter_mut().filter(of_slot);
             for record in engines.filter(|record| record.ended_at_ms.is_none() && record.ended_word.is_none()) {
                 (record.ended_word, record.retryable) = (Some(word), retryable);
@@ -73,8 +76,8 @@ impl Simulation {
         for SlotAddition { owner, started_for, .. } in added {
             let slot = self.new_slot(&slots.link, Origin::Demand, (owner.clone(), started_for.clone()));
             let key = slot.key.clone();
-            self.insert_slot(slot);
-            if !self.reserve(&key) {
+            let name = self.insert_slot(slot);
+            if !self.reserve(&key, &name) {
                 self.desired.snapshot.slots.retain(|slot| slot.key != key);
                 self.desired.snapshot.engines.pop();
             }
@@ -82,10 +85,11 @@ impl Simulation {
     }
 
     /// Reserves for the current engine of the slot; returns whether there is capacity.
-    fn reserve(&mut self, key: &SlotKey) -> bool {
+    fn reserve(&mut self, key: &SlotKey, name: &EngineName) -> bool {
         let slot = self.desired.snapshot.slots.iter().find(|slot| slot.key == *key);
         let request = slot.and_then(|slot| engine_request::of_engine(&self.desired, key, slot.incarnation, Some(slot)));
-        let Some((request, _)) = request else { return false };
+        let Some((mut request, _)) = request else { return false };
+        Arc::make_mut(&mut request).id = name.clone().into();
         let snapshot = &mut self.desired.snapshot;
         let at = Moment { now_ms: snapshot.now_ms, epoch: snapshot.master.epoch };
         snapshot.ledger.reserve(&request, at).is_ok()
@@ -143,7 +147,7 @@ impl Simulation {
             }
         }
         let key = slot.key.clone();
-        snapshot.slots.push(slot);
+        snapshot.slots.push(slot.into());
         self.issue(&key, incarnation)
     }
 
@@ -172,7 +176,7 @@ impl Simulation {
     /// Adds the row of table `engine` that goes with a new incarnation.
     pub fn issue(&mut self, key: &SlotKey, incarnation: Incarnation) -> EngineName {
         let name = key.engine(incarnation);
-        self.desired.snapshot.engines.push(EngineRecord {
+        let record = EngineRecord {
             name: name.clone(),
             slot: key.clone(),
             incarnation,
@@ -188,7 +192,8 @@ impl Simulation {
             retryable: None,
             log_tail: None,
             failure_before: None,
-        });
+        };
+        self.desired.snapshot.engines.push(record.into());
         name
     }
 
@@ -215,7 +220,7 @@ impl Simulation {
     pub(super) fn forget_ended(&mut self) {
         let Snapshot { slots, engines, .. } = &mut self.desired.snapshot;
         let before = engines.len();
-        let is_current = |record: &EngineRecord| {
+        let is_current = |record: &Shared<EngineRecord>| {
             slots.iter().any(|slot| slot.incarnation == record.incarnation && slot.key == record.slot)
         };
         engines.retain(|record| record.ended_at_ms.is_none() || is_current(record));
@@ -228,7 +233,8 @@ impl Simulation {
     pub(super) fn forget_ended_reservations(&mut self) {
         let Snapshot { engines, ledger, .. } = &mut self.desired.snapshot;
         // Most ledgers have no ended reservation.
-        let names = LazyCell::new(|| engines.iter().map(|record| record.name.as_str()).collect::<HashSet<_>>());
+        let names =
+            LazyCell::new(|| engines.iter().map(|record| record.name.as_str()).collect::<HashSet<_, RandomState>>());
         ledger.forget_ended(|reservation| names.contains(&**reservation.id()));
     }
 }

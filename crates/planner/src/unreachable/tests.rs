@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use model::engine_name::EngineName;
+use model::shared::Shared;
 
 use super::*;
 use crate::observed::{Permit, Registration};
@@ -140,7 +141,7 @@ fn is_unreachable(rules: &'static dyn Evidence, case: &Case) -> bool {
         fail(&node, Some(60));
         instances.push(instance(&other, &node, &node, Phase::Ended));
     }
-    observed.instances = instances;
+    observed.instances = instances.into_iter().map(Shared::from).collect();
     let permit = Permit {
         engine: name.clone(),
         uid: Some("uid-1".to_owned()),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
+use model::shared::Shared;
 use model::slot::{Link, Replacement};
 use model::snapshot::EngineRecord;
 use planner::{Action, Instance, Plan, Simulation};
@@ -131,7 +132,7 @@ impl Judge {
     /// makes no engine surplus. A registration without an instance is no stand-in.
     pub fn stands_in(&self, cluster: &Cluster, record: &EngineRecord) -> bool {
         let observed = &cluster.simulation.observed;
-        let is_it = |instance: &&Instance| {
+        let is_it = |instance: &&Shared<Instance>| {
             instance.name == record.name && record.uid.as_ref().is_none_or(|uid| *uid == instance.uid)
         };
         record.end_reason.is_none()

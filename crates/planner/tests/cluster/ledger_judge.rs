@@ -98,7 +98,7 @@ pub fn judge_counted(cluster: &Cluster) {
     let (snapshot, observed) = (&cluster.simulation.desired.snapshot, &cluster.simulation.observed);
     let is_charged =
         |name: &EngineName| snapshot.ledger.reservation(name.as_str()).is_some_and(|held| held.state.is_charged());
-    let current: BTreeSet<EngineName> = snapshot.slots.iter().map(Slot::engine).collect();
+    let current: BTreeSet<EngineName> = snapshot.slots.iter().map(|slot| slot.engine()).collect();
     for instance in observed.instances.iter().filter(|instance| instance.phase != Phase::Ended) {
         if !current.contains(&instance.name) && may_be_unreachable(cluster, &instance.name) {
             continue;

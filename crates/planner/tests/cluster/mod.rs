@@ -205,7 +205,7 @@ impl Cluster {
         let labels = EngineLabels::new("eh", slot, incarnation, &configuration).encode();
         let name = slot.engine(incarnation);
         self.simulation.created += 1;
-        self.simulation.observed.instances.push(Instance {
+        let instance = Instance {
             uid: format!("{name}/late-{}", self.simulation.created),
             name,
             labels: labels.into(),
@@ -219,7 +219,8 @@ impl Cluster {
             fault: None,
             pods: None,
             details: Arc::default(),
-        });
+        };
+        self.simulation.observed.instances.push(instance.into());
         true
     }
 

@@ -357,7 +357,7 @@ pub fn apply(cluster: &mut Cluster, judge: &mut Judge, event: &Move) {
         Move::Idle(at) => {
             if let Some(instance) = pick(&cluster.simulation.observed.instances, *at) {
                 let load = EngineLoad { sessions: 0, running: 0 };
-                cluster.simulation.observed.loads.insert(instance.name, load);
+                cluster.simulation.observed.loads.insert(instance.name.clone(), load);
             }
         }
         Move::OnNode(at, node) => {

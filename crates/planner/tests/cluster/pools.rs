@@ -103,7 +103,8 @@ pub fn retired(plan: &Plan) -> Vec<(&EngineName, String)> {
 
 pub fn idle(cluster: &mut Cluster) {
     let observed = &mut cluster.simulation.observed;
-    observed.loads = observed.instances.iter().map(|instance| (instance.name.clone(), IDLE)).collect();
+    let loads = observed.instances.iter().map(|instance| (instance.name.clone(), IDLE));
+    observed.loads = loads.collect::<std::collections::BTreeMap<_, _>>().into();
 }
 
 /// Nodes of the pool with so many cores each, all of them free.

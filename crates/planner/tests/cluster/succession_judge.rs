@@ -15,7 +15,7 @@ use super::node_judge::may_be_unreachable;
 /// The older engines of the slot's row that have an instance, whatever its phase.
 fn older<'a>(cluster: &'a Cluster, slot: &'a Slot) -> impl Iterator<Item = &'a EngineRecord> {
     let Simulation { desired, observed, .. } = &cluster.simulation;
-    let records = desired.snapshot.engines.iter().filter(move |record| {
+    let records = desired.snapshot.engines.iter().map(AsRef::as_ref).filter(move |record: &&EngineRecord| {
         record.slot == slot.key && record.incarnation != slot.incarnation && slot.owns(record.incarnation)
     });
     records.filter(|record| observed.instances.iter().any(|instance| instance.name == record.name))

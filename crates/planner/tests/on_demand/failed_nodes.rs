@@ -53,7 +53,7 @@ fn the_engine_on_its_way_stays_and_the_slot_of_the_failed_node_goes() {
     let plan = tick(&mut cluster);
     assert_eq!(changes(&plan), (0, 1, 0));
     assert!(!plan.decisions().any(|decision| matches!(decision.action, Action::CreateEngine(_))));
-    assert_eq!(slots(&cluster).iter().map(model::slot::Slot::engine).collect::<Vec<_>>(), [coming]);
+    assert_eq!(slots(&cluster).iter().map(|slot| slot.engine()).collect::<Vec<_>>(), [coming]);
     register(&mut cluster, 4);
     wait(&mut cluster, "t_a", 0);
     assert_eq!(changes(&settle(&mut cluster)), (0, 0, 0));

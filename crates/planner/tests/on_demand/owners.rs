@@ -45,7 +45,7 @@ pub(super) fn owners(cluster: &Cluster) -> Vec<Option<Owner>> {
 }
 
 pub(super) fn engines_of(cluster: &Cluster, owner: Option<&Owner>) -> Vec<EngineName> {
-    slots(cluster).iter().filter(|slot| slot.owner.as_ref() == owner).map(Slot::engine).collect()
+    slots(cluster).iter().filter(|slot| slot.owner.as_ref() == owner).map(|slot| slot.engine()).collect()
 }
 
 fn because(plan: &Plan) -> Vec<&str> {
@@ -363,7 +363,7 @@ fn happen(cluster: &mut Cluster, event: &Event, since_s: i64) {
             cluster.simulation.desired.snapshot.demand.clear();
         }
         Event::Load { engine, sessions, idle_s } => {
-            let of_owners: Vec<EngineName> = slots(cluster).iter().map(Slot::engine).collect();
+            let of_owners: Vec<EngineName> = slots(cluster).iter().map(|slot| slot.engine()).collect();
             if let Some(engine) = of_owners.get(*engine) {
                 load(cluster, engine, *sessions, if *sessions == 0 { *idle_s } else { 0 });
             }

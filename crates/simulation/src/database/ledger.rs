@@ -4,6 +4,7 @@ use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use master::Failure;
 use model::engine_name::EngineName;
 use model::ledger::{
@@ -32,7 +33,9 @@ impl Database {
                 snapshot.ledger.put_scope(key, scope);
             }
         }
-        self.forget_ended();
+        if matches!(change, Change::End(_) | Change::Transfer { .. }) {
+            self.forget_ended();
+        }
         decided
     }
 
@@ -41,7 +44,8 @@ impl Database {
         let snapshot = &mut self.simulation_mut().desired.snapshot;
         let engines = &snapshot.engines;
         // Most ledgers have no ended reservation.
-        let names = LazyCell::new(|| engines.iter().map(|record| record.name.as_str()).collect::<HashSet<_>>());
+        let names =
+            LazyCell::new(|| engines.iter().map(|record| record.name.as_str()).collect::<HashSet<_, RandomState>>());
         snapshot.ledger.forget_ended(|reservation| names.contains(&**reservation.id()));
     }
 

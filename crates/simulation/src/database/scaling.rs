@@ -12,7 +12,7 @@ use crate::mutant::Mutant;
 impl Database {
     /// The slots of a link.
     pub fn slots_of<'a>(&'a self, link: &'a Link) -> impl Iterator<Item = &'a Slot> {
-        self.state().slots.iter().filter(|slot| slot.key.is_of(link))
+        self.state().slots.iter().map(AsRef::as_ref).filter(|slot: &&Slot| slot.key.is_of(link))
     }
 
     /// Adds and removes slots of a link; returns how many were added.

@@ -1,9 +1,11 @@
 //! The judge of charges: every instance is charged, except for a moment.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::engine_name::EngineName;
+use model::ledger::Reservation;
 
 use crate::state::State;
 
@@ -18,8 +20,11 @@ impl State {
         let reservations = self.database.state().ledger.reservations();
         let mut charged = reservations.filter(|held| held.state.is_charged()).peekable();
         let uncharged = self.agents.iter().filter(|(name, agent)| {
-            while charged.next_if(|held| &**held.id() < name.as_str()).is_some() {}
-            let is_charged = charged.peek().is_some_and(|held| &**held.id() == name.as_str());
+            let is_named = |held: &&Arc<Reservation>| std::ptr::eq(&**held.id(), name.as_str());
+            let is_charged = charged.next_if(is_named).is_some() || {
+                while charged.next_if(|held| &**held.id() < name.as_str()).is_some() {}
+                charged.peek().is_some_and(|held| &**held.id() == name.as_str())
+            };
             !is_charged && !agent.has_ended && !self.is_unready(name) && {
                 self.database.engine(name).is_some_and(|row| row.ended_at_ms.is_none())
             }

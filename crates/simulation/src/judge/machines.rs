@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::engine_name::EngineName;
+use model::shared::Shared;
 use model::slot::SlotKey;
 use model::snapshot::EngineRecord;
 
@@ -24,6 +25,10 @@ impl State {
     /// Remembers of which engines a master sees both pieces of evidence now; nothing while its list of instances is outdated.
     pub fn judge_observation(&mut self) {
         let now = self.now;
+        if self.machines.iter().all(|machine| machine.is_ready) {
+            self.judge.evidence = (!self.faults.is_frozen).then(BTreeSet::new);
+            return;
+        }
         let alive: Vec<(&EngineName, &EngineAgent)> =
             self.agents.iter().filter(|(_, agent)| !agent.has_ended).collect();
         let with_engines: BTreeSet<&String> = alive.iter().map(|(_, agent)| &agent.machine).collect();
@@ -77,10 +82,11 @@ impl State {
     fn slots_served_twice(&self) -> BTreeSet<SlotKey> {
         let snapshot = self.database.state();
         let current = &self.judge.seen.current;
-        let is_ready =
-            |record: &EngineRecord| self.nodes.permits.get(&record.name).is_some_and(|node| node.ready().is_some());
+        let is_ready = |record: &Shared<EngineRecord>| {
+            self.nodes.permits.get(&record.name).is_some_and(|node| node.ready().is_some())
+        };
         let older = snapshot.engines.iter().filter(|record| !current.contains(&record.incarnation) && is_ready(record));
-        let is_served_twice = |older: &&EngineRecord| {
+        let is_served_twice = |older: &&Shared<EngineRecord>| {
             let mut of_slot = snapshot.engines.iter().filter(|record| record.slot == older.slot);
             of_slot.any(|record| record.name != older.name && is_ready(record))
         };

@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use model::engine_name::EngineName;
 use model::number::Incarnation;
 use model::owner::Owner;
+use model::shared::Shared;
 use model::slot::{Link, Origin, Replacement, Slot, SlotKey};
 use model::snapshot::EngineRecord;
 
@@ -18,6 +19,8 @@ use crate::database::Database;
 pub struct Seen {
     /// [`Database::changes`](crate::database::Database::changes) at that time.
     pub(super) changes: u64,
+    /// The slots and the rows of engines as they were read: most have not been touched since.
+    pub(super) read: Read,
     pub(super) slots: Vec<SeenSlot>,
     /// The incarnations of the slots.
     pub(super) current: HashSet<Incarnation, RandomState>,
@@ -28,15 +31,23 @@ pub struct Seen {
     pub(super) looks: u64,
 }
 
+/// What a look has read.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    pub slots: Vec<Shared<Slot>>,
+    pub rows: Vec<Shared<EngineRecord>>,
+}
+
 impl Seen {
     /// What a database that was restored has.
     pub(super) fn new(database: &Database) -> Self {
         let snapshot = database.state();
         let mut seen = Self {
             changes: database.changes(),
-            slots: snapshot.slots.iter().map(SeenSlot::new).collect(),
+            read: Read { slots: snapshot.slots.clone(), rows: snapshot.engines.clone() },
+            slots: snapshot.slots.iter().map(|slot| SeenSlot::new(slot)).collect(),
             current: snapshot.slots.iter().map(|slot| slot.incarnation).collect(),
-            rows: snapshot.engines.iter().map(SeenRow::new).collect(),
+            rows: snapshot.engines.iter().map(|record| SeenRow::new(record)).collect(),
             sums: Sums::of(&snapshot.ledger),
             ..Self::default()
         };

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use model::shared::Shared;
 use model::snapshot::EngineRecord;
 
 use crate::session::{Phase, Session};
@@ -23,7 +24,7 @@ impl State {
         let issued_before = self.database.state().now_ms - EXPLAINED.as_millis() as i64;
         let snapshot = self.database.state();
         let current = &self.judge.seen.current;
-        let is_current = |record: &&EngineRecord| current.contains(&record.incarnation);
+        let is_current = |record: &&Shared<EngineRecord>| current.contains(&record.incarnation);
         let mut old = snapshot.engines.iter().filter(|record| record.issued_at_ms <= issued_before).filter(is_current);
         if let Some(record) = old.find(|record| !self.shown.explains(&record.name)) {
             let row = self.shown.engines.get(&record.name);

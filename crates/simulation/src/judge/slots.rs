@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use model::engine_name::EngineName;
 use model::slot::{Link, Replacement, SlotKey};
 
-use super::differing::differing;
+use super::differing::{differing_within, touched};
 use super::seen::{SeenRow, SeenSlot, Slots};
 use crate::activity::Cause;
 use crate::state::State;
@@ -14,11 +14,13 @@ impl State {
     /// Checks the slots that have changed since the judge looked last.
     pub(super) fn judge_slots(&mut self, cause: Cause) {
         let slots = &self.database.state().slots;
-        let (was, is) = differing(&self.judge.seen.slots, slots, SeenSlot::is);
+        let seen = &mut self.judge.seen;
+        let (was, is) = touched(&mut seen.read.slots, slots);
+        let (was, is) = differing_within(&seen.slots, was, slots, is, |seen, slot| seen.is(slot));
         if was.is_empty() && is.is_empty() {
             return;
         }
-        let new: Vec<SeenSlot> = slots[is].iter().map(SeenSlot::new).collect();
+        let new: Vec<SeenSlot> = slots[is].iter().map(|slot| SeenSlot::new(slot)).collect();
         let old: Vec<SeenSlot> = self.judge.seen.slots.splice(was, new.iter().cloned()).collect();
         let current = &mut self.judge.seen.current;
         for slot in &old {
@@ -83,8 +85,10 @@ impl State {
     pub(super) fn remember_rows(&mut self) {
         let now = self.now;
         let engines = &self.database.state().engines;
-        let (was, is) = differing(&self.judge.seen.rows, engines, SeenRow::is);
-        let new: Vec<SeenRow> = engines[is].iter().map(SeenRow::new).collect();
+        let seen = &mut self.judge.seen;
+        let (was, is) = touched(&mut seen.read.rows, engines);
+        let (was, is) = differing_within(&seen.rows, was, engines, is, |seen, record| seen.is(record));
+        let new: Vec<SeenRow> = engines[is].iter().map(|record| SeenRow::new(record)).collect();
         for row in &new {
             if row.has_uid {
                 self.judge.recorded.insert(row.name.clone());

@@ -15,6 +15,7 @@ use model::number::Epoch;
 use model::observation::{CreatedEngine, EndedEngine, EngineFacts};
 use model::resource::Amount;
 use model::rights::{RoleLists, Subject};
+use model::shared::Shared;
 use model::slot::{Link, Renewal, Replacement};
 use model::snapshot::EngineRecord;
 use planner::{Action, Decision, Transition};
@@ -277,7 +278,7 @@ impl Pair {
         let modelled: BTreeMap<EngineName, Row> =
             modelled.map(|record| (self.names[&record.name].0.clone(), row(record))).collect();
         assert_eq!(stored, modelled);
-        let incarnations = |slots: &[model::slot::Slot]| -> BTreeMap<_, _> {
+        let incarnations = |slots: &[Shared<model::slot::Slot>]| -> BTreeMap<_, _> {
             slots.iter().map(|slot| (slot.key.clone(), (slot.failures, slot.replacement))).collect()
         };
         assert_eq!(incarnations(&snapshot.slots), incarnations(&self.model.state().slots));

@@ -14,6 +14,7 @@ use model::ledger::{ScopeKey, ScopeKind, lineage_of};
 use model::number::{Epoch, Generation, Incarnation};
 use model::resource::Component;
 use model::scaling::{LinkScale, LinkScaled, ScaleRequest, SlotAddition, SlotRemoval, SlotsSeen};
+use model::shared::Shared;
 use model::slot::{Link, Replacement, Slot, SlotKey};
 use planner::{DesiredState, Limits};
 use simulation::database::{Commit, Database};
@@ -92,7 +93,7 @@ impl Pair {
             let before = self.names.insert(slot.engine(), (same.engine(), same.incarnation));
             let is_same = before.is_none_or(|(name, _)| name == same.engine());
             assert!(is_same, "the slot {} has a new incarnation in the store only", slot.key);
-            let lineage = |slot: &Slot| lineage_of(&slot.key, slot.incarnation, Some(slot));
+            let lineage = |slot: &Shared<Slot>| lineage_of(&slot.key, slot.incarnation, Some(slot));
             self.lineages.insert(lineage(slot), lineage(same));
         }
     }
@@ -106,8 +107,8 @@ impl Pair {
         remove: &[(SlotKey, bool)],
         is_stale: bool,
     ) {
-        let call = |slots: &[Slot]| {
-            let of_link: Vec<&Slot> = slots.iter().filter(|slot| slot.key.link() == *link).collect();
+        let call = |slots: &[Shared<Slot>]| {
+            let of_link: Vec<&Shared<Slot>> = slots.iter().filter(|slot| slot.key.link() == *link).collect();
             let mut seen = SlotsSeen::of(of_link.iter().copied());
             seen.count += u32::from(is_stale);
             let incarnation = |key: &SlotKey, is_right: bool| {
@@ -138,7 +139,7 @@ impl Pair {
     }
 
     pub async fn compare(&self) {
-        let slots = |slots: &[Slot]| {
+        let slots = |slots: &[Shared<Slot>]| {
             slots.iter().map(|slot| (slot.key.clone(), (slot.origin, slot.owner.clone()))).collect::<BTreeMap<_, _>>()
         };
         let snapshot = self.store.snapshot().await.unwrap();

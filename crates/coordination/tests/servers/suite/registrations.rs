@@ -6,6 +6,7 @@ use coordination::permit_batch::{self, UidUpdate};
 use coordination::{
     Error, Observer, Permit, PermitNode, ZkErrorKind, agents, discovery, drains, observe, permits, registry,
 };
+use model::shared::Shared;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
@@ -130,6 +131,8 @@ pub async fn a_later_observation_sees_what_a_first_one_sees(installation: Instal
         assert_eq!(later, observe(lock.session()).await.unwrap(), "{step}");
         let again = observer.observe(lock.session()).await.unwrap();
         assert_eq!(again, later, "{step}, and nothing since");
+        let is_same = |(one, other): (&Shared<PermitNode>, &Shared<PermitNode>)| Shared::is_same(one, other);
+        assert!(again.permits.iter().zip(&later.permits).all(is_same), "{step}: what has not changed is shared");
         later.permits
     };
     let read = async |name: &str| permits::read(lock.session(), &engine(name)).await.unwrap().unwrap();
@@ -149,7 +152,7 @@ pub async fn a_later_observation_sees_what_a_first_one_sees(installation: Instal
     assert!(check("no registration").await[1].registration.is_none());
     let second = installation.session(installation.engine("e-1")).await;
     registry::register(&second, &read("e-1").await, &registration("uid-1")).await.unwrap();
-    let of = |permits: &[PermitNode]| permits[1].registration.as_ref().unwrap().session;
+    let of = |permits: &[Shared<PermitNode>]| permits[1].registration.as_ref().unwrap().session;
     assert_eq!(of(&check("another registration").await), second.id());
     let key = coordination::EngineCredential::derive(&installation.secret, &engine("e-1")).password;
     let hostile = installation.stranger(Some(&format!("engine-e-1:{key}"))).await;

@@ -154,7 +154,7 @@ impl<'a> Starting<'a> {
         let seen: BTreeMap<&EngineName, &ObservedEngine> =
             overview.observed.iter().map(|row| (&row.engine.name, &row.engine)).collect();
         let records: BTreeMap<&EngineName, &EngineRecord> =
-            snapshot.engines.iter().map(|record| (&record.name, record)).collect();
+            snapshot.engines.iter().map(|record| (&record.name, &**record)).collect();
         let mut engines: BTreeMap<&TenantName, Vec<StartingEngine<'a>>> = BTreeMap::new();
         for slot in &snapshot.slots {
             let name = slot.engine();

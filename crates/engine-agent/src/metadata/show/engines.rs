@@ -144,6 +144,7 @@ pub(in crate::metadata) fn rows(
         let ends = engine.ended_at_ms.is_none() && engine.uid.is_some();
         if reaches(&engine.slot) && !is_present(&engine.name) && (ends || seen(&engine.name).is_some()) {
             let slot = snapshot.slots.iter().find(|slot| slot.key == engine.slot && slot.owns(engine.incarnation));
+            let slot = slot.map(AsRef::as_ref);
             rows.push(row(&engine.slot, engine.name.clone(), (false, slot), seen(&engine.name), None));
         }
     }

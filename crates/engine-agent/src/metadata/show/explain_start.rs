@@ -11,6 +11,7 @@ use model::engine_name::EngineName;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::Incarnation;
+use model::shared::Shared;
 use model::slot::{Link, Origin, Replacement, Slot, StartedFor};
 use planner::{DesiredState, ExplainedStart, ObservedState, Row, ScopeRow};
 
@@ -46,7 +47,8 @@ pub(in crate::metadata) async fn start(
     let owner =
         desired.snapshot.catalog.unit(unit).map(|spec| metadata::owner_of_started(unit, spec, &context.subject));
     let owner = owner.transpose()?.flatten();
-    let of_link: Vec<Slot> = desired.snapshot.slots.iter().filter(|slot| slot.key.link() == link).cloned().collect();
+    let of_link: Vec<Shared<Slot>> =
+        desired.snapshot.slots.iter().filter(|slot| slot.key.link() == link).cloned().collect();
     let ordinal = lowest_free_ordinal(&link, &of_link);
     let unnumbered = Incarnation(0);
     let slot = Slot {

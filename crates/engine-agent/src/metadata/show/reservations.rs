@@ -161,7 +161,7 @@ impl<'a> Engines<'a> {
     fn queued(&self) -> impl Iterator<Item = (&'a Slot, &'a ObservedEngine)> {
         self.overview.snapshot.slots.iter().filter_map(|slot| {
             let seen = self.seen.get(slot.engine().as_str())?;
-            queue_position(seen.reason.as_deref()?).map(|_| (slot, *seen))
+            queue_position(seen.reason.as_deref()?).map(|_| (slot.as_ref(), *seen))
         })
     }
 

@@ -219,7 +219,7 @@ impl Facts {
 
 impl Desired {
     pub fn engine(&self, name: &EngineName) -> Option<&EngineRecord> {
-        self.snapshot.engines.iter().find(|engine| engine.name == *name)
+        self.snapshot.engines.iter().find(|engine| engine.name == *name).map(AsRef::as_ref)
     }
 
     /// The row that the master last wrote for the engine.
@@ -240,7 +240,7 @@ impl Coordinated {
     }
 
     pub fn permit(&self, name: &EngineName) -> Option<&PermitNode> {
-        self.nodes.permits.iter().find(|permit| permit.engine == *name)
+        self.nodes.permits.iter().find(|permit| permit.engine == *name).map(AsRef::as_ref)
     }
 
     /// Whether the engine is registered with its own uid.

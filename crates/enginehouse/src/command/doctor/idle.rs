@@ -203,7 +203,7 @@ mod tests {
                 labels: std::sync::Arc::default(),
                 details: std::sync::Arc::default(),
             });
-            snapshot.slots.push(slot);
+            snapshot.slots.push(slot.into());
         }
         let rules = Rules {
             defaults: Defaults::default(),

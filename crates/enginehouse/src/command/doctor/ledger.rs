@@ -15,6 +15,7 @@ use model::clock::utc;
 use model::engine_name::EngineName;
 use model::ledger::{Ledger, Reservation, Role, ScopeKey, State, lineage_of, queue_position};
 use model::quota::Capacity;
+use model::shared::Shared;
 use model::slot::Replacement;
 use model::span;
 use orchestrator::ObservedInstance;
@@ -63,7 +64,7 @@ fn reservations(desired: &Desired, running: &RunningEngines, report: &mut Report
     let ledger = &desired.snapshot.ledger;
     let is_charged =
         |name: &EngineName| ledger.reservation(name.as_str()).is_some_and(|reservation| reservation.state.is_charged());
-    let is_running = |instance: &&ObservedInstance| super::facts::is_alive(instance);
+    let is_running = |instance: &&Shared<ObservedInstance>| super::facts::is_alive(instance);
     let uncharged = running.listing.engines.iter().filter(is_running).filter(|instance| {
         let record = desired.engine(&instance.name);
         record.is_some_and(|record| record.ended_at_ms.is_none()) && !is_charged(&instance.name)

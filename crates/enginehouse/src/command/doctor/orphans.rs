@@ -22,8 +22,13 @@ pub fn check(target: &Target, facts: &Facts, report: &mut Report) {
         return report.skip(&[ORPHANS, ENDS], &facts.missing());
     };
     let selector = labels::selector(&target.configuration.cluster.name);
-    let ours: Vec<&ObservedInstance> =
-        running.listing.engines.iter().filter(|engine| engine.matches(&selector)).collect();
+    let ours: Vec<&ObservedInstance> = running
+        .listing
+        .engines
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|engine: &&ObservedInstance| engine.matches(&selector))
+        .collect();
     let foreign = match running.listing.engines.len() - ours.len() {
         0 => String::new(),
         many => format!(", and {many} of other installations"),

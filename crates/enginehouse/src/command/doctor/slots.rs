@@ -14,6 +14,7 @@ use model::demand::ScalingGroup;
 use model::engine_name::EngineName;
 use model::engine_state::{EngineState, Phase};
 use model::ledger::queue_position;
+use model::shared::Shared;
 use model::slot::{Replacement, Slot};
 use model::span;
 use orchestrator::ObservedInstance;
@@ -77,7 +78,7 @@ pub fn check(target: &Target, facts: &Facts, report: &mut Report) {
 }
 
 /// The failed starts in a row of each scaling group.
-fn failures(slots: &[Slot]) -> BTreeMap<ScalingGroup, u32> {
+fn failures(slots: &[Shared<Slot>]) -> BTreeMap<ScalingGroup, u32> {
     let mut failures: BTreeMap<ScalingGroup, u32> = BTreeMap::new();
     for slot in slots.iter().filter(|slot| slot.failures > 0) {
         let of_group = failures.entry(ScalingGroup::of(slot)).or_default();

@@ -15,6 +15,7 @@ use model::engine_name::EngineName;
 use model::labels;
 use model::number::Epoch;
 use model::observation::{EndedEngine, EngineFacts, Publication};
+use model::shared::Shared;
 use model::slot::Renewal;
 use orchestrator::process::diagnose;
 use orchestrator::{ObservedInstance, Orchestrator};
@@ -99,7 +100,7 @@ async fn end_engines(
 /// Requests the end of engines that were not requested yet. Returns the last failure, which the caller retries.
 async fn request_ends(
     orchestrator: &dyn Orchestrator,
-    engines: Vec<ObservedInstance>,
+    engines: Vec<Shared<ObservedInstance>>,
     epoch: Epoch,
     requested: &mut BTreeSet<String>,
     ended: &mut BTreeSet<EngineName>,
@@ -111,10 +112,10 @@ async fn request_ends(
         }
         match orchestrator.delete(&engine.name, &engine.uid, DRAIN, epoch).await {
             Ok(_) => {
-                requested.insert(engine.uid);
+                requested.insert(engine.uid.clone());
                 // An engine that had ended before has its own reason; the next master removes its remains.
                 if engine.exit.is_none() {
-                    ended.insert(engine.name);
+                    ended.insert(engine.name.clone());
                 }
             }
             Err(error) => {

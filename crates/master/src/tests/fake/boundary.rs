@@ -70,7 +70,8 @@ impl ControllerCtx for Fake {
         let mut state = self.state();
         state.begin(&call)?;
         state.list.instances.retain(|instance| instance.name != probe.engine);
-        Ok(state.simulation.observed.instances.iter().find(|instance| instance.name == probe.engine).cloned())
+        let found = state.simulation.observed.instances.iter().find(|instance| instance.name == probe.engine);
+        Ok(found.map(|instance| Instance::clone(instance)))
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {

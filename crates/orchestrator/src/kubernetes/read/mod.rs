@@ -19,6 +19,7 @@ use model::clock::utc;
 use model::engine_state::Phase;
 use model::observation::{MAX_DETAIL_BYTES, MAX_LOG_TAIL_BYTES};
 use model::observed_pods::ObservedPods;
+use model::shared::Shared;
 use model::text::{cut, tail};
 
 use super::signature::Signer;
@@ -50,7 +51,7 @@ pub enum Classified {
 /// An engine with the facts about its pod that only the orchestrator needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnginePod {
-    pub observed: ObservedInstance,
+    pub observed: Shared<ObservedInstance>,
     pub namespace: String,
     /// Present if the pod is being deleted.
     pub deletion: Option<PodDeletion>,
@@ -67,7 +68,7 @@ pub struct PodDeletion {
 impl EnginePod {
     /// As it is listed: a pod that stayed behind its scheduling gate for too long counts as ended, at the given time in
     /// milliseconds since 1970.
-    pub fn listed(&self, never_completed_at_ms: Option<i64>) -> ObservedInstance {
+    pub fn listed(&self, never_completed_at_ms: Option<i64>) -> Shared<ObservedInstance> {
         let mut observed = self.observed.clone();
         if let Some(ended_at_ms) = never_completed_at_ms.filter(|_| observed.incomplete) {
             (observed.phase, observed.incomplete) = (Phase::Ended, false);
@@ -119,7 +120,7 @@ pub fn classify(pod: &Pod, warnings: &[Warning], signer: &Signer) -> Classified 
         details: details(pod, warnings).into(),
     };
     Classified::Engine(Box::new(EnginePod {
-        observed,
+        observed: observed.into(),
         namespace,
         deletion: metadata.deletion_timestamp.as_ref().map(|at| PodDeletion {
             deadline_ms: millis(at),

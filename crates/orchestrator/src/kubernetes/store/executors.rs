@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use model::labels;
 use model::observed_pods::PodSize;
+use model::shared::Shared;
 
 use super::Key;
 use crate::ObservedInstance;
@@ -23,6 +24,8 @@ pub const MAX_EXECUTORS: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct Executors {
     by_pod: BTreeMap<Key, Executor>,
+    /// How often they have changed.
+    changes: u64,
     /// Whether one was dropped since the last resync.
     is_over_limit: bool,
 }
@@ -66,6 +69,7 @@ impl Executors {
         if known.is_some_and(is_older) {
             return false;
         }
+        self.changes += 1;
         let Some(executor) = Executor::new(pod) else { return self.by_pod.remove(&key).is_some() };
         if known.is_none() && self.by_pod.len() >= MAX_EXECUTORS {
             if !std::mem::replace(&mut self.is_over_limit, true) {
@@ -83,13 +87,20 @@ impl Executors {
     /// Removes the pod with this uid; returns whether it was kept.
     pub(super) fn remove(&mut self, key: &Key, uid: &str) -> bool {
         let is_it = self.by_pod.get(key).is_some_and(|executor| executor.uid == uid);
+        self.changes += u64::from(is_it);
         is_it && self.by_pod.remove(key).is_some()
     }
 
     /// After a resync.
     pub(super) fn retain(&mut self, stays: impl Fn(&Key) -> bool) {
+        self.changes += 1;
         self.by_pod.retain(|key, _| stays(key));
         self.is_over_limit = false;
+    }
+
+    /// As long as it is equal, no executor has changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The node of each, and what it takes of it.
@@ -111,13 +122,15 @@ impl Executors {
 pub(super) struct ByEngine<'a>(HashMap<(&'a str, &'a str), Vec<&'a Executor>>);
 
 impl ByEngine<'_> {
-    /// Adds its executors to the pods of an engine.
-    pub(super) fn complete(&self, engine: &mut ObservedInstance, namespace: &str) {
-        let Some(executors) = self.0.get(&(engine.name.as_str(), namespace)) else { return };
-        let Some(pods) = &mut engine.pods else { return };
-        let pods = Arc::make_mut(pods);
+    /// The engine with its executors added to its pods.
+    pub(super) fn complete(&self, engine: Shared<ObservedInstance>, namespace: &str) -> Shared<ObservedInstance> {
+        let Some(executors) = self.0.get(&(engine.name.as_str(), namespace)) else { return engine };
+        let Some(pods) = &engine.pods else { return engine };
+        let mut pods = Arc::clone(pods);
+        let all = Arc::make_mut(&mut pods);
         for executor in executors {
-            pods.add_executor(executor.size, &executor.node);
+            all.add_executor(executor.size, &executor.node);
         }
+        ObservedInstance { pods: Some(pods), ..ObservedInstance::clone(&engine) }.into()
     }
 }

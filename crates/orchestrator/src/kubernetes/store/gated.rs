@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use model::millis;
+use model::shared::Shared;
 
 use super::{Entry, Store};
 use crate::ObservedInstance;
@@ -14,7 +15,7 @@ pub const GATE_DEADLINE: Duration = Duration::from_mins(2);
 
 impl Entry {
     /// The engine as it is listed now.
-    pub(super) fn listed(&mut self, engine: &EnginePod, now: Duration, now_ms: i64) -> ObservedInstance {
+    pub(super) fn as_gated(&mut self, engine: &EnginePod, now: Duration, now_ms: i64) -> Shared<ObservedInstance> {
         if !engine.observed.incomplete {
             self.gated_since = None;
             return engine.listed(None);
@@ -27,15 +28,19 @@ impl Entry {
 
 impl Store {
     /// A pod that was read singly, as a listing shows it.
-    pub(in crate::kubernetes) fn listed(&self, engine: &EnginePod, now: Duration, now_ms: i64) -> ObservedInstance {
+    pub(in crate::kubernetes) fn listed(
+        &self,
+        engine: &EnginePod,
+        now: Duration,
+        now_ms: i64,
+    ) -> Shared<ObservedInstance> {
         let mut inner = self.lock();
         let key = (engine.observed.name.to_string(), engine.namespace.clone());
         let entry = inner.entries.get_mut(&key);
-        let mut observed = match entry.filter(|entry| entry.has_uid(&engine.observed.uid)) {
-            Some(entry) => entry.listed(engine, now, now_ms),
+        let observed = match entry.filter(|entry| entry.has_uid(&engine.observed.uid)) {
+            Some(entry) => entry.as_gated(engine, now, now_ms),
             None => engine.listed(None),
         };
-        inner.executors.by_engine().complete(&mut observed, &engine.namespace);
-        observed
+        inner.executors.by_engine().complete(observed, &engine.namespace)
     }
 }

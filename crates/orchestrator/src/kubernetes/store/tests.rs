@@ -44,7 +44,7 @@ fn failed() -> Value {
 
 fn engines_at(store: &Store, now: Duration) -> Vec<(String, Phase)> {
     let listing = store.list(&LabelMap::new(), now, 0);
-    listing.engines.into_iter().map(|engine| (engine.uid, engine.phase)).collect()
+    listing.engines.into_iter().map(|engine| (engine.uid.clone(), engine.phase)).collect()
 }
 
 fn engines(store: &Store) -> Vec<(String, Phase)> {
@@ -225,7 +225,7 @@ fn executor(name: &str, uid: &str, version: u64) -> TrimmedPod {
 /// How many executors the only engine has, and the CPU that they may use.
 fn executors(store: &Store) -> (u32, u64) {
     let engine = store.list(&LabelMap::new(), NOW, 0).engines.remove(0);
-    let executors = engine.pods.unwrap().executors;
+    let executors = &engine.pods.as_ref().unwrap().executors;
     (executors.count, executors.total.cpu_millis)
 }
 
@@ -246,6 +246,24 @@ fn an_older_version_of_an_executor_changes_nothing() {
     assert_eq!(executors(&store).0, 1, "the deletion of an earlier pod of the name");
     resync(&store, &[pod("a", "u1", 5, &json!({}))]);
     assert_eq!(executors(&store).0, 0);
+}
+
+#[test]
+fn listings_share_an_engine_until_it_or_an_executor_changes() {
+    let store = store();
+    resync(&store, &[pod("a", "u1", 5, &json!({})), executor("x", "u2", 7)]);
+    let list = || store.list(&LabelMap::new(), NOW, 0).engines.remove(0);
+    let (first, again) = (list(), list());
+    assert!(Shared::is_same(&first, &again) && first.pods.as_ref().unwrap().executors.count == 1);
+    store.apply_event(0, executor("y", "u3", 8));
+    let more = list();
+    assert!(!Shared::is_same(&more, &again) && more.pods.as_ref().unwrap().executors.count == 2);
+    store.apply_delete(&executor("y", "u3", 9));
+    assert_eq!(list(), first);
+    store.apply_event(0, pod("a", "u1", 10, &failed()));
+    let ended = list();
+    assert!(!Shared::is_same(&ended, &first) && ended.phase == Phase::Ended);
+    assert!(Shared::is_same(&ended, &list()));
 }
 
 #[test]
