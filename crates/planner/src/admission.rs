@@ -29,7 +29,7 @@ use crate::desired::DesiredState;
 use crate::engine_request;
 use crate::free_nodes;
 use crate::inventory::{Engine, Inventory};
-use crate::on_demand::{self, OnDemand};
+use crate::on_demand::{self, OnDemand, ScaledLinks};
 use crate::reclaiming;
 use crate::role::Engines;
 use crate::succession::Succession;
@@ -83,12 +83,14 @@ pub(crate) fn plan<'p>(
     let mut queued: BTreeMap<PoolName, i64> = pools.map(|pool| (pool.clone(), 0)).collect();
     let mut candidates = candidates(builder, engines.inventory, adopting);
     let external: Vec<Request> = external(builder.desired, adopting).collect();
-    let follows_demand = on_demand::is_needed(builder);
-    if candidates.is_empty() && external.is_empty() && !follows_demand {
+    let scaled = on_demand::links(builder, engines);
+    if candidates.is_empty() && external.is_empty() && scaled.is_none() {
         return queued;
     }
-    let mut headroom = headroom(builder);
-    if follows_demand {
+    let may_grant =
+        !candidates.is_empty() || !external.is_empty() || scaled.as_ref().is_some_and(ScaledLinks::may_start);
+    let mut headroom = headroom(builder, may_grant);
+    if scaled.is_some() {
         on_demand::put_users(builder.desired, &mut headroom.ledger);
     }
     let rules = rules(builder.desired, &headroom);
@@ -103,12 +105,12 @@ pub(crate) fn plan<'p>(
     }
     let mut requests: Vec<Request> = candidates.values().map(|candidate| candidate.request.clone()).collect();
     requests.extend(external);
-    let mut on_demand = follows_demand.then(|| {
+    let mut on_demand = scaled.map(|scaled| {
         // The round takes place among them alone first: seats of an engine that would be queued are no reason to start no other.
         let alone =
             if candidates.is_empty() { Admission::default() } else { admit(&requests, &mut headroom.clone(), &rules) };
         let granted: BTreeSet<&str> = alone.granted.iter().map(|request| request.id()).collect();
-        OnDemand::new(builder, engines, (&candidates, &granted), &mut headroom, adopting, rules.at)
+        OnDemand::new(builder, engines, &scaled, (&candidates, &granted), &mut headroom, adopting, rules.at)
     });
     requests.extend(on_demand.iter_mut().flat_map(OnDemand::take_requests));
     let admission = admit(&requests, &mut headroom, &rules);
@@ -180,7 +182,7 @@ fn external<'a>(desired: &'a DesiredState, adopting: &'a BTreeSet<String>) -> im
 }
 
 /// What is left after the plan's other changes of reservations.
-fn headroom(builder: &PlanBuilder<'_>) -> Headroom {
+fn headroom(builder: &PlanBuilder<'_>, may_grant: bool) -> Headroom {
     let desired = builder.desired;
     let (at, mut ledger) = (moment(desired), desired.snapshot.ledger.clone());
     for decision in builder.chains.iter().filter_map(|chain| chain.decisions.first()) {
@@ -189,7 +191,8 @@ fn headroom(builder: &PlanBuilder<'_>) -> Headroom {
             let _ = ledger.apply(&change.change, at);
         }
     }
-    let (nodes, freed) = free_nodes::of(desired, builder.observed, &ledger, &builder.successions);
+    let of_nodes = may_grant.then(|| free_nodes::of(desired, builder.observed, &ledger, &builder.successions));
+    let (nodes, freed) = of_nodes.unwrap_or_default();
     Headroom { ledger, nodes, weights: weights(desired), freed }
 }
 

@@ -45,7 +45,8 @@ use links::LinkOptions;
 use reason::{because, end_word, removal_reason};
 use request::UNPLACED;
 pub(crate) use request::put_users;
-use scaled_links::{ScaledLinks, keeps_spares};
+pub(crate) use scaled_links::ScaledLinks;
+use scaled_links::keeps_spares;
 use slots::is_of_session;
 use unmet::Planned;
 
@@ -69,13 +70,21 @@ struct Admitted<'a> {
     is_final: bool,
 }
 
-/// Whether the plan has anything to do here: sessions wait, slots follow demand, or spare engines may be needed.
-pub(crate) fn is_needed(builder: &PlanBuilder<'_>) -> bool {
-    let (snapshot, defaults) = (&builder.desired.snapshot, &builder.desired.defaults);
-    is_settled(builder.observed)
-        && (snapshot.demand.iter().any(|demand| demand.is_current(snapshot.now_ms))
-            || snapshot.slots.iter().any(|slot| slot.origin == Origin::Demand)
-            || snapshot.catalog.units.values().any(|unit| keeps_spares(&unit.spec, defaults)))
+/// The links that the plan scales; `None` if it has nothing to do here: no session waits, no slot follows demand, and no spare
+/// engine may be needed.
+pub(crate) fn links<'p>(builder: &PlanBuilder<'p>, engines: Engines<'_, 'p>) -> Option<ScaledLinks<'p>> {
+    let (desired, observed) = (builder.desired, builder.observed);
+    let (snapshot, defaults) = (&desired.snapshot, &desired.defaults);
+    let has_demand = snapshot.demand.iter().any(|demand| demand.is_current(snapshot.now_ms));
+    let is_needed = has_demand
+        || snapshot.slots.iter().any(|slot| slot.origin == Origin::Demand)
+        || snapshot.catalog.units.values().any(|unit| keeps_spares(&unit.spec, defaults));
+    if !is_needed || !is_settled(observed) {
+        return None;
+    }
+    let all = ScaledLinks::of(desired);
+    let scaled = if engines.is_complete { all } else { all.without_busy(desired, observed, engines.inventory) };
+    (has_demand || !scaled.is_empty()).then_some(scaled)
 }
 
 /// Whether it is known which engines are registered. While the registry may be incomplete, it is if none that runs is missing:
@@ -96,20 +105,20 @@ impl<'p> OnDemand<'p> {
     pub fn new(
         builder: &PlanBuilder<'p>,
         engines: Engines<'_, 'p>,
+        scaled: &ScaledLinks<'p>,
         (candidates, granted): (&BTreeMap<String, Candidate>, &BTreeSet<&str>),
         headroom: &mut Headroom,
         adopting: &BTreeSet<String>,
         at: Moment,
     ) -> Self {
         let (desired, observed) = (builder.desired, builder.observed);
-        let scaled = ScaledLinks::of(desired);
         let slots = if engines.is_complete {
-            slots::all(builder, &scaled, (engines.inventory, engines.roles), candidates)
+            slots::all(builder, scaled, (engines.inventory, engines.roles), candidates)
         } else {
             let (inventory, roles) = scaled.engines(desired, observed);
-            slots::all(builder, &scaled, (&inventory, &roles), candidates)
+            slots::all(builder, scaled, (&inventory, &roles), candidates)
         };
-        let links = links::all(desired, &scaled, slots, headroom, adopting, at);
+        let links = links::all(desired, scaled, slots, headroom, adopting, at);
         let states: Vec<_> = links.iter().map(|link| link.state(desired, granted)).collect();
         let pools = links::pools(desired, headroom);
         let assignment = choose(&desired.snapshot.demand, &states, &pools, desired.snapshot.now_ms);

@@ -1,11 +1,14 @@
 //! The links that a plan scales, and their engines: the others are neither joined nor counted.
+//!
+//! A plan of few differences leaves out links of which it is known without a join that nothing is decided: their engines on demand
+//! are steady, and all in use.
 
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use model::catalog::UnitSpec;
 use model::configuration::Defaults;
-use model::name::TenantName;
+use model::name::{PoolName, TenantName, UnitName};
 use model::number::Incarnation;
 use model::slot::{Link, Origin, SlotKey};
 
@@ -18,9 +21,11 @@ use crate::scope::Scope;
 
 /// Links of the catalog of which the tenant's sessions wait, a slot follows demand, or idle engines are kept ready.
 #[derive(Debug)]
-pub(super) struct ScaledLinks<'p> {
+pub(crate) struct ScaledLinks<'p> {
     links: HashSet<Link, RandomState>,
     asked: HashSet<&'p TenantName>,
+    /// Whether an engine may be started without a slot.
+    may_start: bool,
 }
 
 impl<'p> ScaledLinks<'p> {
@@ -40,7 +45,56 @@ impl<'p> ScaledLinks<'p> {
                 }
             }
         }
-        Self { links, asked }
+        Self { links, asked, may_start: true }
+    }
+
+    /// Leaves out the links of which scaling decides nothing: no session of the tenant waits, no idle engine is kept ready, the
+    /// slots are within both limits, and each engine on demand is steady and has a session. `planned`: the engines that this plan
+    /// is made for. All others are steady.
+    pub fn without_busy(self, desired: &DesiredState, observed: &ObservedState, planned: &Inventory<'_>) -> Self {
+        let snapshot = &desired.snapshot;
+        let quiet = self.links.iter().filter(|link| !self.asked.contains(&link.tenant));
+        let counted = quiet.filter_map(|link| Some((link_ref(link), Count::new(snapshot.catalog.unit(&link.unit)?))));
+        let mut counts: HashMap<LinkRef<'_>, Count<'_>, RandomState> =
+            HashMap::with_capacity_and_hasher(self.links.len(), RandomState::default());
+        counts.extend(counted.filter(|(_, count)| !keeps_spares(count.unit, &desired.defaults)));
+        let mut on_demand: HashMap<Incarnation, &SlotKey, RandomState> = HashMap::default();
+        for slot in &snapshot.slots {
+            if let Some(count) = counts.get_mut(&(&slot.key.tenant, &slot.key.pool, &slot.key.unit)) {
+                count.slots += 1;
+                count.shared += u32::from(slot.owner.is_none());
+                if slot.origin == Origin::Demand {
+                    on_demand.insert(slot.incarnation, &slot.key);
+                }
+            }
+        }
+        for record in &snapshot.engines {
+            let is_in_use = || observed.loads.get(&record.name).is_some_and(|load| load.sessions > 0);
+            if on_demand.get(&record.incarnation).is_some_and(|slot| **slot == record.slot)
+                && planned.engine(&record.name).is_none()
+                && is_in_use()
+            {
+                on_demand.remove(&record.incarnation);
+            }
+        }
+        // Without sessions that wait, only spare engines and the minimum are.
+        let may_start = counts.len() < self.links.len() || counts.values().any(|count| !count.has_minimum());
+        for slot in on_demand.values() {
+            counts.remove(&(&slot.tenant, &slot.pool, &slot.unit));
+        }
+        counts.retain(|_, count| count.has_minimum() && count.slots <= count.unit.max_engines);
+        let links = self.links.iter().filter(|link| !counts.contains_key(&link_ref(link))).cloned().collect();
+        Self { links, asked: self.asked, may_start }
+    }
+
+    /// Whether the plan may ask for engines that have no slot yet.
+    pub fn may_start(&self) -> bool {
+        self.may_start
+    }
+
+    /// Whether no link is scaled.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
     }
 
     /// Whether the link is scaled.
@@ -83,6 +137,32 @@ impl<'p> ScaledLinks<'p> {
     }
 }
 
+/// A link by its names.
+type LinkRef<'a> = (&'a TenantName, &'a PoolName, &'a UnitName);
+
+fn link_ref(link: &Link) -> LinkRef<'_> {
+    (&link.tenant, &link.pool, &link.unit)
+}
+
+/// The slots of a link.
+struct Count<'p> {
+    unit: &'p UnitSpec,
+    slots: u32,
+    /// Those whose engines the tenant shares.
+    shared: u32,
+}
+
+impl<'p> Count<'p> {
+    fn new(unit: &'p UnitSpec) -> Self {
+        Self { unit, slots: 0, shared: 0 }
+    }
+
+    /// Whether there is no engine to start for the minimum.
+    fn has_minimum(&self) -> bool {
+        self.shared >= self.unit.min_engines
+    }
+}
+
 /// Whether idle engines of the unit are kept ready.
 pub(super) fn keeps_spares(unit: &UnitSpec, defaults: &Defaults) -> bool {
     unit.spare_engines > 0 && unit.starts_on_demand(defaults)
@@ -90,20 +170,20 @@ pub(super) fn keeps_spares(unit: &UnitSpec, defaults: &Defaults) -> bool {
 
 /// Whether slots belong to the links. Most slots and rows are beside others of their link.
 struct Membership<'a, 'k> {
-    links: &'a ScaledLinks<'a>,
+    links: HashSet<LinkRef<'a>, RandomState>,
     last: Option<(&'k SlotKey, bool)>,
 }
 
-impl<'a, 'k> Membership<'a, 'k> {
-    fn new(links: &'a ScaledLinks<'a>) -> Self {
-        Self { links, last: None }
+impl<'a, 'k: 'a> Membership<'a, 'k> {
+    fn new(scaled: &'a ScaledLinks<'_>) -> Self {
+        Self { links: scaled.links.iter().map(link_ref).collect(), last: None }
     }
 
     fn contains(&mut self, slot: &'k SlotKey) -> bool {
         match self.last {
             Some((last, contains)) if last.has_link_of(slot) => contains,
             _ => {
-                let contains = self.links.contains(&slot.link());
+                let contains = self.links.contains(&(&slot.tenant, &slot.pool, &slot.unit));
                 self.last = Some((slot, contains));
                 contains
             }
