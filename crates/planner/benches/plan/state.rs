@@ -10,7 +10,6 @@ use model::charge::Charge;
 use model::configuration::{Configuration, Defaults};
 use model::demand::{Demand, DemandKey};
 use model::engine_labels::EngineLabels;
-use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::instance::InstanceKind;
 use model::ledger::{Ledger, Measured, Moment, Request, derive};
@@ -176,21 +175,11 @@ fn engine(
     observed.instances.push(instance.into());
 }
 
-/// The same state as read again by the next tick: at other addresses, except for what the orchestrator's cache shares.
+/// The same state as read again by the next tick. The caches of permits and pods share what has not changed; the snapshot is parsed.
 pub fn read_again(desired: &DesiredState, observed: &ObservedState) -> (DesiredState, ObservedState) {
     let answer = serde_json::to_vec(&desired.snapshot).unwrap();
     let snapshot = serde_json::from_slice(&answer).unwrap();
-    let mut observed = observed.clone();
-    let read = |name: &mut EngineName| *name = EngineName::new(name.as_str()).unwrap();
-    for engine in observed
-        .permits
-        .iter_mut()
-        .map(|permit| &mut permit.engine)
-        .chain(observed.registrations.iter_mut().map(|registration| &mut registration.engine))
-    {
-        read(engine);
-    }
-    (DesiredState { snapshot, ..desired.clone() }, observed)
+    (DesiredState { snapshot, ..desired.clone() }, observed.clone())
 }
 
 /// Changes the load of `count` engines, deletes the registrations of `count` others, and drains as many.
