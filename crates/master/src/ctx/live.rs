@@ -264,7 +264,7 @@ impl ControllerCtx for LiveCtx {
             self.poller.retarget(&coordination, &list.instances);
         }
         let uses = self.deps.statuses.uses();
-        Ok(Observation { coordination, instances, loads: self.poller.loads().into(), uses: uses.into() })
+        Ok(Observation { coordination, instances, loads: self.poller.loads(), uses: uses.into() })
     }
 
     async fn probe(&self, probe: &Probe) -> Result<Option<Instance>, Failure> {
@@ -283,7 +283,7 @@ impl ControllerCtx for LiveCtx {
     ) -> Result<Vec<Demand>, Failure> {
         let targets = load_targets(&observation.coordination, tenants);
         self.poller.poll_now(targets, |engine, address| self.deps.statuses.ask_within(engine, address)).await;
-        (observation.loads, observation.uses) = (self.poller.loads().into(), self.deps.statuses.uses().into());
+        (observation.loads, observation.uses) = (self.poller.loads(), self.deps.statuses.uses().into());
         self.deps.agents.read(|agent| async move { agent.demand().await }).await
     }
 

@@ -36,18 +36,18 @@ const ROUND_PAUSE: Duration = Duration::from_millis(250);
 /// The last known loads, shared by poller and context.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Loads {
-    known: Arc<Mutex<BTreeMap<EngineName, EngineLoad>>>,
+    known: Arc<Mutex<Shared<BTreeMap<EngineName, EngineLoad>>>>,
     changed: Arc<Notify>,
 }
 
 impl Loads {
     /// The known loads; engines that did not answer are missing.
-    pub fn get(&self) -> BTreeMap<EngineName, EngineLoad> {
+    pub fn get(&self) -> Shared<BTreeMap<EngineName, EngineLoad>> {
         self.known.lock().clone()
     }
 
     /// Replaces the known loads, and notifies if they differ.
-    fn set(&self, loads: BTreeMap<EngineName, EngineLoad>) {
+    fn set(&self, loads: Shared<BTreeMap<EngineName, EngineLoad>>) {
         let mut known = self.known.lock();
         if *known != loads {
             *known = loads;
@@ -81,7 +81,7 @@ impl LoadPoller {
         Self { loads, targets, addresses: Mutex::default(), _task: AbortOnDropHandle::new(task) }
     }
 
-    pub fn loads(&self) -> BTreeMap<EngineName, EngineLoad> {
+    pub fn loads(&self) -> Shared<BTreeMap<EngineName, EngineLoad>> {
         self.loads.get()
     }
 

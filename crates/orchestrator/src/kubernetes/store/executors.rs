@@ -24,7 +24,7 @@ pub const MAX_EXECUTORS: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct Executors {
     by_pod: BTreeMap<Key, Executor>,
-    /// How often they have changed.
+    /// How often what they take of nodes has changed.
     changes: u64,
     /// Whether one was dropped since the last resync.
     is_over_limit: bool,
@@ -69,8 +69,11 @@ impl Executors {
         if known.is_some_and(is_older) {
             return false;
         }
-        self.changes += 1;
-        let Some(executor) = Executor::new(pod) else { return self.by_pod.remove(&key).is_some() };
+        let Some(executor) = Executor::new(pod) else {
+            let was_kept = self.by_pod.remove(&key).is_some();
+            self.changes += u64::from(was_kept);
+            return was_kept;
+        };
         if known.is_none() && self.by_pod.len() >= MAX_EXECUTORS {
             if !std::mem::replace(&mut self.is_over_limit, true) {
                 tracing::warn!(
@@ -81,7 +84,10 @@ impl Executors {
             return false;
         }
         let before = self.by_pod.insert(key, executor.clone());
-        before.is_none_or(|before| (before.node, before.size) != (executor.node, executor.size))
+        let of_engine = |executor: Executor| (executor.engine, executor.node, executor.size);
+        let is_changed = before.map(of_engine) != Some(of_engine(executor));
+        self.changes += u64::from(is_changed);
+        is_changed
     }
 
     /// Removes the pod with this uid; returns whether it was kept.
@@ -93,12 +99,13 @@ impl Executors {
 
     /// After a resync.
     pub(super) fn retain(&mut self, stays: impl Fn(&Key) -> bool) {
-        self.changes += 1;
+        let before = self.by_pod.len();
         self.by_pod.retain(|key, _| stays(key));
+        self.changes += u64::from(self.by_pod.len() < before);
         self.is_over_limit = false;
     }
 
-    /// As long as it is equal, no executor has changed.
+    /// As long as it is equal, no engine has other executors.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
