@@ -186,12 +186,11 @@ impl State {
             self.selector.clone_from(selector);
             self.engines.values_mut().for_each(|engine| engine.is_selected = None);
         }
-        let engines = match &self.faults.frozen {
-            Some(frozen) => frozen.iter().filter(|engine| engine.matches(selector)).cloned().collect(),
-            None => {
-                let engines = self.engines.values_mut();
-                engines.filter_map(|engine| engine.is_selected_by(selector).then(|| engine.observed.clone())).collect()
-            }
+        let engines = if let Some(frozen) = &self.faults.frozen {
+            frozen.iter().filter(|engine| engine.matches(selector)).cloned().collect()
+        } else {
+            let engines = self.engines.values_mut();
+            engines.filter_map(|engine| engine.is_selected_by(selector).then(|| engine.observed.clone())).collect()
         };
         Listing { engines, ..Listing::default() }
     }

@@ -20,7 +20,7 @@ impl State {
         let reservations = self.database.state().ledger.reservations();
         let mut charged = reservations.filter(|held| held.state.is_charged()).peekable();
         let uncharged = self.agents.iter().filter(|(name, agent)| {
-            let is_named = |held: &&Arc<Reservation>| std::ptr::eq(&**held.id(), name.as_str());
+            let is_named = |held: &&Arc<Reservation>| std::ptr::eq(held.id().as_ptr(), name.as_str().as_ptr());
             let is_charged = charged.next_if(is_named).is_some() || {
                 while charged.next_if(|held| &**held.id() < name.as_str()).is_some() {}
                 charged.peek().is_some_and(|held| &**held.id() == name.as_str())
