@@ -2,6 +2,8 @@
 //!
 //! It has only durations, nothing that a successor needs. A master that loses it waits longer and decides nothing wrong.
 
+mod seen_permit;
+
 use std::cell::LazyCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -17,6 +19,7 @@ use model::shared::Shared;
 use planner::{
     DrainOrder, EngineLoad, Instance, ObservedScaling, ObservedState, Permit, Registration, UnreadyNode, Unregistered,
 };
+use seen_permit::SeenPermit;
 
 /// What a term remembers.
 #[derive(Debug, Default)]
@@ -289,48 +292,6 @@ fn uids_by_name<'a>(
     }
     let named = instances.iter().filter(|instance| names.contains(&instance.name));
     named.map(|instance| (&instance.name, instance.uid.as_str())).collect()
-}
-
-/// A permit as it was read, and what a plan has of it.
-#[derive(Debug)]
-struct SeenPermit {
-    node: Shared<PermitNode>,
-    /// `None` of a leftover permit: it admits no engine and we cannot delete it.
-    permit: Option<Shared<Permit>>,
-    registration: Option<Shared<Registration>>,
-    /// Whether its engine is registered there with the permit's own uid.
-    is_ready: bool,
-}
-
-impl SeenPermit {
-    fn new(node: &Shared<PermitNode>) -> Self {
-        let permit = (!node.left_behind).then(|| permit(node).into());
-        let registration = registration(node).map(Shared::from);
-        Self { node: node.clone(), permit, registration, is_ready: node.ready().is_some() }
-    }
-
-    fn is_of(&self, node: &Shared<PermitNode>) -> bool {
-        Shared::is_same(&self.node, node)
-    }
-}
-
-fn permit(node: &PermitNode) -> Permit {
-    let (engine, uid) = (node.engine.clone(), node.uid().map(str::to_owned));
-    let content = node.content.as_ref().ok();
-    let (sessions, owner) = (content.map(|permit| permit.sessions), content.map(|permit| permit.owner.clone()));
-    Permit { engine, uid, readable: node.content.is_ok(), answered: node.answered, sessions, owner }
-}
-
-fn registration(node: &PermitNode) -> Option<Registration> {
-    let content = node.registration.as_ref()?.content.as_ref().ok();
-    Some(Registration {
-        engine: node.engine.clone(),
-        uid: content.map(|live| live.uid.clone()),
-        address: content.map(|live| live.address.clone()).unwrap_or_default(),
-        config: content.map(|live| live.config.clone()).unwrap_or_default(),
-        catalog: content.and_then(|live| live.catalog),
-        unclaimed: Duration::ZERO,
-    })
 }
 
 /// Which uids the list of instances contains. Nearly always an engine's own instance has the uid that is looked up, and it is the

@@ -5,7 +5,7 @@ use model::engine_labels::EngineLabels;
 use model::labels::OWNER;
 use model::owner::Owner;
 use model::slot::StartedFor;
-use planner::Decision;
+use planner::{Decision, IncrementalPlanner};
 use proptest::prelude::*;
 
 use super::*;
