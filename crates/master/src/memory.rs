@@ -1,14 +1,16 @@
 //! The tick memory: state cached between the ticks of one term.
 //!
-//! It has only durations, nothing that a successor needs. A master that loses it waits longer and decides nothing wrong.
+//! It has durations, and what plans share of the permits that were read last; nothing that a successor needs. A master that loses it
+//! waits longer and decides nothing wrong.
 
+mod claims;
 mod seen_permit;
 
 use std::cell::LazyCell;
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
+use claims::Claims;
 use coordination::{Observation as Coordination, PermitNode};
 use foldhash::fast::RandomState;
 use model::engine_name::EngineName;
@@ -292,38 +294,6 @@ fn uids_by_name<'a>(
     }
     let named = instances.iter().filter(|instance| names.contains(&instance.name));
     named.map(|instance| (&instance.name, instance.uid.as_str())).collect()
-}
-
-/// Which uids the list of instances contains. Nearly always an engine's own instance has the uid that is looked up, and it is the
-/// next one in the list.
-struct Claims<'a> {
-    instances: &'a [Shared<Instance>],
-    next: usize,
-    /// All uids, once one is looked up that is elsewhere.
-    uids: Option<HashSet<&'a str, RandomState>>,
-}
-
-impl<'a> Claims<'a> {
-    fn new(instances: &'a [Shared<Instance>]) -> Self {
-        Self { instances, next: 0, uids: None }
-    }
-
-    /// Whether some instance has the uid. Engines are looked up in the order of names.
-    fn has(&mut self, engine: &EngineName, uid: Option<&str>) -> bool {
-        let Some(uid) = uid else { return false };
-        while let Some(instance) = self.instances.get(self.next) {
-            match instance.name.cmp(engine) {
-                Ordering::Equal if instance.uid == uid => return true,
-                Ordering::Less | Ordering::Equal => self.next += 1,
-                Ordering::Greater => break,
-            }
-        }
-        self.uids.get_or_insert_with(|| uids(self.instances)).contains(uid)
-    }
-}
-
-fn uids(instances: &[Shared<Instance>]) -> HashSet<&str, RandomState> {
-    instances.iter().map(|instance| instance.uid.as_str()).collect()
 }
 
 #[cfg(test)]
