@@ -70,11 +70,12 @@ impl Database {
         }
     }
 
-    /// The reservations of other programs whose deadlines have passed.
+    /// The reservations of other programs that have not ended and whose deadlines have passed.
     fn overdue(&self) -> Vec<Arc<str>> {
         let now_ms = self.state().now_ms;
         let is_overdue = |reservation: &&Arc<Reservation>| {
-            reservation.request.holder.is_external() && reservation.is_overdue(now_ms)
+            let is_external = reservation.request.holder.is_external();
+            is_external && !reservation.state.is_ended() && reservation.is_overdue(now_ms)
         };
         self.state().ledger.reservations().filter(is_overdue).map(|one| Arc::clone(one.id())).collect()
     }
