@@ -4,9 +4,10 @@
 //! | --- | --- |
 //! | adopt | an instance is listed under a name of table `engine` that has not ended, and its reservation is missing or has ended; not while its node is not ready after the end |
 //! | confirm | the engine is registered and its reservation is `locked`, whatever the deadline |
-//! | end | nothing is listed under the name, the instance is known to be gone or was never created, and no successor takes the charge over; also of an [unreachable](crate::unreachable) engine that no slot wants |
+//! | end | nothing is listed under the name, the instance is known to be gone or was never created, or it has ended and none of its pods occupies a node; and no successor takes the charge over. Also of an [unreachable](crate::unreachable) engine that no slot wants |
 //!
-//! An engine that drains or is being deleted occupies its node, so it keeps its charge. An orphan, which has no row that has
+//! An engine that drains or is being deleted occupies its node, so it keeps its charge. One that has ended occupies nothing: its
+//! charge ends in the plan that finds it so, and what it held is granted by the same plan. An orphan, which has no row that has
 //! not ended, is not charged.
 //!
 //! A stale decision does no harm: the ledger refuses a change that the state of the reservation does not allow, and repeats
@@ -26,7 +27,7 @@ use crate::decision::{Action, Decision, Stage};
 use crate::engine_request;
 use crate::inventory::{Engine, Inventory};
 use crate::observed::Instance;
-use crate::succession;
+use crate::succession::{self, ENDED};
 
 /// Plans the changes of all reservations. Returns the pools in which engines are adopted: what is left there is not known
 /// before the next plan.
@@ -142,12 +143,22 @@ fn confirm(engine: &Engine<'_>, reservation: &Reservation) -> Option<Decision> {
 
 /// Returns the charge of an engine whose instance is gone, or will never exist.
 fn end(builder: &PlanBuilder<'_>, engine: &Engine<'_>, reservation: &Reservation) -> Option<Decision> {
-    let (state, because) = succession::ending(builder.observed, engine, &builder.failed_nodes)?;
+    let ending = succession::ending(builder.observed, engine, &builder.failed_nodes);
+    let (state, because) = ending.or_else(|| has_left_nodes(engine).then_some((State::Released, ENDED)))?;
     if builder.successions.keeps_charge_of(engine) {
         return None;
     }
     let end = End { id: reservation.id().clone(), state, reason: because.into() };
     Some(decide(engine, ledger(reservation, Change::End(end)), because))
+}
+
+/// Whether the engine's instance has ended, so that it never runs again, and no executor of it is left on a node.
+fn has_left_nodes(engine: &Engine<'_>) -> bool {
+    let is_free = |instance: &Instance| {
+        let is_on_node = instance.pods.as_ref().is_some_and(|pods| !pods.on_nodes.is_empty());
+        instance.phase == Phase::Ended && !is_on_node
+    };
+    engine.instance.is_some() && engine.instances().all(is_free)
 }
 
 fn ledger(reservation: &Reservation, change: Change) -> Action {

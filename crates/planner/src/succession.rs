@@ -22,6 +22,9 @@ use crate::inventory::{Engine, Inventory};
 use crate::observed::ObservedState;
 use crate::unreachable::FailedNodes;
 
+/// Why the charge of an engine ends that has ended.
+pub(crate) const ENDED: &str = "its engine has ended";
+
 /// The older engines of one slot.
 #[derive(Debug, Default)]
 pub(crate) struct Succession<'a> {
@@ -137,8 +140,8 @@ pub(crate) fn ending(
         return is_lost.then_some((State::Lost, "its node is not ready, and it is not registered"));
     }
     match engine.record {
-        None => Some((State::Released, "its engine has ended")),
-        Some(record) if record.ended_at_ms.is_some() => Some((State::Released, "its engine has ended")),
+        None => Some((State::Released, ENDED)),
+        Some(record) if record.ended_at_ms.is_some() => Some((State::Released, ENDED)),
         Some(record) => match record.uid.as_deref() {
             Some(uid) => {
                 let is_gone = observed.has_vanished(&engine.name, uid);

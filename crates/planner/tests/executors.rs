@@ -6,9 +6,13 @@ mod cluster;
 
 use std::sync::Arc;
 
-use cluster::pools::{commit, idle, nodes, quota, reasons, retired, running, settle, start, tick, verbs, with_nodes};
+use cluster::pools::{
+    commit, idle, ledger_changes, nodes, quota, reasons, retired, running, settle, start, tick, verbs, with_nodes,
+};
 use cluster::{Cluster, slot_key};
 use model::engine_name::EngineName;
+use model::engine_state::Phase;
+use model::ledger::Change;
 use model::observed_pods::{ObservedPods, PodSize};
 use model::slot::Replacement;
 use planner::{Action, NodeAmount, Plan};
@@ -87,10 +91,27 @@ fn an_engine_that_ends_needs_no_nodes_for_executors() {
     let first = start(&mut cluster, "t_a", 1).remove(0);
     settle(&mut cluster);
     observe(&mut cluster, &first, &[]);
-    cluster.simulation.observed.instances[0].phase = model::engine_state::Phase::Terminating;
+    cluster.simulation.observed.instances[0].phase = Phase::Terminating;
     cluster.stop(&slot_key(SLOT));
     start(&mut cluster, "t_a", 1);
     assert!(reasons(&tick(&mut cluster)).is_empty());
+}
+
+#[test]
+fn a_driver_that_has_ended_is_charged_while_an_executor_is_left() {
+    let mut cluster = spark(&[6], "1", "1");
+    let engine = start(&mut cluster, "t_a", 1).remove(0);
+    settle(&mut cluster);
+    let mut ended = |executors: &[PodSize]| {
+        let mut pods = ObservedPods::of_driver(DRIVER, None);
+        executors.iter().for_each(|size| pods.add_executor(*size, "node-0"));
+        let instance = &mut cluster.simulation.observed.instances[0];
+        (instance.phase, instance.pods) = (Phase::Ended, Some(Arc::new(pods)));
+        let plan = cluster.simulation.plan();
+        ledger_changes(&plan).any(|change| matches!(change, Change::End(end) if *end.id == *engine.as_str()))
+    };
+    assert!(!ended(&[executor(1)]));
+    assert!(ended(&[]), "in the plan that also records the end of the engine");
 }
 
 /// A Spark engine that serves on two nodes of 3 cores, with its executors there.
