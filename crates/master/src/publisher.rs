@@ -3,10 +3,13 @@
 //! The rows that were published are a cache. If they are unknown, because a publication failed or this is the first one of
 //! the term, the next publication is complete.
 //!
-//! Each grant changes the position of every engine behind it in the queue. Of rows in which nothing else has changed, a tick
-//! publishes a bounded number, in turns by name: a long queue costs each tick the same, and its texts are some ticks old.
+//! Each grant changes the position of every engine behind it in the queue. Of rows in which nothing else has changed, a bounded
+//! number is published per second, in turns by name: a long queue costs the same in each second, and its texts are some seconds
+//! old ([`QueueTurns`]).
 //!
 //! Since when an engine has been idle is no part of a plan, whose rows do not change with time. It is added here.
+
+mod queue_turns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +23,12 @@ use model::observation::{ClusterWarnings, ObservedEngine, Publication};
 use model::snapshot::Snapshot;
 use planner::EngineUse;
 
+use self::queue_turns::QueueTurns;
 use crate::ctx::{ControllerCtx, Failure, InstanceList};
 use crate::node_reporter::NodeReporter;
 
 /// The most published engines, the first by name: more than an installation supports.
 const MAX_PUBLISHED: usize = 20_000;
-
-/// The most rows of a publication in which only the reason of a queued engine has changed.
-const MAX_QUEUE_REASONS: usize = 500;
 
 /// Two readings of the time since which an engine has been idle that differ by less are the same one: an answer takes its time,
 /// and the clocks of agent, master and database do not run alike.
@@ -75,8 +76,7 @@ type Uses = Vec<(EngineName, Use)>;
 pub(crate) struct Publisher {
     /// `None` if they are unknown.
     published: Option<Published>,
-    /// The last row of which only the reason was published, while others were left for the next tick.
-    last_reason: Option<EngineName>,
+    turns: QueueTurns,
     nodes: NodeReporter,
     /// `None` if it is unknown.
     unmet: Option<Vec<UnmetDemand>>,
@@ -95,8 +95,9 @@ impl Publisher {
         let (published, mut nodes, now) = (self.published.take(), std::mem::take(&mut self.nodes), ctx.clock());
         rows.truncate(MAX_PUBLISHED);
         let uses = published_uses(uses, published.as_ref().map(|published| &published.uses), snapshot.now_ms);
+        self.turns.earn(now);
         let mut publication = match list {
-            Some(list) => changes(published.as_ref(), &mut rows, &uses, &list.warnings, &mut self.last_reason),
+            Some(list) => changes(published.as_ref(), &mut rows, &uses, &list.warnings, &mut self.turns),
             None => Publication { engines: with_uses(&rows, &uses), ..Publication::default() },
         };
         let last_unmet = self.unmet.take();
@@ -162,7 +163,7 @@ fn changes(
     rows: &mut [Arc<ObservedEngine>],
     uses: &Uses,
     warnings: &ClusterWarnings,
-    last_reason: &mut Option<EngineName>,
+    turns: &mut QueueTurns,
 ) -> Publication {
     let Some(published) = published else {
         return Publication {
@@ -189,11 +190,8 @@ fn changes(
         }
     }
     publication.gone.extend(before.map(|old| old.name.clone()));
-    let first = reasons.partition_point(|(at, _)| last_reason.as_ref().is_some_and(|last| rows[*at].name <= *last));
-    reasons.rotate_left(first);
-    let left = reasons.split_off(reasons.len().min(MAX_QUEUE_REASONS));
-    publication.engines.extend(reasons.iter().map(|(at, _)| ObservedEngine::clone(&rows[*at])));
-    *last_reason = reasons.last().filter(|_| !left.is_empty()).map(|(at, _)| rows[*at].name.clone());
+    let (moved, left) = turns.take(reasons, rows);
+    publication.engines.extend(moved.iter().map(|(at, _)| ObservedEngine::clone(&rows[*at])));
     for (at, old) in left {
         rows[at] = Arc::clone(old);
     }
@@ -236,6 +234,7 @@ mod tests {
 
     use model::engine_state::Phase;
 
+    use super::queue_turns::MAX_QUEUE_REASONS;
     use super::*;
 
     fn row(name: &str, reason: Option<&str>) -> Arc<ObservedEngine> {
@@ -265,7 +264,8 @@ mod tests {
         let changes = |published: Option<&[Arc<ObservedEngine>]>, rows: &[Arc<ObservedEngine>]| {
             let published = published.map(|rows| Published { rows: rows.to_vec(), ..Published::default() });
             let none = (Uses::new(), ClusterWarnings::default());
-            let publication = changes(published.as_ref(), &mut rows.to_vec(), &none.0, &none.1, &mut None);
+            let publication =
+                changes(published.as_ref(), &mut rows.to_vec(), &none.0, &none.1, &mut QueueTurns::default());
             let names = |names: &[EngineName]| names.iter().map(EngineName::as_str).collect::<Vec<_>>().join(" ");
             let changed: Vec<EngineName> = publication.engines.iter().map(|row| row.name.clone()).collect();
             (publication.complete, names(&changed), names(&publication.gone))
@@ -286,9 +286,10 @@ mod tests {
             let reason = |at: usize| format!("queued at position {}: asked 1, left 0", QUEUED + 1 - at - granted);
             (0..QUEUED - granted).map(|at| row(&format!("e-{at:04}"), Some(&reason(at)))).collect()
         };
-        let (mut published, mut last) = (Published { rows: queue(0), ..Published::default() }, None);
-        let mut publish = |mut rows: Vec<Arc<ObservedEngine>>| {
-            let publication = changes(Some(&published), &mut rows, &none.0, &none.1, &mut last);
+        let (mut published, mut turns) = (Published { rows: queue(0), ..Published::default() }, QueueTurns::default());
+        let mut publish = |now_ms: u64, mut rows: Vec<Arc<ObservedEngine>>| {
+            turns.earn(Duration::from_millis(now_ms));
+            let publication = changes(Some(&published), &mut rows, &none.0, &none.1, &mut turns);
             // Exactly what is stored is compared with the next rows.
             let mut stored: BTreeMap<EngineName, Arc<ObservedEngine>> =
                 published.rows.iter().map(|row| (row.name.clone(), Arc::clone(row))).collect();
@@ -299,20 +300,21 @@ mod tests {
             (publication.engines.len(), publication.gone.len(), published.rows.clone())
         };
         // The last one is granted, and each other one moves up.
-        let (engines, gone, _) = publish(queue(1));
+        let (engines, gone, _) = publish(10_000, queue(1));
         assert_eq!((engines, gone), (MAX_QUEUE_REASONS, 1));
-        let (engines, gone, _) = publish(queue(1));
-        assert_eq!((engines, gone), (MAX_QUEUE_REASONS, 0));
-        let (engines, _, rows) = publish(queue(1));
+        let (engines, gone, _) = publish(10_100, queue(1));
+        assert_eq!((engines, gone), (100, 0), "a thousand in each second");
+        assert_eq!(publish(10_500, queue(1)).0, 400);
+        let (engines, _, rows) = publish(10_600, queue(1));
         assert_eq!(engines, 99);
-        assert_eq!(rows, queue(1), "all are as they should be after three ticks");
-        assert_eq!(publish(queue(1)).0, 0);
+        assert_eq!(rows, queue(1), "all are as they should be");
+        assert_eq!(publish(11_000, queue(1)).0, 0);
         // What is more than a place in the queue never waits.
         let mut rows = queue(2);
         for engine in &mut rows {
             *engine = row(engine.name.as_str(), Some("waits to be scheduled"));
         }
-        let (engines, _, published) = publish(rows.clone());
+        let (engines, _, published) = publish(11_000, rows.clone());
         assert_eq!((engines, published), (rows.len(), rows));
     }
 
@@ -330,7 +332,8 @@ mod tests {
         let mut publish = |sessions, idle: &BTreeMap<EngineName, EngineUse>, now_ms| {
             let mut rows = vec![with_sessions("e", sessions)];
             let uses = published_uses(idle, Some(&published.uses), now_ms);
-            let publication = changes(Some(&published), &mut rows, &uses, &ClusterWarnings::default(), &mut None);
+            let publication =
+                changes(Some(&published), &mut rows, &uses, &ClusterWarnings::default(), &mut QueueTurns::default());
             published = Published { rows, uses, ..Published::default() };
             publication.engines.first().map(|row| (row.idle_since_ms, row.stateful))
         };
