@@ -61,11 +61,11 @@ impl Store {
         diagnosis
     }
 
-    /// The database's query plan for the engines of a snapshot, in lines: for tests, and for operators with slow snapshots.
+    /// The database's query plans for the engines of a snapshot, in lines: for tests, and for operators with slow snapshots.
     pub async fn engines_plan(&self) -> Result<Vec<String>, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
-        let plan = tx.explain(sql::ENGINES).await;
-        tx.leave(plan).await
+        let plans = engines_plan(&mut tx).await;
+        tx.leave(plans).await
     }
 
     async fn read_diagnosis(&self, settings: &StoreSettings, clock: &SharedClock) -> Result<Diagnosis, Error> {
@@ -73,6 +73,12 @@ impl Store {
         let diagnosis = diagnosis(&mut tx, self.backend(), settings, clock).await;
         tx.leave(diagnosis).await
     }
+}
+
+async fn engines_plan(tx: &mut Transaction) -> Result<Vec<String>, Error> {
+    let mut lines = tx.explain(sql::ENGINES).await?;
+    lines.extend(tx.explain(sql::CURRENT_ENGINES_ENDED).await?);
+    Ok(lines)
 }
 
 async fn diagnosis(

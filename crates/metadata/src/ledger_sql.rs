@@ -154,20 +154,21 @@ pub(crate) const RESERVATIONS_OF_CREATORS: &str =
     "SELECT * FROM reservation WHERE state IN ('locked', 'used') AND creator IN";
 pub(crate) const RESERVATIONS_OF_TENANTS: &str =
     "SELECT * FROM reservation WHERE state IN ('locked', 'used') AND (tenant, pool) IN";
-/// What a plan reads: the charged and waiting reservations, and the ended ones of current engines and of engines that have
-/// not ended. A row may be in both of the latter.
-pub(crate) const RESERVATIONS_PLANNED: &str = "SELECT id, request_key, holder, lineage, tenant, pool, unit, incarnation, \
+/// The charged and waiting reservations.
+pub(crate) const RESERVATIONS_OPEN: &str = "SELECT id, request_key, holder, lineage, tenant, pool, unit, incarnation, \
      instance, usr, creator, state, cpu, memory, engines, request_cpu, request_memory, ttl_ms, uid, asked_at_ms, \
-     used_at_ms, ended_at_ms, deadline_ms FROM reservation WHERE state IN ('waiting', 'locked', 'used') \
-     UNION ALL SELECT r.id, r.request_key, r.holder, r.lineage, r.tenant, r.pool, r.unit, r.incarnation, r.instance, \
-     r.usr, r.creator, r.state, r.cpu, r.memory, r.engines, r.request_cpu, r.request_memory, r.ttl_ms, r.uid, \
-     r.asked_at_ms, r.used_at_ms, r.ended_at_ms, r.deadline_ms FROM slot s CROSS JOIN reservation r \
-     WHERE r.incarnation = s.incarnation AND r.ended_at_ms IS NOT NULL AND r.tenant = s.tenant AND r.pool = s.pool \
-     AND r.unit = s.unit \
-     UNION ALL SELECT r.id, r.request_key, r.holder, r.lineage, r.tenant, r.pool, r.unit, r.incarnation, r.instance, \
-     r.usr, r.creator, r.state, r.cpu, r.memory, r.engines, r.request_cpu, r.request_memory, r.ttl_ms, r.uid, \
-     r.asked_at_ms, r.used_at_ms, r.ended_at_ms, r.deadline_ms FROM engine e CROSS JOIN reservation r \
-     WHERE e.ended_at_ms IS NULL AND r.id = e.name AND r.ended_at_ms IS NOT NULL";
+     used_at_ms, ended_at_ms, deadline_ms FROM reservation WHERE state IN ('waiting', 'locked', 'used')";
+/// The reservations that have ended of the current engines of slots.
+pub(crate) const RESERVATIONS_ENDED_OF_CURRENT: &str = "SELECT r.id, r.request_key, r.holder, r.lineage, r.tenant, r.pool, \
+     r.unit, r.incarnation, r.instance, r.usr, r.creator, r.state, r.cpu, r.memory, r.engines, r.request_cpu, \
+     r.request_memory, r.ttl_ms, r.uid, r.asked_at_ms, r.used_at_ms, r.ended_at_ms, r.deadline_ms FROM slot s \
+     CROSS JOIN reservation r WHERE r.incarnation = s.incarnation AND r.ended_at_ms IS NOT NULL AND r.tenant = s.tenant \
+     AND r.pool = s.pool AND r.unit = s.unit";
+/// The reservations that have ended of engines that have not.
+pub(crate) const RESERVATIONS_ENDED_OF_LIVING: &str = "SELECT r.id, r.request_key, r.holder, r.lineage, r.tenant, r.pool, \
+     r.unit, r.incarnation, r.instance, r.usr, r.creator, r.state, r.cpu, r.memory, r.engines, r.request_cpu, \
+     r.request_memory, r.ttl_ms, r.uid, r.asked_at_ms, r.used_at_ms, r.ended_at_ms, r.deadline_ms FROM engine e \
+     CROSS JOIN reservation r WHERE e.ended_at_ms IS NULL AND r.id = e.name AND r.ended_at_ms IS NOT NULL";
 /// The charged reservations of engines that were observed on no node.
 pub(crate) const RESERVATIONS_ON_NO_NODE: &str = "SELECT r.id, r.request_key, r.holder, r.lineage, r.tenant, r.pool, \
      r.unit, r.incarnation, r.instance, r.usr, r.creator, r.state, r.cpu, r.memory, r.engines, r.request_cpu, \

@@ -1,15 +1,17 @@
 //! The read models of the ledger: for plans, and for the statements that show scopes and reservations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use model::demand::Demand;
 use model::ledger::{Ledger, Registration, Reservation, Scope, ScopeKey, ScopeKind, State};
 use model::name::{PoolName, TenantName};
+use model::number::Incarnation;
 use model::quota::Limit;
 use model::resource::{Amount, Triple};
 use model::slot::Slot;
+use model::snapshot::EngineRecord;
 
 use crate::backend::Mode;
 use crate::error::Error;
@@ -105,9 +107,15 @@ impl Store {
 
 /// The ledger of a snapshot: the scopes of pools and of those that waiting requests, slots and engines of waiting users are
 /// charged to; the charged and waiting reservations, and the ended ones of current engines and of engines that have not ended.
-pub(crate) async fn planned(tx: &mut Transaction, slots: &[Slot], demand: &[Demand]) -> Result<Ledger, Error> {
-    let reservations = tx.rows(sql::RESERVATIONS_PLANNED, args![]).await?;
-    let reservations = reservations.iter().map(ledger_rows::planned).collect::<Result<Vec<_>, _>>()?;
+pub(crate) async fn planned(
+    tx: &mut Transaction,
+    (slots, engines): (&[Slot], &[EngineRecord]),
+    demand: &[Demand],
+) -> Result<Ledger, Error> {
+    let mut reservations = read(tx, sql::RESERVATIONS_OPEN).await?;
+    for statement in ended(slots, engines, &reservations) {
+        reservations.extend(read(tx, statement).await?);
+    }
     let mut scopes =
         tx.rows(sql::SCOPES_OF_POOLS, args![]).await?.iter().map(ledger_rows::scope).collect::<Result<Vec<_>, _>>()?;
     let mut principals: BTreeSet<ScopeKey> = BTreeSet::new();
@@ -126,11 +134,29 @@ pub(crate) async fn planned(tx: &mut Transaction, slots: &[Slot], demand: &[Dema
     Ok(Ledger::new(scopes.into_iter().map(|row| (row.key, row.scope)), reservations))
 }
 
+async fn read(tx: &mut Transaction, statement: &'static str) -> Result<Vec<Reservation>, Error> {
+    tx.rows(statement, args![]).await?.iter().map(ledger_rows::planned).collect()
+}
+
+/// The statements that are needed to read the ended reservations: nearly always none. A row may be read by both.
+fn ended(slots: &[Slot], engines: &[EngineRecord], open: &[Reservation]) -> Vec<&'static str> {
+    let open: HashSet<&str> = open.iter().map(|reservation| &**reservation.id()).collect();
+    let living: HashSet<Incarnation> =
+        engines.iter().filter(|engine| engine.ended_at_ms.is_none()).map(|engine| engine.incarnation).collect();
+    let mut statements = Vec::new();
+    if slots.iter().any(|slot| !living.contains(&slot.incarnation)) {
+        statements.push(sql::RESERVATIONS_ENDED_OF_CURRENT);
+    }
+    if engines.iter().any(|engine| engine.ended_at_ms.is_none() && !open.contains(engine.name.as_str())) {
+        statements.push(sql::RESERVATIONS_ENDED_OF_LIVING);
+    }
+    statements
+}
+
 async fn quota_scopes(tx: &mut Transaction) -> Result<Vec<QuotaScope>, Error> {
     let (mut used, mut waiting) = (BTreeMap::new(), BTreeMap::new());
     let mut lineages: BTreeMap<Arc<str>, (Arc<model::ledger::Request>, Amount)> = BTreeMap::new();
-    for row in tx.rows(sql::RESERVATIONS_PLANNED, args![]).await? {
-        let reservation = ledger_rows::planned(&row)?;
+    for reservation in read(tx, sql::RESERVATIONS_OPEN).await? {
         let request = &reservation.request;
         match reservation.state {
             State::Waiting => {

@@ -1,6 +1,6 @@
 //! Reads within a transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use model::alteration::{AlterationRecord, RequestId};
 use model::catalog::Catalog;
@@ -42,8 +42,11 @@ pub(crate) async fn catalog(tx: &mut Transaction) -> Result<Catalog, Error> {
     Ok(catalog)
 }
 
+/// All slots, by key. There may be thousands: they are sorted here, because a database compares names by its collation.
 pub(crate) async fn slots(tx: &mut Transaction) -> Result<Vec<Slot>, Error> {
-    tx.rows(sql::SLOTS, args![]).await?.iter().map(rows::slot).collect()
+    let mut slots = tx.rows(sql::SLOTS, args![]).await?.iter().map(rows::slot).collect::<Result<Vec<_>, _>>()?;
+    slots.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+    Ok(slots)
 }
 
 pub(crate) async fn slots_count(tx: &mut Transaction) -> Result<usize, Error> {
@@ -63,9 +66,23 @@ pub(crate) async fn engine(tx: &mut Transaction, name: &EngineName) -> Result<Op
     tx.row(sql::ENGINE, args![name.as_str()]).await?.as_ref().map(rows::engine_with_log).transpose()
 }
 
-/// Every engine that has not ended, and the ended ones that are the current engine of a slot; all without their logs.
-pub(crate) async fn engines(tx: &mut Transaction) -> Result<Vec<EngineRecord>, Error> {
-    tx.rows(sql::ENGINES, args![]).await?.iter().map(rows::engine).collect()
+/// Every engine that has not ended, and the ended ones that are the current engine of one of these slots; all without their logs,
+/// by incarnation.
+pub(crate) async fn engines(tx: &mut Transaction, slots: &[Slot]) -> Result<Vec<EngineRecord>, Error> {
+    let mut engines = tx.rows(sql::ENGINES, args![]).await?.iter().map(rows::engine).collect::<Result<Vec<_>, _>>()?;
+    if !have_all_current(&engines, slots) {
+        for row in tx.rows(sql::CURRENT_ENGINES_ENDED, args![]).await? {
+            engines.push(rows::engine(&row)?);
+        }
+    }
+    engines.sort_unstable_by_key(|engine| engine.incarnation);
+    Ok(engines)
+}
+
+/// Whether the current engine of every slot is among these, none of which has ended.
+fn have_all_current(engines: &[EngineRecord], slots: &[Slot]) -> bool {
+    let living: HashSet<Incarnation> = engines.iter().map(|engine| engine.incarnation).collect();
+    slots.iter().all(|slot| living.contains(&slot.incarnation))
 }
 
 /// Adds to the current engines how the previous engine of their slot ended, for at most [`MAX_FAILURES_BEFORE`] slots with

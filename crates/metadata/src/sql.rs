@@ -213,8 +213,9 @@ pub(crate) const UNIT_DELETE: &str = "DELETE FROM resource_unit WHERE name = ? A
 pub(crate) const QUOTA_DELETE: &str = "DELETE FROM resource_quota WHERE name = ? AND generation = ?";
 
 // Slots.
+/// In no order.
 pub(crate) const SLOTS: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, forced, \
-     usr, creator, asked_at_ms, owner_kind, owner FROM slot ORDER BY tenant, pool, unit, ordinal";
+     usr, creator, asked_at_ms, owner_kind, owner FROM slot";
 pub(crate) const SLOTS_COUNT: &str = "SELECT COUNT(*) AS slots FROM slot";
 pub(crate) const SLOTS_OF_LINK: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, \
      forced, usr, creator, asked_at_ms, owner_kind, owner FROM slot WHERE tenant = ? AND pool = ? AND unit = ? \
@@ -242,14 +243,15 @@ pub(crate) const REQUESTS_DELETE: &str = "DELETE FROM request WHERE id IN";
 // Engines.
 pub(crate) const ENGINE: &str = "SELECT name, tenant, pool, unit, ordinal, incarnation, uid, config, issued_at_ms, \
      started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason, ended_word, retryable, log_tail FROM engine WHERE name = ?";
-/// Every engine that has not ended, and the current engine of each slot. A UNION, because with an OR no database uses an index.
-/// Without the logs, which may be long and which no plan reads.
+/// Every engine that has not ended, in no order. Without the logs, which may be long and which no plan reads.
 pub(crate) const ENGINES: &str = "SELECT name, tenant, pool, unit, ordinal, incarnation, uid, config, issued_at_ms, \
-     started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason, ended_word, retryable FROM engine WHERE ended_at_ms IS NULL \
-     UNION ALL SELECT e.name, e.tenant, e.pool, e.unit, e.ordinal, e.incarnation, e.uid, e.config, e.issued_at_ms, \
-     e.started_at_ms, e.end_grace_ms, e.end_reason, e.ended_at_ms, e.ended_reason, e.ended_word, e.retryable FROM slot s \
-     CROSS JOIN engine e WHERE e.incarnation = s.incarnation AND e.ended_at_ms IS NOT NULL AND e.tenant = s.tenant \
-     AND e.pool = s.pool AND e.unit = s.unit AND e.ordinal = s.ordinal ORDER BY incarnation";
+     started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason, ended_word, retryable FROM engine WHERE ended_at_ms IS NULL";
+/// The current engines of slots that have ended, without their logs. A statement of its own, because with an OR no database uses an
+/// index, and nearly always there are none.
+pub(crate) const CURRENT_ENGINES_ENDED: &str = "SELECT e.name, e.tenant, e.pool, e.unit, e.ordinal, e.incarnation, e.uid, \
+     e.config, e.issued_at_ms, e.started_at_ms, e.end_grace_ms, e.end_reason, e.ended_at_ms, e.ended_reason, e.ended_word, \
+     e.retryable FROM slot s CROSS JOIN engine e WHERE e.incarnation = s.incarnation AND e.ended_at_ms IS NOT NULL \
+     AND e.tenant = s.tenant AND e.pool = s.pool AND e.unit = s.unit AND e.ordinal = s.ordinal";
 /// How the previous engine ended, for each slot with repeated failures.
 pub(crate) const FAILURES_BEFORE: &str = "SELECT s.tenant, s.pool, s.unit, s.ordinal, e.ended_reason FROM slot s \
      CROSS JOIN engine e WHERE s.failures > 0 AND e.ended_reason IS NOT NULL AND e.incarnation = \

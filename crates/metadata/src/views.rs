@@ -122,10 +122,10 @@ impl Store {
 async fn snapshot(tx: &mut Transaction) -> Result<Snapshot, Error> {
     let (now_ms, catalog) = (tx.now_ms().await?, read::catalog(tx).await?);
     let slots = read::slots(tx).await?;
-    let mut engines = read::engines(tx).await?;
+    let mut engines = read::engines(tx, &slots).await?;
     read::failures_before(tx, &slots, &mut engines).await?;
     let demand = demand::current(tx, now_ms).await?;
-    let ledger = ledger_views::planned(tx, &slots, &demand).await?;
+    let ledger = ledger_views::planned(tx, (&slots, &engines), &demand).await?;
     Ok(Snapshot {
         now_ms,
         catalog,
