@@ -17,8 +17,9 @@ use crate::settings::Settings;
 use crate::tick::{Reconciler, Ticked};
 use crate::wait_log::WaitLog;
 
-/// The time between two ticks of many: all events in between are one wake-up. The ticks that a single event causes follow without it.
-const MIN_PAUSE: Duration = Duration::from_millis(50);
+/// The least time from the beginning of a tick to that of the next one, of many: all events in between are one wake-up. The ticks that
+/// a single event causes follow without it. A tick that takes longer is followed at once: the next one has the events of all this time.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
 /// The pause before another attempt to raise the epoch, and between two checks of a lease in doubt.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// How long the current call may take after a shutdown request. The successor must not wait for a server that does not
@@ -55,7 +56,7 @@ async fn act(
     tracing::info!(epoch = epoch.get(), "epoch raised");
     let mut reconciler = Reconciler::new(settings.clone(), epoch, ctx.clock(), shutdown.clone());
     let mut ticks = 0_u64;
-    let mut pace = Pace::new(MIN_PAUSE);
+    let mut pace = Pace::new(MIN_INTERVAL);
     let (mut stopped, mut raised_again) = (LogThrottle::default(), LogThrottle::default());
     loop {
         if shutdown.is_cancelled() {
@@ -70,6 +71,7 @@ async fn act(
                 continue;
             }
         }
+        let begun = ctx.clock();
         match reconciler.tick(ctx).await {
             Ticked::Done { progress, due } => {
                 ticks += 1;
@@ -79,7 +81,7 @@ async fn act(
                 raised_again.clear();
                 let _ = state.send(CandidateState::Acting { epoch: reconciler.epoch(), ticks });
                 tokio::select! {
-                    () = pause(ctx, settings, &mut pace, progress, due) => {}
+                    () = pause(ctx, settings, (&mut pace, begun), progress, due) => {}
                     () = shutdown.cancelled() => {}
                 }
             }
@@ -102,10 +104,15 @@ async fn act(
     }
 }
 
-/// Waits for the next tick: a wake-up, the timer, or the next due decision.
-async fn pause(ctx: &dyn ControllerCtx, settings: &Settings, pace: &mut Pace, progress: bool, due: Option<Duration>) {
-    let now = ctx.clock();
-    sleep(pace.wait(now, now)).await;
+/// Waits for the next tick after one that began at `begun`: a wake-up, the timer, or the next due decision.
+async fn pause(
+    ctx: &dyn ControllerCtx,
+    settings: &Settings,
+    (pace, begun): (&mut Pace, Duration),
+    progress: bool,
+    due: Option<Duration>,
+) {
+    sleep(pace.wait(begun, ctx.clock())).await;
     if progress {
         return;
     }
