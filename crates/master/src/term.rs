@@ -18,8 +18,11 @@ use crate::tick::{Reconciler, Ticked};
 use crate::wait_log::WaitLog;
 
 /// The least time from the beginning of a tick to that of the next one, of many: all events in between are one wake-up. The ticks that
-/// a single event causes follow without it. A tick that takes longer is followed at once: the next one has the events of all this time.
+/// a single event causes follow without it.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
+/// A tick is followed by a rest of at least one part in so many of its own time: what else runs in this process and in the database, such
+/// as the statements of clients, waits for a busy master no longer than that.
+const REST_PART: u32 = 5;
 /// The pause before another attempt to raise the epoch, and between two checks of a lease in doubt.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// How long the current call may take after a shutdown request. The successor must not wait for a server that does not
@@ -112,12 +115,17 @@ async fn pause(
     progress: bool,
     due: Option<Duration>,
 ) {
-    sleep(pace.wait(begun, ctx.clock())).await;
+    sleep(rest(pace, begun, ctx.clock())).await;
     if progress {
         return;
     }
     let time = due.map_or(settings.tick, |due| due.min(settings.tick));
     let _ = timeout(time, ctx.wait()).await;
+}
+
+/// The time from `now` until the next tick may begin after one that began at `begun`.
+fn rest(pace: &mut Pace, begun: Duration, now: Duration) -> Duration {
+    pace.wait(begun, now).max(now.saturating_sub(begun) / REST_PART)
 }
 
 /// Raises the epoch in the database, which a master does before anything else. Retries until it succeeds or the lock is
@@ -144,5 +152,28 @@ async fn raise(ctx: &dyn ControllerCtx, settings: &Settings, shutdown: &Cancella
             }
         }
         sleep(RETRY_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_many_begin_at_intervals_and_long_ones_are_followed_by_a_part_of_their_time() {
+        let mut pace = Pace::new(MIN_INTERVAL);
+        let mut begun = Duration::from_secs(10);
+        let mut rest_after = |took_ms: u64| {
+            let now = begun + Duration::from_millis(took_ms);
+            let rest = rest(&mut pace, begun, now);
+            begun = now + rest;
+            rest.as_millis()
+        };
+        assert_eq!(
+            [10; 5].map(&mut rest_after),
+            [2, 2, 40, 40, 40],
+            "those that a single event causes have no interval"
+        );
+        assert_eq!([45, 200].map(rest_after), [9, 40]);
     }
 }
