@@ -6,6 +6,7 @@
 
 pub mod certificate;
 pub mod imports;
+pub mod libraries;
 pub mod output;
 pub mod package;
 pub mod page;
