@@ -104,7 +104,9 @@ fn a_driver_that_has_ended_is_charged_while_an_executor_is_left() {
     settle(&mut cluster);
     let mut ended = |executors: &[PodSize]| {
         let mut pods = ObservedPods::of_driver(DRIVER, None);
-        executors.iter().for_each(|size| pods.add_executor(*size, "node-0"));
+        for size in executors {
+            pods.add_executor(*size, "node-0");
+        }
         let instance = &mut cluster.simulation.observed.instances[0];
         (instance.phase, instance.pods) = (Phase::Ended, Some(Arc::new(pods)));
         let plan = cluster.simulation.plan();

@@ -14,6 +14,9 @@ pub(super) const MAX_QUEUE_REASONS: usize = 500;
 /// The most such rows per second. Those of 10,000 queued engines are at most 10 s old.
 const QUEUE_REASONS_PER_SECOND: u32 = 1_000;
 
+/// Rows by their positions, each with its last version.
+type Moved<T> = Vec<(usize, T)>;
+
 /// Whose turn it is, and how many rows may be published.
 #[derive(Debug, Default)]
 pub(super) struct QueueTurns {
@@ -37,11 +40,7 @@ impl QueueTurns {
 
     /// Divides the rows, which are at these positions of `rows` and in the order of names, into those that have their turn and the
     /// others.
-    pub fn take<T>(
-        &mut self,
-        mut moved: Vec<(usize, T)>,
-        rows: &[Arc<ObservedEngine>],
-    ) -> (Vec<(usize, T)>, Vec<(usize, T)>) {
+    pub fn take<T>(&mut self, mut moved: Moved<T>, rows: &[Arc<ObservedEngine>]) -> (Moved<T>, Moved<T>) {
         let name = |at: usize| &rows[at].name;
         let first = moved.partition_point(|(at, _)| self.last.as_ref().is_some_and(|last| name(*at) <= last));
         moved.rotate_left(first);
