@@ -22,7 +22,7 @@ use crate::wait_log::WaitLog;
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 /// A tick is followed by a rest of at least one part in so many of its own time: what else runs in this process and in the database, such
 /// as the statements of clients, waits for a busy master no longer than that.
-const REST_PART: u32 = 5;
+const REST_PART: u32 = 10;
 /// The pause before another attempt to raise the epoch, and between two checks of a lease in doubt.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// How long the current call may take after a shutdown request. The successor must not wait for a server that does not
@@ -174,6 +174,6 @@ mod tests {
             [2, 2, 40, 40, 40],
             "those that a single event causes have no interval"
         );
-        assert_eq!([45, 200].map(rest_after), [9, 40]);
+        assert_eq!([45, 200].map(rest_after), [5, 20]);
     }
 }
