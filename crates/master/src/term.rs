@@ -171,7 +171,7 @@ mod tests {
         };
         assert_eq!(
             [10; 5].map(&mut rest_after),
-            [2, 2, 40, 40, 40],
+            [1, 1, 40, 40, 40],
             "those that a single event causes have no interval"
         );
         assert_eq!([45, 200].map(rest_after), [5, 20]);
