@@ -20,8 +20,8 @@ use crate::wait_log::WaitLog;
 /// The least time from the beginning of a tick to that of the next one, of many: all events in between are one wake-up. The ticks that
 /// a single event causes follow without it.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
-/// A tick is followed by a rest of at least one part in so many of its own time: what else runs in this process and in the database, such
-/// as the statements of clients, waits for a busy master no longer than that.
+/// After a tick the master rests for at least one part in so many of the tick's time: a busy master leaves that to what else runs in
+/// this process and in the database, such as the statements of clients.
 const REST_PART: u32 = 10;
 /// The pause before another attempt to raise the epoch, and between two checks of a lease in doubt.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
