@@ -92,6 +92,15 @@ pub struct Snapshot {
     pub demand: Vec<Demand>,
 }
 
+impl Snapshot {
+    /// Whether the charge of an engine ended before the end of the last tick. If such an engine is still listed, its node has
+    /// failed: a tick that finds an instance ended returns the charge first, and records the end of the engine before its own.
+    pub fn is_uncharged(&self, engine: &str) -> bool {
+        let ended = self.ledger.reservation(engine).filter(|reservation| reservation.state.is_ended());
+        ended.and_then(|reservation| reservation.ended_at_ms).is_some_and(|at_ms| at_ms < self.master.last_tick_ms)
+    }
+}
+
 /// The part of the database that a proxy routes by: read every `snapshot_poll`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProxySnapshot {

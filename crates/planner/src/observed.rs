@@ -285,9 +285,8 @@ impl ObservedState {
 
 /// The node of an engine that the master has found unreachable: its charge has ended, although it is listed.
 fn failed_node<'a>(row: &'a ObservedEngine, snapshot: &Snapshot) -> Option<&'a String> {
-    let reservation = snapshot.ledger.reservation(row.name.as_str());
-    let has_ended = reservation.is_some_and(|reservation| reservation.state.is_ended());
-    row.node.as_ref().filter(|_| has_ended && !row.registered && row.phase != Phase::Ended)
+    let is_listed = !row.registered && row.phase != Phase::Ended;
+    row.node.as_ref().filter(|_| is_listed && snapshot.is_uncharged(row.name.as_str()))
 }
 
 fn reported_drain(row: &ObservedEngine, uid: &str, snapshot: &Snapshot) -> DrainOrder {

@@ -257,7 +257,13 @@ fn explain_knows_from_the_report_which_engines_are_unreachable() {
     }
     let rows: Vec<ObservedEngine> =
         cluster.simulation.plan().rows.iter().map(|row| ObservedEngine::clone(row)).collect();
-    let reported = ObservedState::from_report(&rows, &cluster.simulation.desired.snapshot);
+    let snapshot = &mut cluster.simulation.desired.snapshot;
+    let uncharged = |reported: &ObservedState| reported.unready.keys().cloned().collect::<Vec<String>>();
+    let in_that_tick = ObservedState::from_report(&rows, snapshot);
+    assert_eq!(uncharged(&in_that_tick), [""; 0], "its end may be recorded next");
+    snapshot.master.last_tick_ms = snapshot.now_ms + 1;
+    let reported = ObservedState::from_report(&rows, snapshot);
+    assert_eq!(uncharged(&reported), ["n-0"]);
     let plan = plan(&cluster.simulation.desired, &reported);
     assert_eq!(verbs(&plan), Vec::<&str>::new(), "it does not charge the old engine");
 }

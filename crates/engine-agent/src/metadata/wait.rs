@@ -9,6 +9,7 @@ use std::time::Duration;
 use metadata::{ObservedRow, Overview, user_error};
 use model::alteration::{ObjectKind, ObjectRef};
 use model::engine_name::EngineName;
+use model::engine_state::Phase;
 use model::error::{ErrorKind, UserError};
 use model::ledger::never_fits;
 use model::slot::{Slot, SlotKey};
@@ -63,8 +64,9 @@ pub(super) enum Gone {
     Unreachable(String),
 }
 
-/// Waits until the engine is gone, and what it was charged is returned. An unreachable engine ends when its machine returns, which
-/// may be never: the wait ends once it is not charged any more.
+/// Waits until the engine is gone, what it was charged is returned, and the published usage of its nodes no longer has it: START
+/// with NOWAIT decides by both. An unreachable engine ends when its machine returns, which may be never: the wait ends once it is
+/// not charged any more.
 pub(super) async fn gone(context: &Context, name: &EngineName, patience: Duration) -> Result<Gone, UserError> {
     until(context, patience, "the engine is not gone", |overview| {
         let mut engines = overview.snapshot.engines.iter();
@@ -76,6 +78,8 @@ pub(super) async fn gone(context: &Context, name: &EngineName, patience: Duratio
         } else if overview.snapshot.ledger.reservation(name.as_str()).is_some_and(|charged| charged.state.is_charged())
         {
             WaitState::Pending(format!("engine \"{name}\" has ended, and its reservation is still charged"))
+        } else if is_listed(overview, name) {
+            WaitState::Pending(format!("engine \"{name}\" has ended, and the usage of its nodes is still published"))
         } else {
             WaitState::Done(Gone::Ended)
         }
@@ -227,8 +231,12 @@ fn not_ready(context: &Context, overview: &Overview, slot: &Slot) -> Option<Stri
 
 /// Whether the machine of an engine that has not ended has failed: then its charge ends before its instance.
 fn is_unreachable(overview: &Overview, name: &EngineName) -> bool {
-    let reservation = overview.snapshot.ledger.reservation(name.as_str());
-    reservation.is_some_and(|reservation| reservation.state.is_ended())
+    is_listed(overview, name) && overview.snapshot.is_uncharged(name.as_str())
+}
+
+/// Whether the master last published that the engine has an instance that has not ended. It publishes the usage of nodes with it.
+fn is_listed(overview: &Overview, name: &EngineName) -> bool {
+    observed(overview, name).is_some_and(|row| row.engine.uid.is_some() && row.engine.phase != Phase::Ended)
 }
 
 /// Why an engine that is not the current one of a slot has not ended; `None` if there is no such engine. Nothing waits until the

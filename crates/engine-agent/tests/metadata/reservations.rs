@@ -11,7 +11,7 @@ use model::ledger::{
     engine_scopes,
 };
 use model::name::{PoolName, TenantName};
-use model::observation::{ObservedEngine, Publication};
+use model::observation::{EndedEngine, EngineFacts, ObservedEngine, Publication};
 use model::resource::Amount;
 use model::shared::Shared;
 use model::slot::Slot;
@@ -97,7 +97,7 @@ async fn the_wait_of_a_stop_ends_when_its_engine_is_unreachable() {
     let scopes = reserved(&bench, &engine).await.request.scopes.clone();
     let mut lost = ready(&engine, "");
     (lost.registered, lost.reason) = (false, Some("node \"n-1\" has not been ready for 40 s".to_owned()));
-    bench.master.seen(lost).await;
+    bench.master.seen(lost.clone()).await;
     let mut stopping = admin.execute(&format!("STOP ENGINE rp_1 '{engine}' WAIT '1h'")).await.unwrap();
     eventually("the log", async || {
         stopping.logs().await.unwrap().into_iter().find(|line| line.contains("still terminating"))
@@ -106,10 +106,43 @@ async fn the_wait_of_a_stop_ends_when_its_engine_is_unreachable() {
     // The master ends its charge, although its pod is listed.
     let end = End { id: engine.as_str().into(), state: State::Lost, reason: "its node has failed".into() };
     changed(&bench, scopes, Change::End(end)).await;
+    bench.master.seen(lost).await;
     assert_eq!(column(&stopping.collect(crate::fixture::WAIT).await.unwrap(), "state"), ["unreachable"]);
     let log = stopping.logs().await.unwrap().join("\n");
     let warning = format!("warning: engine \"{engine}\" is unreachable, and ends when its node returns: node \"n-1\"");
     assert!(log.contains(&warning), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_wait_of_a_stop_ends_after_the_tick_that_returns_the_charge() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = partitioned(&bench).await;
+    let (engine, _) = started(&mut admin).await;
+    let scopes = reserved(&bench, &engine).await.request.scopes.clone();
+    let mut ending = ready(&engine, "");
+    (ending.registered, ending.phase, ending.reason) = (false, Phase::Terminating, Some("step 0".to_owned()));
+    bench.master.seen(ending.clone()).await;
+    let mut stopping = admin.execute(&format!("STOP ENGINE rp_1 '{engine}' WAIT '1h'")).await.unwrap();
+    let mut logged = async |text: &str| {
+        eventually(text, async || stopping.logs().await.unwrap().into_iter().find(|line| line.contains(text))).await;
+    };
+    logged("still terminating: step 0").await;
+    // A tick: it returns the charge, records the end, and publishes what is there now.
+    let end = End { id: engine.as_str().into(), state: State::Released, reason: "its engine has ended".into() };
+    changed(&bench, scopes, Change::End(end)).await;
+    // The row of a part of the report shows that the wait has read the database since.
+    ending.reason = Some("step 1".to_owned());
+    let part = Publication { engines: vec![ending.clone()], part: true, ..Publication::default() };
+    bench.master.report(part).await;
+    logged("still terminating: step 1").await;
+    let name = model::EngineName::new(&engine).unwrap();
+    let ended = EndedEngine { name: name.clone(), reason: "drained".to_owned(), class: None, log_tail: None };
+    bench.master.record(EngineFacts { ended: vec![ended], ..EngineFacts::default() }).await;
+    logged("has ended, and the usage of its nodes is still published").await;
+    ending.phase = Phase::Ended;
+    bench.master.report(Publication { engines: vec![ending], ..Publication::default() }).await;
+    assert_eq!(column(&stopping.collect(crate::fixture::WAIT).await.unwrap(), "state"), ["gone"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -385,5 +418,6 @@ async fn a_wait_for_an_object_skips_an_engine_whose_charge_has_ended_before_it()
     // Its machine has failed.
     let end = End { id: reservation.id().clone(), state: State::Lost, reason: "its node is not ready".into() };
     changed(&bench, reservation.request.scopes.clone(), Change::End(end)).await;
+    bench.master.seen(ready(&engine, "127.0.0.1:1")).await;
     try_run(&mut admin, "DROP TENANT IF EXISTS t_1 WAIT '300ms'").await.unwrap();
 }
