@@ -4,7 +4,7 @@
 cache=${ENGINEHOUSE_TEST_CACHE:-$HOME/.cache/enginehouse-tests}
 venv=$cache/venv
 quick_debian_packages=(python3-venv)
-debian_packages=("${quick_debian_packages[@]}" curl openjdk-17-jre-headless zookeeper postgresql mariadb-server thrift-compiler)
+debian_packages=("${quick_debian_packages[@]}" curl openjdk-17-jre-headless zookeeper postgresql mariadb-server slapd ldap-utils thrift-compiler)
 
 # python_packages [GROUP]: prints the pinned requirements of tests/pyproject.toml, with those of an optional group.
 python_packages() {

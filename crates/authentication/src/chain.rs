@@ -10,18 +10,25 @@ use hs2::{Credentials, Principal};
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
 use model::user_name::is_user_name;
+use parking_lot::Mutex;
 
 use crate::refusal_log::{RefusalEvent, RefusalLog};
 use crate::throttle::{Admission, Throttle};
 
 /// The part of a delay that is random, so that responses reveal no more than their order of magnitude.
 const JITTER: f64 = 0.2;
+/// The most that a refusal waits so that it takes as long as one of another kind.
+pub(crate) const MAX_EQUALIZED: Duration = Duration::from_secs(1);
 
 /// What a method finds about a user and a password.
 #[derive(Debug)]
 pub enum Verdict {
-    /// The password is right; the user has these groups.
-    Accepted(Vec<String>),
+    /// The password is right.
+    Accepted {
+        /// The user's name as the method has it; `None`: as it was typed.
+        user: Option<String>,
+        groups: Vec<String>,
+    },
     /// The method knows the user, and the password is wrong: no other method is tried.
     Refused,
     /// The method does not know the user.
@@ -48,6 +55,10 @@ pub struct Chain {
     methods: Vec<Arc<dyn Method>>,
     throttle: Throttle,
     log: Arc<RefusalLog>,
+    clock: SharedClock,
+    /// How long all methods took for the last user whom none knew. A wrong password of a user whom the first method knows takes as
+    /// long, so that the time does not reveal where a user is known.
+    unknown_took: Mutex<Duration>,
 }
 
 impl fmt::Debug for Chain {
@@ -56,7 +67,6 @@ impl fmt::Debug for Chain {
     }
 }
 
-/// A login that failed.
 /// A login that is being checked. One that is dropped before its end counts as a failure, and is logged as one.
 struct UnfinishedLogin<'a> {
     chain: &'a Chain,
@@ -65,6 +75,7 @@ struct UnfinishedLogin<'a> {
     has_ended: bool,
 }
 
+/// A login that failed.
 #[derive(Debug)]
 struct Failure {
     error: UserError,
@@ -74,7 +85,8 @@ struct Failure {
 
 impl Chain {
     pub fn new(methods: Vec<Arc<dyn Method>>, throttle: Throttle, clock: SharedClock) -> Self {
-        Self { methods, throttle, log: Arc::new(RefusalLog::new(RefusalEvent::Login, clock)) }
+        let log = Arc::new(RefusalLog::new(RefusalEvent::Login, clock.clone()));
+        Self { methods, throttle, log, clock, unknown_took: Mutex::default() }
     }
 
     /// Starts a task that logs the failures without a line of their own, until the chain is dropped.
@@ -127,9 +139,9 @@ impl Chain {
         let (verdict, method) = self.check(user, password).await;
         unfinished.end();
         match verdict {
-            Verdict::Accepted(groups) => {
+            Verdict::Accepted { user: name, groups } => {
                 attempt.succeed();
-                Ok(Principal::authenticated(user, groups, method))
+                Ok(Principal::authenticated(name.as_deref().unwrap_or(user), groups, method))
             }
             Verdict::Refused => Err(self.failed(user, address, "wrong password", attempt.fail())),
             Verdict::Unavailable(error) => {
@@ -142,13 +154,24 @@ impl Chain {
 
     /// The verdict of the first method that knows the user, and its word.
     async fn check(&self, user: &str, password: &str) -> (Verdict, &'static str) {
+        let begun = self.clock.boottime();
+        let took = || self.clock.boottime().saturating_sub(begun);
         for method in &self.methods {
             let verdict = method.login(user, password).await;
+            if matches!(verdict, Verdict::Refused) {
+                tokio::time::sleep(self.left_to_wait(took())).await;
+            }
             if !matches!(verdict, Verdict::Unknown) {
                 return (verdict, method.name());
             }
         }
+        *self.unknown_took.lock() = took();
         (Verdict::Unknown, "")
+    }
+
+    /// How long the refusal of a known user waits who took so long.
+    fn left_to_wait(&self, took: Duration) -> Duration {
+        self.unknown_took.lock().saturating_sub(took).min(MAX_EQUALIZED)
     }
 
     /// Logs a failure. Its error is the same for every reason.
@@ -204,7 +227,7 @@ mod tests {
             self.2.fetch_add(1, Ordering::Relaxed);
             match password {
                 _ if user != self.0 => Verdict::Unknown,
-                "right" => Verdict::Accepted(vec![self.1.to_owned()]),
+                "right" => Verdict::Accepted { user: None, groups: vec![self.1.to_owned()] },
                 "down" => {
                     Verdict::Unavailable(UserError::new(ErrorKind::Unavailable, "the directory does not respond"))
                 }
@@ -299,6 +322,41 @@ mod tests {
         async fn groups(&self, _: &str) -> Option<Vec<String>> {
             None
         }
+    }
+
+    /// Takes a time of the clock for each user, and knows none but `ann`.
+    struct Takes(Arc<ManualClock>, Duration);
+
+    #[async_trait]
+    impl Method for Takes {
+        fn name(&self) -> &'static str {
+            "takes"
+        }
+
+        async fn login(&self, user: &str, _: &str) -> Verdict {
+            self.0.advance(self.1);
+            if user == "ann" { Verdict::Refused } else { Verdict::Unknown }
+        }
+
+        async fn groups(&self, _: &str) -> Option<Vec<String>> {
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_by_the_first_method_takes_as_long_as_asking_all() {
+        let clock = ManualClock::at(0);
+        let takes = |time| Arc::new(Takes(Arc::clone(&clock), Duration::from_millis(time))) as Arc<dyn Method>;
+        let throttle = Throttle::new(Duration::from_mins(5), clock.clone());
+        let chain = Chain::new(vec![takes(20), takes(200)], throttle, clock.clone());
+        assert_eq!(chain.left_to_wait(Duration::ZERO), Duration::ZERO);
+        chain.check("eve", "wrong").await;
+        assert_eq!(chain.left_to_wait(Duration::from_millis(20)), Duration::from_millis(200));
+        let begun = std::time::Instant::now();
+        chain.check("ann", "wrong").await;
+        assert!(begun.elapsed() >= Duration::from_millis(200), "after its own 20 ms");
+        *chain.unknown_took.lock() = Duration::from_mins(1);
+        assert_eq!(chain.left_to_wait(Duration::ZERO), MAX_EQUALIZED, "a directory that is slow delays no one else");
     }
 
     /// A client that leaves, or whose time is up, while its password is checked.

@@ -49,12 +49,12 @@ impl Method for FileMethod {
         let line = entry.hash.to_string();
         let parts = [NAME, user, password, &line];
         if self.cache.contains(parts) {
-            return Verdict::Accepted(entry.groups.clone());
+            return Verdict::Accepted { user: None, groups: entry.groups.clone() };
         }
         match self.queue.matches(entry.hash.clone(), password.to_owned()).await {
             Ok(true) => {
                 self.cache.insert(parts);
-                Verdict::Accepted(entry.groups.clone())
+                Verdict::Accepted { user: None, groups: entry.groups.clone() }
             }
             Ok(false) => Verdict::Refused,
             Err(error) => Verdict::Unavailable(error),

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `chain` | the methods in their order, with the delay and the response of a failed login |
 //! | `file` | the method `file`: passwords and groups from a users file |
+//! | `ldap` | the method `ldap`: passwords and groups of a directory |
 //! | `secret_file` | whether other users can read a file with secrets |
 //! | `users_file` | the users file: its mode, and reading it again |
 //! | `users` | the lines of a users file, to look up and to edit |
@@ -23,6 +24,7 @@ mod cookie;
 mod file;
 mod hash_queue;
 mod impersonation;
+mod ldap;
 mod password;
 mod refusal_log;
 mod secret_file;
@@ -36,6 +38,7 @@ pub use cookie::{Cookies, MAX_COOKIE_BYTES};
 pub use file::FileMethod;
 pub use hash_queue::HashQueue;
 pub use impersonation::{ImpersonationRules, RuleError, RuleErrorReason};
+pub use ldap::{GroupSearch, LdapMethod, LdapSettings, LdapUrl, SettingError, Template, TemplateError, UserSource};
 pub use password::{HashError, PasswordHash};
 pub use refusal_log::{RefusalEvent, RefusalLog};
 pub use secret_file::is_open_to_others;

@@ -70,6 +70,11 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config) })
     }
 
+    /// For a library that opens its connections itself.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
+
     /// A session with the server at `host:port`, whose certificate must be for that host.
     pub(crate) fn session(&self, address: &str) -> io::Result<rustls::Connection> {
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);

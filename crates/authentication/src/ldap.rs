@@ -1,0 +1,165 @@
+//! The method `ldap`: passwords and groups of a directory.
+//!
+//! | file | content |
+//! | --- | --- |
+//! | `settings` | where the directory is, and how a user and its groups are found in it |
+//! | `template` | filters and patterns with the user's name, which is escaped |
+//! | `pool` | connections: a fixed number, each for one operation at a time |
+//! | `directory` | the operations: find a user, check a password, read groups |
+//! | `failure` | a directory that cannot say anything now |
+//! | `accounts` | what was read of users a short time ago |
+//!
+//! A login finds the user's entry with one identity, and binds with the user's DN and password over another connection, because a bind
+//! changes the identity of its connection. The name of the user is the one that the directory has, not the one that was typed: a
+//! directory accepts `ALICE` for `alice`.
+//!
+//! What a directory sends is hostile input. Each operation is a task with a deadline: a response that the library cannot parse ends the
+//! task, and counts as a directory that does not respond. Referrals are never followed.
+//!
+//! A stale caller has groups that are at most `access.login_cache` old; while the directory does not respond, at most
+//! `access.stale`.
+
+mod accounts;
+mod directory;
+mod failure;
+mod pool;
+mod settings;
+mod template;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::clock::SharedClock;
+use model::error::{ErrorKind, UserError};
+use parking_lot::Mutex;
+
+use self::accounts::Accounts;
+use self::directory::{Bound, Directory, Found};
+pub use self::settings::{GroupSearch, LdapSettings, LdapUrl, SettingError, UserSource};
+pub use self::template::{Template, TemplateError};
+use crate::cache::LoginCache;
+use crate::chain::{MAX_EQUALIZED, Method, Verdict};
+
+/// The name of the method, as in `access.authentication`.
+const NAME: &str = "ldap";
+
+/// Users of a directory.
+pub struct LdapMethod {
+    directory: Directory,
+    accounts: Accounts,
+    cache: Arc<LoginCache>,
+    clock: SharedClock,
+    /// How long the directory took for the last wrong password. The response to an unknown user takes as long.
+    refusal_took: Mutex<Duration>,
+}
+
+/// A user as the directory has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// The user's name.
+    pub name: String,
+    pub groups: Vec<String>,
+}
+
+impl LdapMethod {
+    /// Connects when a user logs in.
+    pub fn new(settings: LdapSettings, cache: Arc<LoginCache>, clock: SharedClock) -> Self {
+        let accounts = Accounts::new(settings.refresh, settings.stale, clock.clone());
+        let directory = Directory::new(settings);
+        Self { directory, accounts, cache, clock, refusal_took: Mutex::default() }
+    }
+
+    /// Whether each directory can be used, in the order of the settings: it accepts a connection, its certificate is trusted, the
+    /// identity for searches is accepted, and the entry below which users are searched exists.
+    pub async fn probe(settings: &LdapSettings) -> Vec<(LdapUrl, Result<(), String>)> {
+        let of_url = async |url: &LdapUrl| {
+            let alone = LdapSettings { urls: vec![url.clone()], ..settings.clone() };
+            (url.clone(), Directory::new(alone).probe().await.map_err(|failure| failure.to_string()))
+        };
+        futures::future::join_all(settings.urls.iter().map(of_url)).await
+    }
+
+    /// The verdict, without the time that it takes.
+    async fn check(&self, user: &str, password: &str) -> Verdict {
+        let parts = [NAME, user, password, ""];
+        if self.cache.contains(parts)
+            && let Some(account) = self.accounts.fresh(user)
+        {
+            return accepted(account);
+        }
+        let entry = match self.directory.find(user).await {
+            Ok(Found::One(entry)) => entry,
+            Ok(Found::None) => return Verdict::Unknown,
+            Ok(Found::Several) => {
+                tracing::warn!(user, "the directory has several entries for one user name: the login is refused");
+                return Verdict::Refused;
+            }
+            Err(error) => return unavailable(&error),
+        };
+        match self.directory.bind(&entry.dn, password).await {
+            Ok(Bound::Accepted) => {}
+            Ok(Bound::Refused) => return Verdict::Refused,
+            Err(error) => return unavailable(&error),
+        }
+        match self.directory.account(user, entry).await {
+            Ok(None) => Verdict::Refused,
+            Ok(Some(account)) => {
+                self.accounts.keep(&account.name, account.clone());
+                self.accounts.keep(user, account.clone());
+                self.cache.insert(parts);
+                accepted(account)
+            }
+            Err(error) => unavailable(&error),
+        }
+    }
+}
+
+fn accepted(account: Account) -> Verdict {
+    Verdict::Accepted { user: Some(account.name), groups: account.groups }
+}
+
+fn unavailable(error: &failure::Failure) -> Verdict {
+    tracing::warn!(%error, "the directory does not respond");
+    let error = UserError::new(ErrorKind::Unavailable, "authentication is unavailable: the directory does not respond");
+    Verdict::Unavailable(error.hint("Retry the login later."))
+}
+
+#[async_trait]
+impl Method for LdapMethod {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn login(&self, user: &str, password: &str) -> Verdict {
+        let begun = self.clock.boottime();
+        let verdict = self.check(user, password).await;
+        let took = self.clock.boottime().saturating_sub(begun);
+        match verdict {
+            Verdict::Refused => *self.refusal_took.lock() = took,
+            Verdict::Unknown => {
+                let left = self.refusal_took.lock().saturating_sub(took);
+                tokio::time::sleep(left.min(MAX_EQUALIZED)).await;
+            }
+            Verdict::Accepted { .. } | Verdict::Unavailable(_) => {}
+        }
+        verdict
+    }
+
+    async fn groups(&self, user: &str) -> Option<Vec<String>> {
+        if let Some(account) = self.accounts.fresh(user) {
+            return Some(account.groups);
+        }
+        match self.directory.read(user).await {
+            Ok(Some(account)) => {
+                self.accounts.keep(user, account.clone());
+                Some(account.groups)
+            }
+            Ok(None) => None,
+            Err(error) => {
+                tracing::warn!(%error, user, "the groups of a user could not be read");
+                self.accounts.stale(user).map(|account| account.groups)
+            }
+        }
+    }
+}

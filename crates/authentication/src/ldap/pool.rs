@@ -1,0 +1,138 @@
+//! A pool of connections to a directory. Each operation has a connection for itself until it has ended: a bind changes the identity
+//! of its connection.
+//!
+//! A connection that fails, or does not respond in time, is closed. One that had been idle may have been closed by the server
+//! meanwhile: then the operation is sent once more, over a new one.
+
+use std::future::Future;
+use std::time::Duration;
+
+use hs2::ClientTls;
+use ldap3::{Ldap, LdapConnAsync, LdapConnSettings, LdapError};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::failure::Failure;
+use super::settings::{LdapSettings, LdapUrl};
+
+/// The result code of a success (RFC 4511).
+pub(super) const SUCCESS: u32 = 0;
+
+/// A pool, whose connections are bound with an identity when they are opened.
+pub(super) struct Pool {
+    urls: Vec<LdapUrl>,
+    tls: ClientTls,
+    start_tls: bool,
+    connect_timeout: Duration,
+    timeout: Duration,
+    /// A DN and its password; `None`: connections are anonymous, until an operation binds them.
+    identity: Option<(String, String)>,
+    turns: Semaphore,
+    idle: Mutex<Vec<Ldap>>,
+}
+
+impl Pool {
+    pub fn new(settings: &LdapSettings, identity: Option<(String, String)>) -> Self {
+        Self {
+            urls: settings.urls.clone(),
+            tls: settings.tls.clone(),
+            start_tls: settings.start_tls,
+            connect_timeout: settings.connect_timeout,
+            timeout: settings.timeout,
+            identity,
+            turns: Semaphore::new(settings.connections.max(1)),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Runs an operation, which returns its connection with its result.
+    pub async fn run<T, F>(&self, operation: impl Fn(Ldap) -> F) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<(Ldap, T), LdapError>> + Send + 'static,
+    {
+        let turn = timeout(self.timeout, self.turns.acquire()).await;
+        let _turn = turn.map_err(|_| Failure::Busy)?.map_err(|_| Failure::Busy)?;
+        if let Some(ldap) = self.take_idle() {
+            match self.bounded(operation(ldap)).await {
+                Ok((ldap, result)) => return Ok(self.keep(ldap, result)),
+                Err(Failure::Library(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        let ldap = self.connect().await?;
+        let (ldap, result) = self.bounded(operation(ldap)).await?;
+        Ok(self.keep(ldap, result))
+    }
+
+    fn take_idle(&self) -> Option<Ldap> {
+        let mut idle = self.idle.lock();
+        loop {
+            let mut ldap = idle.pop()?;
+            if !ldap.is_closed() {
+                return Some(ldap);
+            }
+        }
+    }
+
+    fn keep<T>(&self, ldap: Ldap, result: T) -> T {
+        self.idle.lock().push(ldap);
+        result
+    }
+
+    /// In a task of its own: the library panics on a response that it cannot parse.
+    async fn bounded<T: Send + 'static>(
+        &self,
+        operation: impl Future<Output = Result<T, LdapError>> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let task = AbortOnDropHandle::new(tokio::spawn(operation));
+        match timeout(self.timeout, task).await {
+            Ok(Ok(result)) => result.map_err(Failure::Library),
+            Ok(Err(_)) => Err(Failure::Unreadable),
+            Err(_) => Err(Failure::Timeout(self.timeout)),
+        }
+    }
+
+    /// A new connection, to the first directory that accepts one.
+    async fn connect(&self) -> Result<Ldap, Failure> {
+        let mut last = Failure::Busy;
+        for url in &self.urls {
+            match self.connect_to(url).await {
+                Ok(ldap) => return Ok(ldap),
+                Err(failure) => last = failure,
+            }
+        }
+        Err(last)
+    }
+
+    async fn connect_to(&self, url: &LdapUrl) -> Result<Ldap, Failure> {
+        let settings = LdapConnSettings::new().set_config(self.tls.config()).set_starttls(self.start_tls);
+        let (text, identity) = (url.as_str().to_owned(), self.identity.clone());
+        let opening = async move {
+            let (connection, mut ldap) = LdapConnAsync::with_settings(settings, &text).await?;
+            // Ends with the last handle.
+            tokio::spawn(async move {
+                if let Err(error) = connection.drive().await {
+                    tracing::debug!(%error, "a connection to the directory ended");
+                }
+            });
+            let bound = match identity {
+                Some((dn, password)) => ldap.simple_bind(&dn, &password).await?.rc,
+                None => SUCCESS,
+            };
+            Ok((ldap, bound))
+        };
+        let task = AbortOnDropHandle::new(tokio::spawn(opening));
+        let opened = match timeout(self.connect_timeout + self.timeout, task).await {
+            Ok(Ok(opened)) => opened.map_err(Failure::Library)?,
+            Ok(Err(_)) => return Err(Failure::Unreadable),
+            Err(_) => return Err(Failure::Timeout(self.connect_timeout)),
+        };
+        match opened {
+            (ldap, SUCCESS) => Ok(ldap),
+            (_, code) => Err(Failure::Identity(code)),
+        }
+    }
+}
