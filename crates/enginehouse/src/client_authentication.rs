@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use authentication::{Chain, FileMethod, HashQueue, LoginCache, Method, Throttle, UsersFile};
+use authentication::{Chain, FileMethod, HashQueue, LdapMethod, LoginCache, Method, Throttle, UsersFile};
 use model::clock::SharedClock;
 
 use crate::configuration::{Authentication, Configuration};
@@ -25,6 +25,10 @@ pub fn chain(configuration: &Configuration, clock: &SharedClock) -> anyhow::Resu
                 let file = Arc::new(UsersFile::open(&access.users_file).context("access.users_file")?);
                 file.start_rereading(clock.clone());
                 methods.push(Arc::new(FileMethod::new(file, HashQueue::default(), Arc::clone(&cache))?));
+            }
+            Authentication::Ldap => {
+                let settings = configuration.ldap.settings(access.login_cache, access.stale)?;
+                methods.push(Arc::new(LdapMethod::new(settings, Arc::clone(&cache), clock.clone())));
             }
         }
     }

@@ -11,6 +11,7 @@ mod check;
 mod conceal;
 mod engines;
 mod kubernetes;
+mod ldap;
 mod locations;
 mod reservations;
 mod sections;
@@ -35,6 +36,7 @@ pub use access::{Access, Authentication};
 pub use conceal::without_password;
 pub use engines::Catalogs;
 pub use kubernetes::KubernetesSection;
+pub use ldap::LdapSection;
 pub use locations::resolved;
 pub use reservations::ReservationsSection;
 pub use sections::{
@@ -56,6 +58,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub struct Configuration {
     pub cluster: ClusterSection,
     pub access: Access,
+    pub ldap: LdapSection,
     pub tls: TlsSection,
     pub zookeeper: ZookeeperSection,
     /// Read by metadata agents and `migrate` only.
@@ -256,8 +259,8 @@ mod tests {
                 "line 2, column 21: key allowed_locations: invalid type: string \"/srv\", expected a list, such as",
             ),
             (
-                "[access]\nauthentication = \"ldap\"\n",
-                "key authentication: unknown value `ldap`, expected `none` or `file`",
+                "[access]\nauthentication = \"pam\"\n",
+                "key authentication: unknown value `pam`, expected one of `none`, `file`, `ldap`",
             ),
             ("[engines]\nimages = 5\n", "expected a table, such as { a ="),
         ] {

@@ -20,6 +20,9 @@ pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
         if configuration.access.uses(Authentication::File) {
             UsersFile::open(&configuration.access.users_file).context("access.users_file")?;
         }
+        if configuration.access.uses(Authentication::Ldap) {
+            configuration.ldap.settings(configuration.access.login_cache, configuration.access.stale)?;
+        }
         if configuration.tls.is_on() {
             CertificateFiles::new(&configuration.tls).read(roles::clock().wall_ms())?;
         }

@@ -12,6 +12,7 @@ mod certificates;
 mod checks;
 mod database;
 mod demand;
+mod directory;
 mod durability;
 mod facts;
 mod idle;
@@ -100,6 +101,7 @@ async fn diagnose(target: &Target) -> Report {
     proxies::listen(target, &registered, &mut report).await;
     certificates::check(target, &mut report);
     users_file::check(&target.configuration, &mut report);
+    directory::check(&target.configuration, &mut report).await;
     report.add(repeated(target, session.as_ref(), &agents, readable).await);
     if let Ok(session) = session {
         // A session that is not closed in time is expired by the server.

@@ -133,10 +133,12 @@ async fn wait_until_acting(master: &Master) -> anyhow::Result<()> {
 
 fn how_to_connect(configuration: &Configuration, address: SocketAddr) -> String {
     let (host, port, url) = (address.ip(), address.port(), roles::client_url(configuration, address));
-    let login = if configuration.access.uses(Authentication::None) {
-        "as user admin, without a password".to_owned()
-    } else {
-        format!("as a user of {}, with the password", configuration.access.users_file.display())
+    let (access, file) = (&configuration.access, configuration.access.users_file.display());
+    let login = match (access.uses(Authentication::File), access.uses(Authentication::Ldap)) {
+        (false, false) => "as user admin, without a password".to_owned(),
+        (true, false) => format!("as a user of {file}, with the password"),
+        (false, true) => "as a user of the directory, with the password".to_owned(),
+        (true, true) => format!("as a user of {file} or of the directory, with the password"),
     };
     let (option, trust, pyhive) = if configuration.logins_require_tls() {
         (" --tls --ca FILE", ";sslTrustStore=FILE", "see docs/security.md".to_owned())

@@ -21,6 +21,8 @@ pub enum Authentication {
     None,
     /// Passwords and groups of a users file.
     File,
+    /// Passwords and groups of a directory.
+    Ldap,
 }
 
 /// Authentication and permissions of clients.
@@ -44,8 +46,10 @@ pub struct Access {
     pub impersonation: Vec<String>,
     /// The users file of method `file`, mode 0600.
     pub users_file: PathBuf,
-    /// The time for which a successful login is cached; 0 caches none.
+    /// The time for which a successful login is cached, and for which groups are used; 0 caches none.
     pub login_cache: Span,
+    /// The time for which groups are used while the directory does not respond.
+    pub stale: Span,
     /// The time for which a user is refused from one address after 40 failed logins.
     pub lockout: Span,
 }
@@ -62,6 +66,7 @@ impl Default for Access {
             impersonation: Vec::new(),
             users_file: PathBuf::from("users"),
             login_cache: Span::seconds(60),
+            stale: Span::seconds(3600),
             lockout: Span::seconds(300),
         }
     }
@@ -109,7 +114,7 @@ impl Configuration {
     pub(super) fn check_access(&self) -> anyhow::Result<()> {
         let access = &self.access;
         if access.authentication.is_empty() {
-            bail!("access.authentication is empty\nHint: Set it to [\"none\"] or [\"file\"].");
+            bail!("access.authentication is empty\nHint: Set it to [\"none\"], [\"file\"] or [\"ldap\"].");
         }
         if access.uses(Authentication::None) && access.authentication.len() > 1 {
             bail!("access.authentication has \"none\" with another method, but \"none\" accepts every client");
@@ -118,6 +123,12 @@ impl Configuration {
             access.authentication.iter().enumerate().any(|(i, method)| access.authentication[..i].contains(method));
         if repeated {
             bail!("access.authentication has a method twice");
+        }
+        let position = |method| access.authentication.iter().position(|other| *other == method);
+        if position(Authentication::Ldap) < position(Authentication::File) && access.uses(Authentication::Ldap) {
+            bail!(
+                "access.authentication has \"ldap\" before \"file\": the directory could log in as a user of the users file\nHint: Set it to [\"file\", \"ldap\"]."
+            );
         }
         if self.proxy.serves_clients && !access.insecure && !self.proxy.listens_on_loopback() {
             let listen = self.proxy.listen;
@@ -199,7 +210,8 @@ mod tests {
             ("authentication = []", "access.authentication is empty"),
             ("authentication = [\"none\", \"file\"]", "\"none\" with another method"),
             ("authentication = [\"file\", \"file\"]", "twice"),
-            ("authentication = [\"ldap\"]", "unknown value `ldap`, expected `none` or `file`"),
+            ("authentication = [\"ldap\", \"file\"]", "\"ldap\" before \"file\""),
+            ("authentication = [\"pam\"]", "unknown value `pam`, expected one of `none`, `file`, `ldap`"),
             ("lockout = \"0s\"", "access.lockout"),
             ("authentication = 5", "a list of methods"),
         ] {

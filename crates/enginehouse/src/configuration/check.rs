@@ -19,6 +19,7 @@ impl Configuration {
         self.check_tls()?;
         self.check_spans()?;
         self.check_numbers()?;
+        self.check_ldap()?;
         self.check_reservations()?;
         self.check_zookeeper()?;
         self.spark.check()?;

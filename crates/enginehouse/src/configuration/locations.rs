@@ -20,6 +20,9 @@ impl Configuration {
         if self.access.uses(Authentication::File) {
             paths.push(("access.users_file", self.access.users_file.clone()));
         }
+        if self.access.uses(Authentication::Ldap) && !self.ldap.bind_password_file.as_os_str().is_empty() {
+            paths.push(("ldap.bind_password_file", self.ldap.bind_password_file.clone()));
+        }
         if self.tls.is_on() {
             paths.push(("tls.certificate_file", self.tls.certificate_file.clone()));
             paths.push(("tls.key_file", self.tls.key_file.clone()));

@@ -42,6 +42,7 @@ pub const TICK: Check = check(MASTER, "last tick");
 pub const PROXIES: Check = check(MASTER, "proxies");
 pub const CERTIFICATES: Check = check(MASTER, "certificates");
 pub const USERS_FILE: Check = check(MASTER, "users file");
+pub const DIRECTORY: Check = check(MASTER, "directory");
 
 pub const STATE_DIRECTORY: Check = check(ORCHESTRATOR, "state directory");
 pub const DISK: Check = check(ORCHESTRATOR, "disk");
@@ -73,7 +74,7 @@ pub const QUEUE: Check = check(RESOURCES, "queue");
 pub const LIMITS: Check = check(RESOURCES, "limits");
 
 /// Every check, in the order of the report.
-pub const ALL: [Check; 45] = [
+pub const ALL: [Check; 46] = [
     SERVERS,
     SESSION_TIMEOUT,
     ROOT,
@@ -93,6 +94,7 @@ pub const ALL: [Check; 45] = [
     PROXIES,
     CERTIFICATES,
     USERS_FILE,
+    DIRECTORY,
     STATE_DIRECTORY,
     DISK,
     CAPACITY,
