@@ -12,12 +12,14 @@ from harness.engines import Engines
 from harness.java import OPTIONS, jars
 from harness.ports import free_port
 from harness.processes import BINARY, REPOSITORY, Program, environment, finished
+from harness.slapd import Slapd, group_entry, user_entry
 
 WITHIN_S = 180
 PORT = "10009"
 PASSWORD = "correct-horse"
 SERVE = "enginehouse standalone "
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DIRECTORY = "ldaps://directory.example:636"
 PRINTED = {"sh": re.compile(r"^[|│ ]*42[|│ ]*$", re.MULTILINE), "python": re.compile(r"^\[\(42,\)\]$", re.MULTILINE)}
 
 
@@ -46,11 +48,12 @@ class Trial:
         beeline.chmod(0o755)
         self.port = str(free_port())
         self.server = None
+        self.directory = DIRECTORY
         self.engines = Engines(self.folder / "enginehouse-data/engines")
 
     def execute(self, language, text):
         """Runs a block; answers what it prints. One that serves continues."""
-        text = text.replace(PORT, self.port)
+        text = text.replace(PORT, self.port).replace(DIRECTORY, self.directory)
         if text.startswith(SERVE):
             self.serve(text.split()[1:])
             return ""
@@ -70,7 +73,7 @@ class Trial:
 
     def close(self):
         try:
-            if self.server:
+            if self.server and self.server.is_running():
                 self.server.stop()
         finally:
             self.engines.end_all()
@@ -138,3 +141,31 @@ def test_standalone_prints_the_two_commands_of_the_how_tos(trial, served):
         assert server.wait_ready().endswith("/;ssl=true")
     finally:
         server.stop()
+
+
+def test_the_how_to_of_ldap_leads_from_a_directory_to_a_login_of_its_users(folder):
+    directory = Slapd(folder / "slapd", [user_entry("ann", PASSWORD), group_entry("dba", ["ann"])], password=PASSWORD)
+    trial = Trial(folder)
+    try:
+        # For OpenLDAP's tools `localhost` is the name of the machine, which is not in the certificate.
+        trial.directory = directory.start().tls_url.replace("localhost", "127.0.0.1")
+        shutil.copy(directory.certificate.certificate, trial.folder / "directory.crt")
+        of_certificate = next(text for _, text in sections()["certificates"] if text.startswith("openssl"))
+        trial.execute("sh", of_certificate)
+        password, search, settings, serve, doctor, login = (text for _, text in sections()["LDAP in ten minutes"])
+        trial.execute("sh", password)
+        assert "memberOf: cn=dba,ou=groups,dc=example" in trial.execute("sh", search)
+        trial.execute("sh", settings)
+        trial.execute("sh", serve)
+        assert re.search(r"directory +1 of 1 can be used", trial.execute("sh", doctor))
+        assert "0 rows" in trial.execute("sh", login)
+        assert password_is_refused(trial, login)
+    finally:
+        trial.close()
+        directory.close()
+
+
+def password_is_refused(trial, login):
+    with pytest.raises(AssertionError, match="authentication failed"):
+        trial.execute("sh", login.replace(PASSWORD, "another password"))
+    return True

@@ -56,13 +56,13 @@ def session_keys(settings):
 
 
 @contextlib.contextmanager
-def impyla_session(address, user="admin", ca=None, http=False, **settings):
+def impyla_session(address, user="admin", ca=None, http=False, password="x", **settings):
     """A session of impyla: a cursor, because a session is a cursor's there. With `ca` over TLS."""
     host, port = split(address)
     tls = {"use_ssl": True, "ca_cert": str(ca), "verify_cert": True} if ca else {}
     transport = {"use_http_transport": True, "http_path": "cliservice"} if http else {}
     connection = impyla.connect(
-        host=host, port=port, auth_mechanism="PLAIN", user=user, password="x", timeout=120, **tls, **transport
+        host=host, port=port, auth_mechanism="PLAIN", user=user, password=password, timeout=120, **tls, **transport
     )
     cursor = None
     try:

@@ -43,9 +43,9 @@ class Output:
         return [line for line in lines if line.strip()]
 
 
-def start_beeline(address, *statements, user="admin", query="", output="tsv2"):
+def start_beeline(address, *statements, user="admin", query="", output="tsv2", password=None):
     command = ["java", *OPTIONS, "-cp", jars(), "org.apache.hive.beeline.BeeLine"]
-    command += ["-u", f"jdbc:hive2://{address}/{query}", "-n", user]
+    command += ["-u", f"jdbc:hive2://{address}/{query}", "-n", user, *(["-p", password] if password else [])]
     command += [f"--outputformat={output}", "--showHeader=true", "--silent=false"]
     for statement in statements:
         command += ["-e", statement]
