@@ -4,10 +4,12 @@ through the program. NetworkPolicies are evaluated by `harness.network_policy`."
 import base64
 import contextlib
 import copy
+import functools
 import json
 import os
 import pathlib
 import re
+import shutil
 import tomllib
 
 import pytest
@@ -51,7 +53,8 @@ def templates(objects):
 
 
 def test_every_object_is_accepted_with_strict_fields(applier, objects, workspace):
-    wide = overlay(workspace / "wide", ["base"], components=["every-namespace", "data-over-https"], namespace="enginehouse")
+    components = ["every-namespace", "data-over-https", "directory"]
+    wide = overlay(workspace / "wide", ["base"], components=components, namespace="enginehouse")
     tried = 0
     for it in [*objects, *wide]:
         if it["kind"] in ("Namespace", "ServiceAccount"):
@@ -135,6 +138,10 @@ def checked(container, objects, folder):
         path = pathlib.Path(files[section][key])
         if str(path.parent) in mounts:
             env[f"ENGINEHOUSE_{section}_{key}".upper()] = str(mounts[str(path.parent)] / path.name)
+    for name, value in env.items():
+        path = pathlib.Path(value)
+        if str(path.parent) in mounts:
+            env[name] = str(mounts[str(path.parent)] / path.name)
     if container["args"][0] != "proxy":
         # The check would read the files of proxies, which this role does not.
         env["ENGINEHOUSE_PROXY_SERVES_CLIENTS"] = "false"
@@ -151,13 +158,15 @@ def write_files(folder):
     """The content of the volumes, each in a folder with its name."""
     if (folder / "tls").exists():
         return
-    for volume in ("cluster-secret", "tls", "users"):
+    for volume in ("cluster-secret", "tls", "users", "directory"):
         (folder / volume).mkdir()
     write_secret(folder / "cluster-secret/cluster.secret", "ab" * 32)
     made = Certificate(folder, "made")
+    shutil.copy(made.certificate, folder / "directory/ca.crt")
     made.certificate.rename(folder / "tls/tls.crt")
     made.key.rename(folder / "tls/tls.key")
     write_secret(folder / "users/users", "")
+    write_secret(folder / "directory/password", "secret")
 
 
 def test_proxies_require_tls_and_passwords_of_two_secrets_and_no_other_role_has_them(objects, tmp_path):
@@ -216,6 +225,54 @@ def test_the_patch_of_the_page_on_upgrades_keeps_the_old_behavior(workspace, tmp
     assert settings["tls"]["mode"] == "off" and settings["proxy"]["serves_clients"]
     master = templates(objects)["master"]["spec"]["containers"][0]
     assert not checked(master, objects, tmp_path)["proxy"]["serves_clients"]
+
+
+def test_proxies_with_a_directory_reach_it_and_have_its_secret(workspace, tmp_path):
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", (REPOSITORY / "docs/kubernetes.md").read_text(), re.MULTILINE | re.DOTALL)
+    folder = workspace / "with-a-directory"
+    folder.mkdir()
+    places = {it: os.path.relpath(FOLDER / it, folder) for it in ("base", "components")}
+    block = block.replace("../components", places["components"])
+    (folder / "kustomization.yaml").write_text(f"resources:\n- {places['base']}\n{block}")
+    changed = render(folder)
+    pods = templates(changed)
+    secret = [it["secret"] for it in pods["proxy"]["spec"]["volumes"] if it["name"] == "directory"]
+    assert [(it["secretName"], it["defaultMode"]) for it in secret] == [("enginehouse-directory", 0o440)]
+    settings = checked(pods["proxy"]["spec"]["containers"][0], changed, tmp_path)
+    assert settings["access"]["authentication"] == ["file", "ldap"]
+    found = {key: settings["ldap"][key] for key in ("url", "bind_dn", "user_base", "member_of")}
+    assert found == {
+        "url": "ldaps://directory.example:636",
+        "bind_dn": "cn=reader,dc=example",
+        "user_base": "ou=people,dc=example",
+        "member_of": "memberOf",
+    }
+    for role in ("master", "metadata-agent"):
+        assert pods[role]["spec"] == templates(objects_of_base())[role]["spec"], role
+
+    # Its ports are open to proxies, except where another end refuses, and to nothing else.
+    known = peers()
+    opened = opened_by(changed, known) - opened_by(objects_of_base(), known)
+    assert {("proxy", "internet", 389), ("proxy", "internet", 636)} <= opened
+    assert all(source == "proxy" and port in (389, 636) for source, _, port in opened), opened
+    assert not any(target == "metadata address" for _, target, _ in opened)
+
+
+@functools.cache
+def objects_of_base():
+    return render(FOLDER / "base")
+
+
+def opened_by(objects, known):
+    policies = [it for it in objects if it["kind"] == "NetworkPolicy"]
+    return {
+        (source, target, port)
+        for source in known
+        if known[source].namespace == OURS
+        for target in known
+        for port in (*PORTS, 389, 636)
+        if permits(policies, known[source], known[target], port)
+    }
 
 
 def seconds(text):
