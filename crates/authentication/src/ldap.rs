@@ -32,10 +32,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
+use model::log_throttle::KeyedLogThrottle;
 use parking_lot::Mutex;
 
 use self::accounts::Accounts;
 use self::directory::{Bound, Directory, Found};
+use self::failure::Failure;
 pub use self::settings::{GroupSearch, LdapSettings, LdapUrl, SettingError, UserSource};
 pub use self::template::{Template, TemplateError};
 use crate::cache::LoginCache;
@@ -52,6 +54,17 @@ pub struct LdapMethod {
     clock: SharedClock,
     /// How long the directory took for the last wrong password. The response to an unknown user takes as long.
     refusal_took: Mutex<Duration>,
+    /// A directory that is away is one line each minute, and so is each user whose entry cannot be used: clients log in as often as
+    /// they like.
+    log: Mutex<KeyedLogThrottle<Condition>>,
+}
+
+/// What lasts, and is logged once a minute.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Condition {
+    Away,
+    SeveralEntries(String),
+    NoName(String),
 }
 
 /// A user as the directory has it.
@@ -67,7 +80,7 @@ impl LdapMethod {
     pub fn new(settings: LdapSettings, cache: Arc<LoginCache>, clock: SharedClock) -> Self {
         let accounts = Accounts::new(settings.refresh, settings.stale, clock.clone());
         let directory = Directory::new(settings);
-        Self { directory, accounts, cache, clock, refusal_took: Mutex::default() }
+        Self { directory, accounts, cache, clock, refusal_took: Mutex::default(), log: Mutex::default() }
     }
 
     /// Whether each directory can be used, in the order of the settings: it accepts a connection, its certificate is trusted, the
@@ -92,37 +105,60 @@ impl LdapMethod {
             Ok(Found::One(entry)) => entry,
             Ok(Found::None) => return Verdict::Unknown,
             Ok(Found::Several) => {
-                tracing::warn!(user, "the directory has several entries for one user name: the login is refused");
+                if let Some(times) = self.hit(Condition::SeveralEntries(user.to_owned())) {
+                    let text = "the directory has several entries for one user name: the login is refused";
+                    tracing::warn!(user, times, "{text}");
+                }
                 return Verdict::Refused;
             }
-            Err(error) => return unavailable(&error),
+            Err(error) => return self.unavailable(&error),
         };
         match self.directory.bind(&entry.dn, password).await {
             Ok(Bound::Accepted) => {}
             Ok(Bound::Refused) => return Verdict::Refused,
-            Err(error) => return unavailable(&error),
+            Err(error) => return self.unavailable(&error),
         }
         match self.directory.account(user, entry).await {
-            Ok(None) => Verdict::Refused,
+            Ok(None) => {
+                if let Some(times) = self.hit(Condition::NoName(user.to_owned())) {
+                    let text = "the entry of a user has no name of a user in ldap.user_attribute: the login is refused";
+                    tracing::warn!(user, times, "{text}");
+                }
+                Verdict::Refused
+            }
             Ok(Some(account)) => {
+                if let Some(times) = self.log.lock().clear(&Condition::Away) {
+                    tracing::info!(times, "the directory responds again");
+                }
                 self.accounts.keep(&account.name, account.clone());
                 self.accounts.keep(user, account.clone());
                 self.cache.insert(parts);
                 accepted(account)
             }
-            Err(error) => unavailable(&error),
+            Err(error) => self.unavailable(&error),
         }
+    }
+
+    /// How often the condition has occurred, if a line is due.
+    fn hit(&self, condition: Condition) -> Option<u64> {
+        self.log.lock().hit(condition, self.clock.boottime())
+    }
+
+    fn log_away(&self, error: &Failure) {
+        if let Some(times) = self.hit(Condition::Away) {
+            tracing::warn!(%error, times, "the directory does not respond");
+        }
+    }
+
+    fn unavailable(&self, error: &Failure) -> Verdict {
+        self.log_away(error);
+        let text = "authentication is unavailable: the directory does not respond";
+        Verdict::Unavailable(UserError::new(ErrorKind::Unavailable, text).hint("Retry the login later."))
     }
 }
 
 fn accepted(account: Account) -> Verdict {
     Verdict::Accepted { user: Some(account.name), groups: account.groups }
-}
-
-fn unavailable(error: &failure::Failure) -> Verdict {
-    tracing::warn!(%error, "the directory does not respond");
-    let error = UserError::new(ErrorKind::Unavailable, "authentication is unavailable: the directory does not respond");
-    Verdict::Unavailable(error.hint("Retry the login later."))
 }
 
 #[async_trait]
@@ -157,7 +193,7 @@ impl Method for LdapMethod {
             }
             Ok(None) => None,
             Err(error) => {
-                tracing::warn!(%error, user, "the groups of a user could not be read");
+                self.log_away(&error);
                 self.accounts.stale(user).map(|account| account.groups)
             }
         }

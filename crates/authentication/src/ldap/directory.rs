@@ -150,7 +150,6 @@ impl Directory {
         let same = |name: &&String| name.to_lowercase() == typed;
         let name = attributes.names.iter().find(same).or(attributes.names.first()).or(substitute);
         let Some(name) = name.filter(|name| is_user_name(name)).cloned() else {
-            tracing::warn!(dn = entry.dn, attribute = self.name_attribute, "the entry of a user has no name of a user");
             return Ok(None);
         };
         let mut groups: Vec<String> = attributes.member_of.iter().filter_map(|dn| first_value(dn)).collect();
