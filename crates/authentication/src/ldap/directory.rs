@@ -1,5 +1,8 @@
 //! The operations on a directory: finding a user, checking a password, reading groups.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
 use ldap3::adapters::EntriesOnly;
 use ldap3::{Ldap, Scope, SearchEntry, SearchOptions};
 use model::user_name::{MAX_GROUPS, is_group_name, is_user_name};
@@ -69,9 +72,10 @@ struct Searched {
 
 impl Directory {
     pub fn new(settings: LdapSettings) -> Self {
+        let preferred = Arc::<AtomicUsize>::default();
         Self {
-            searches: Pool::new(&settings, settings.identity.clone()),
-            logins: Pool::new(&settings, None),
+            searches: Pool::new(&settings, Arc::clone(&preferred), settings.identity.clone()),
+            logins: Pool::new(&settings, preferred, None),
             users: settings.users,
             name_attribute: settings.name_attribute,
             member_of: settings.member_of,

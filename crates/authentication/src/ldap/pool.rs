@@ -5,6 +5,8 @@
 //! meanwhile: then the operation is sent once more, over a new one.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hs2::ClientTls;
@@ -23,6 +25,8 @@ pub(super) const SUCCESS: u32 = 0;
 /// A pool, whose connections are bound with an identity when they are opened.
 pub(super) struct Pool {
     urls: Vec<LdapUrl>,
+    /// The index of the server to which the last connection was opened; both pools of a directory share it.
+    preferred: Arc<AtomicUsize>,
     tls: ClientTls,
     start_tls: bool,
     connect_timeout: Duration,
@@ -34,9 +38,10 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub fn new(settings: &LdapSettings, identity: Option<(String, String)>) -> Self {
+    pub fn new(settings: &LdapSettings, preferred: Arc<AtomicUsize>, identity: Option<(String, String)>) -> Self {
         Self {
             urls: settings.urls.clone(),
+            preferred,
             tls: settings.tls.clone(),
             start_tls: settings.start_tls,
             connect_timeout: settings.connect_timeout,
@@ -82,25 +87,23 @@ impl Pool {
         result
     }
 
-    /// In a task of its own: the library panics on a response that it cannot parse.
     async fn bounded<T: Send + 'static>(
         &self,
         operation: impl Future<Output = Result<T, LdapError>> + Send + 'static,
     ) -> Result<T, Failure> {
-        let task = AbortOnDropHandle::new(tokio::spawn(operation));
-        match timeout(self.timeout, task).await {
-            Ok(Ok(result)) => result.map_err(Failure::Library),
-            Ok(Err(_)) => Err(Failure::Unreadable),
-            Err(_) => Err(Failure::Timeout(self.timeout)),
-        }
+        within(self.timeout, operation).await
     }
 
-    /// A new connection, to the first directory that accepts one.
+    /// A new connection, to the first server that accepts one. The server of the last connection comes first: a login has too little
+    /// time to wait for one that does not answer with each of its connections.
     async fn connect(&self) -> Result<Ldap, Failure> {
-        let mut last = Failure::Busy;
-        for url in &self.urls {
-            match self.connect_to(url).await {
-                Ok(ldap) => return Ok(ldap),
+        let (mut last, first) = (Failure::Busy, self.preferred.load(Ordering::Relaxed));
+        for at in (first..self.urls.len()).chain(0..first) {
+            match self.connect_to(&self.urls[at]).await {
+                Ok(ldap) => {
+                    self.preferred.store(at, Ordering::Relaxed);
+                    return Ok(ldap);
+                }
                 Err(failure) => last = failure,
             }
         }
@@ -109,30 +112,39 @@ impl Pool {
 
     async fn connect_to(&self, url: &LdapUrl) -> Result<Ldap, Failure> {
         let settings = LdapConnSettings::new().set_config(self.tls.config()).set_starttls(self.start_tls);
-        let (text, identity) = (url.as_str().to_owned(), self.identity.clone());
+        let text = url.as_str().to_owned();
         let opening = async move {
-            let (connection, mut ldap) = LdapConnAsync::with_settings(settings, &text).await?;
+            let (connection, ldap) = LdapConnAsync::with_settings(settings, &text).await?;
             // Ends with the last handle.
             tokio::spawn(async move {
                 if let Err(error) = connection.drive().await {
                     tracing::debug!(%error, "a connection to the directory ended");
                 }
             });
-            let bound = match identity {
-                Some((dn, password)) => ldap.simple_bind(&dn, &password).await?.rc,
-                None => SUCCESS,
-            };
+            Ok(ldap)
+        };
+        let mut ldap = within(self.connect_timeout, opening).await?;
+        let Some((dn, password)) = self.identity.clone() else { return Ok(ldap) };
+        let binding = async move {
+            let bound = ldap.simple_bind(&dn, &password).await?.rc;
             Ok((ldap, bound))
         };
-        let task = AbortOnDropHandle::new(tokio::spawn(opening));
-        let opened = match timeout(self.connect_timeout + self.timeout, task).await {
-            Ok(Ok(opened)) => opened.map_err(Failure::Library)?,
-            Ok(Err(_)) => return Err(Failure::Unreadable),
-            Err(_) => return Err(Failure::Timeout(self.connect_timeout)),
-        };
-        match opened {
+        match self.bounded(binding).await? {
             (ldap, SUCCESS) => Ok(ldap),
             (_, code) => Err(Failure::Identity(code)),
         }
+    }
+}
+
+/// The result of an operation, which runs in a task of its own: the library panics on a response that it cannot parse.
+async fn within<T: Send + 'static>(
+    limit: Duration,
+    operation: impl Future<Output = Result<T, LdapError>> + Send + 'static,
+) -> Result<T, Failure> {
+    let task = AbortOnDropHandle::new(tokio::spawn(operation));
+    match timeout(limit, task).await {
+        Ok(Ok(result)) => result.map_err(Failure::Library),
+        Ok(Err(_)) => Err(Failure::Unreadable),
+        Err(_) => Err(Failure::Timeout(limit)),
     }
 }

@@ -223,6 +223,23 @@ async fn the_next_directory_is_asked_if_one_is_away() {
 
 #[tokio::test]
 #[ignore = "needs slapd"]
+async fn a_server_that_does_not_answer_delays_one_connection_by_the_time_to_connect() {
+    let slapd = Slapd::start().await;
+    let clock = ManualClock::at(0);
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let urls = format!("ldaps://localhost:{},{}", silent.local_addr().unwrap().port(), slapd.tls_url());
+    let (connect_timeout, timeout) = (Duration::from_millis(200), Duration::from_secs(20));
+    let method = method(LdapSettings { connect_timeout, timeout, ..settings(&slapd, &urls) }, &clock);
+    let begun = Instant::now();
+    assert_eq!(login(&method, "alice", "alice's").await, Ok(account("alice", "analysts; data team")));
+    assert!(begun.elapsed() < timeout, "an operation may take longer than a connection");
+    silent.accept().await.unwrap();
+    let again = tokio::time::timeout(Duration::ZERO, silent.accept()).await;
+    assert!(again.is_err(), "the connection for logins was opened to the other server");
+}
+
+#[tokio::test]
+#[ignore = "needs slapd"]
 async fn a_server_that_is_no_directory_or_never_responds_is_away() {
     let slapd = Slapd::start().await;
     let clock = ManualClock::at(0);
