@@ -143,7 +143,7 @@ def test_users_of_a_directory_have_its_names_and_groups_until_it_says_otherwise(
         installation.directory.change(f"dn: cn=analysts,{GROUPS}\nchangetype: delete\n")
         wait_until(lambda: sqlstate_of(alice, "SHOW ENGINES t") == "42501", WITHIN_S, "alice has lost the tenant", 0.5)
         installation.directory.change(f"dn: uid=alice,{USERS}\nchangetype: delete\n")
-        wait_until(lambda: sqlstate_of(alice, "SHOW ENGINES t") == "28000", WITHIN_S, "alice is nobody", 0.5)
+        wait_until(lambda: sqlstate_of(alice, "SHOW ENGINES t") == "28000", WITHIN_S, "alice is unknown", 0.5)
     text = installation.standalone.logs.text()
     assert text.count(f"authentication::ldap: {AWAY}") == 1, "one line a minute"
     assert not any(password_of(user) in text for user in ("alice", "bob", "olga")), "a password is in a log"

@@ -146,7 +146,7 @@ def listener():
 
 
 def test_b8_no_password_is_sent_if_start_tls_is_refused(folder):
-    """As by whoever stands in between and removes it."""
+    """As by an attacker in between who removes it."""
     plain = Slapd(folder / "without-tls", ENTRIES, tls=False).start()
     try:
         with gateway(folder, plain.settings(plain.url, start_tls=True), AWAY) as made:

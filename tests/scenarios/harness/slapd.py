@@ -149,7 +149,7 @@ class Slapd(ServerProcess):
         return [dn for dn in found if dn and dn != ROOT]
 
     def settings(self, url=None, **keys):
-        """Section `[ldap]` with these keys instead of or besides its own; `None` leaves one out."""
+        """Section `[ldap]` with these keys instead of its own or in addition to them; `None` leaves one out."""
         own = {
             "url": url or self.tls_url,
             "ca_file": self.certificate.certificate,
