@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::auth::{Authenticator, Credentials, Principal};
 use crate::limits::Limits;
+use crate::service_proof::ServiceProof;
 
 /// The connection counts of one server.
 pub(crate) struct ConnectionCounts {
@@ -161,6 +162,16 @@ impl Drop for Admission {
 impl Authenticator for Admission {
     async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
         let principal = self.authenticator.authenticate(peer, credentials).await?;
+        self.count_for(&principal)?;
+        Ok(principal)
+    }
+
+    fn accepts_services(&self) -> bool {
+        self.authenticator.accepts_services()
+    }
+
+    async fn authenticate_service(&self, peer: SocketAddr, proof: &ServiceProof) -> Result<Principal, UserError> {
+        let principal = self.authenticator.authenticate_service(peer, proof).await?;
         self.count_for(&principal)?;
         Ok(principal)
     }

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use async_trait::async_trait;
 use model::error::{ErrorKind, UserError};
 
+use crate::service_proof::ServiceProof;
+
 /// The transport of the credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mechanism {
@@ -87,6 +89,17 @@ pub trait Authenticator: Send + Sync {
     /// Returns the principal, or the error for the client. It must return within the limit for authentication;
     /// otherwise the connection is closed.
     async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError>;
+
+    /// Whether components of the installation log in here with the key of their role.
+    fn accepts_services(&self) -> bool {
+        false
+    }
+
+    /// Returns the principal of a component that has proven its role, or the error for the client.
+    async fn authenticate_service(&self, peer: SocketAddr, proof: &ServiceProof) -> Result<Principal, UserError> {
+        let _ = (peer, proof);
+        Err(UserError::new(ErrorKind::InvalidAuthorization, "components of the installation are not accepted"))
+    }
 
     /// Returns the principal of an HTTP client's cookie, or the error for the client.
     fn authenticate_cookie(&self, cookie: &str) -> Result<Principal, UserError> {

@@ -19,12 +19,13 @@ use crate::limits::Limits;
 use crate::message::{Message, decode_reply, encode_call};
 use crate::method::Method;
 use crate::scan::ScanError;
+use crate::service_proof::ServiceLogin;
 use crate::tls::client::{ClientTls, handshake_error};
 use crate::wire::{Wire, within};
 use crate::{sasl, status};
 
 /// The credentials of a client.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum Auth {
     /// SASL PLAIN.
     Plain {
@@ -34,6 +35,8 @@ pub enum Auth {
         /// The password or key.
         password: String,
     },
+    /// The key of a role: a component of Enginehouse.
+    Service(ServiceLogin),
     /// Plain Thrift: only the credentials in `OpenSession`.
     None,
 }
@@ -44,7 +47,7 @@ impl Auth {
         Self::Plain { authzid: String::new(), user: user.into(), password: password.into() }
     }
 
-    /// A component of Enginehouse that acts for a user.
+    /// A component of Enginehouse that acts for a user and presents a password.
     pub fn service(service: impl Into<String>, password: impl Into<String>, user: impl Into<String>) -> Self {
         Self::Plain { authzid: user.into(), user: service.into(), password: password.into() }
     }
@@ -56,6 +59,7 @@ impl std::fmt::Debug for Auth {
             Self::Plain { authzid, user, .. } => {
                 f.debug_struct("Plain").field("authzid", authzid).field("user", user).finish_non_exhaustive()
             }
+            Self::Service(login) => login.fmt(f),
             Self::None => f.write_str("None"),
         }
     }
@@ -197,6 +201,15 @@ impl Client {
                         return Err(ClientError::Unauthenticated(text.to_owned()));
                     }
                     wire.write(&sasl::initial(authzid, user, password), &[]).await?;
+                    authenticated(&mut wire).await?;
+                    Framing::Length(None)
+                }
+                Auth::Service(login) => {
+                    if login.user.contains('\0') {
+                        let text = "a user name must not contain a null character";
+                        return Err(ClientError::Unauthenticated(text.to_owned()));
+                    }
+                    sasl::service::prove(&mut wire, login).await?.map_err(ClientError::Unauthenticated)?;
                     authenticated(&mut wire).await?;
                     Framing::Length(None)
                 }

@@ -1,7 +1,10 @@
-//! SASL PLAIN in Thrift's framing: status byte, u32 length, payload.
+//! SASL in Thrift's framing: status byte, u32 length, payload.
 //!
-//! The client sends `START` with the mechanism's name and, without waiting, `[authzid]\0user\0password` under status
-//! `COMPLETE` (Java) or `OK` (Python). The response is `COMPLETE`, or `BAD` with a text that BeeLine shows.
+//! With PLAIN the client sends `START` with the mechanism's name and, without waiting, `[authzid]\0user\0password` under status
+//! `COMPLETE` (Java) or `OK` (Python). The response is `COMPLETE`, or `BAD` with a text that BeeLine shows. Components of an
+//! installation use [`service`].
+
+pub(crate) mod service;
 
 use std::net::SocketAddr;
 
@@ -67,6 +70,9 @@ async fn negotiate(wire: &mut Wire, peer: SocketAddr, authenticator: &dyn Authen
     let (status, mechanism) = read(wire).await?;
     if status != START {
         return Err(unfit("the SASL negotiation must begin with START"));
+    }
+    if mechanism == service::NAME.as_bytes() && authenticator.accepts_services() {
+        return service::verify(wire, peer, authenticator).await;
     }
     if mechanism != PLAIN.as_bytes() {
         let name: String = String::from_utf8_lossy(&mechanism).chars().filter(|c| !c.is_control()).take(64).collect();

@@ -23,6 +23,7 @@ use crate::auth::{Authenticator, Credentials, Principal};
 use crate::connection::{Connection, HandshakeError};
 use crate::http_api::HttpApi;
 use crate::limits::Limits;
+use crate::service_proof::ServiceProof;
 use crate::tls::ServerTls;
 use crate::tls::log::TlsLog;
 use crate::wire::Wire;
@@ -179,6 +180,14 @@ struct Full;
 #[async_trait]
 impl Authenticator for Full {
     async fn authenticate(&self, _: SocketAddr, _: &Credentials) -> Result<Principal, UserError> {
+        Err(too_many())
+    }
+
+    fn accepts_services(&self) -> bool {
+        true
+    }
+
+    async fn authenticate_service(&self, _: SocketAddr, _: &ServiceProof) -> Result<Principal, UserError> {
         Err(too_many())
     }
 

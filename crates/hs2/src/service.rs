@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::{Credentials, Mechanism, Principal};
 use crate::message::Call;
 use crate::method::Method;
+use crate::service_proof::ServiceProof;
 use crate::tcli::{
     TCancelDelegationTokenReq, TCancelDelegationTokenResp, TCancelOperationReq, TCancelOperationResp,
     TCloseOperationReq, TCloseOperationResp, TCloseSessionReq, TCloseSessionResp, TExecuteStatementReq,
@@ -44,6 +45,20 @@ macro_rules! unsupported {
             /// Returns the principal, or the error for the client. Called once per connection, with HTTP once per
             /// request.
             async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError>;
+
+            /// Whether components log in here; see
+            /// [`Authenticator::accepts_services`](crate::Authenticator::accepts_services).
+            fn accepts_services(&self) -> bool {
+                false
+            }
+
+            /// Returns the principal of a component, or the error for the client.
+            async fn authenticate_service(
+                &self, peer: SocketAddr, proof: &ServiceProof,
+            ) -> Result<Principal, UserError> {
+                let _ = (peer, proof);
+                Err(UserError::new(ErrorKind::InvalidAuthorization, "components of the installation are not accepted"))
+            }
 
             /// Why no client should be sent here; see [`Authenticator::unready`](crate::Authenticator::unready).
             fn unready(&self) -> Option<String> {

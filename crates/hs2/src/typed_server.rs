@@ -23,6 +23,7 @@ use crate::method::Method;
 use crate::scan::MessageKind;
 use crate::server::{Handler, Server};
 use crate::service::{Context, Service};
+use crate::service_proof::ServiceProof;
 use crate::tcli::TOpenSessionReq;
 
 impl Server {
@@ -41,6 +42,14 @@ struct Typed<S> {
 impl<S: Service> Authenticator for Typed<S> {
     async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
         self.service.authenticate(peer, credentials).await
+    }
+
+    fn accepts_services(&self) -> bool {
+        self.service.accepts_services()
+    }
+
+    async fn authenticate_service(&self, peer: SocketAddr, proof: &ServiceProof) -> Result<Principal, UserError> {
+        self.service.authenticate_service(peer, proof).await
     }
 
     fn serves_host(&self, name: &str) -> bool {
