@@ -128,7 +128,7 @@ pub(crate) fn hex_prefix(bytes: &[u8], digits: usize) -> String {
 }
 
 /// Bytes as lower-case hex digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }

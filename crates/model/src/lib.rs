@@ -25,6 +25,7 @@
 //! | [`alteration`], [`snapshot`] | an alteration and its outcome; the whole database, read at once |
 //! | [`advertised`] | the address that clients and other processes connect to |
 //! | [`error`], [`secret`], [`fingerprint`], [`credential`] | errors for users, secret values and their fingerprint, keys |
+//! | [`key_generation`], [`role_digests`] | generations of keys; the roles' identities in ZooKeeper |
 //! | [`cause`] | the causes of errors, kept and printed |
 //! | [`clock`], [`millis`] | time; durations as milliseconds |
 //! | [`spark_start`] | whether a Spark that did not start may start later |
@@ -62,6 +63,7 @@ pub mod fit;
 pub mod history;
 pub mod in_order;
 pub mod instance;
+pub mod key_generation;
 pub mod labels;
 pub mod ledger;
 pub mod log_throttle;
@@ -77,6 +79,7 @@ pub mod quantity;
 pub mod quota;
 pub mod resource;
 pub mod rights;
+pub mod role_digests;
 pub mod run_as;
 pub mod scaling;
 pub mod secret;
