@@ -12,6 +12,7 @@ from harness.certificates import Certificate
 from harness.image import SCRIPT, made, stages, user
 from harness.manifests import FOLDER, overlay
 from harness.processes import BINARY, REPOSITORY, environment, finished, run
+from harness.role_keys import RoleKeys
 from kubelet.projection import project
 
 PROGRAM = "/usr/local/bin/enginehouse"
@@ -68,7 +69,9 @@ def test_it_takes_the_file_that_the_manifests_give_it(root, tmp_path):
     files = {"tls.crt": (pair.certificate.read_bytes(), 0o440), "tls.key": (pair.key.read_bytes(), 0o440)}
     try:
         (place / "enginehouse.toml").write_text(data["enginehouse.toml"])
-        project(volume(secrets / "enginehouse"), {"cluster.secret": (b"ab" * 32, 0o440)}, user()[1])
+        keys = RoleKeys(tmp_path, "enginehouse")
+        files_of_keys = {it.name: (it.read_bytes(), 0o440) for it in (keys.file("master"), keys.file("proxy"))}
+        project(volume(secrets / "enginehouse-keys"), files_of_keys, user()[1])
         project(volume(secrets / "enginehouse-users"), {"users": (b"", 0o440)}, user()[1])
         tls = volume(secrets / "enginehouse-tls")
         project(tls, files, user()[1])
@@ -91,19 +94,19 @@ def volume(folder):
     return folder
 
 
-def test_a_secret_is_read_as_kubernetes_mounts_it_unless_others_could(root):
+def test_keys_are_read_as_kubernetes_mounts_them_unless_others_could(root, tmp_path):
     uid, gid = user()
     place = root / "run/secrets"
     place.mkdir(parents=True)
     try:
-        secret, file = place / "cluster.secret", place / "enginehouse.toml"
-        file.write_text('[cluster]\nsecret_file = "/run/secrets/cluster.secret"\n[proxy]\nlisten = "127.0.0.1:1"\n')
-        secret.write_text("ab" * 32)
+        secret, file = place / "proxy.key", place / "enginehouse.toml"
+        file.write_text('[cluster]\nkeys = "/run/secrets"\n[master]\ncandidate = false\n[proxy]\nlisten = "127.0.0.1:1"\n')
+        shutil.copy(RoleKeys(tmp_path, "enginehouse").file("proxy"), secret)
         os.chown(secret, 0, gid)
         for mode, refused in ((0o440, False), (0o444, True), (0o460, True)):
             secret.chmod(mode)
             done = inside(root, "proxy", "--config", "/run/secrets/enginehouse.toml")
-            # Port 1 is root's: a secret that was read leads to that, and no further.
+            # Port 1 is root's: keys that were read lead to that, and no further.
             assert done.returncode == 1
             assert ("can be read by others" in done.stderr) == refused, f"{mode:o}: {done.stderr}"
             assert ("could not listen on 127.0.0.1:1" in done.stderr) != refused, f"{mode:o}: {done.stderr}"

@@ -9,29 +9,18 @@ import sys
 import pytest
 
 from harness.engines import Engines
+from harness.how_tos import sections
 from harness.java import OPTIONS, jars
 from harness.ports import free_port
-from harness.processes import BINARY, REPOSITORY, Program, environment, finished
+from harness.processes import BINARY, Program, environment, finished
 from harness.slapd import Slapd, group_entry, user_entry
 
 WITHIN_S = 180
 PORT = "10009"
 PASSWORD = "correct-horse"
 SERVE = "enginehouse standalone "
-BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DIRECTORY = "ldaps://directory.example:636"
 PRINTED = {"sh": re.compile(r"^[|│ ]*42[|│ ]*$", re.MULTILINE), "python": re.compile(r"^\[\(42,\)\]$", re.MULTILINE)}
-
-
-def sections():
-    """heading → its blocks as (language, text), of the how-tos in their order."""
-    page = (REPOSITORY / "docs/security.md").read_text()
-    found = {}
-    for section in page.split("\n## ")[1:]:
-        heading, text = section.split("\n", 1)
-        if heading.startswith("How to: "):
-            found[heading.removeprefix("How to: ")] = BLOCK.findall(text)
-    return found
 
 
 class Trial:

@@ -18,7 +18,9 @@ WITHIN_S = 60
 TENANT, POOL, UNIT = "t_1", "rp_1", "uc_1"
 # Each with the volume that mounts it, or `None` if it is a variable.
 SECRETS = {
-    "enginehouse-cluster": "cluster-secret",
+    "enginehouse-keys-metadata-agent": "keys",
+    "enginehouse-keys-master": "keys",
+    "enginehouse-keys-proxy": "keys",
     "enginehouse-database": None,
     "enginehouse-tls": "tls",
     "enginehouse-users": "users",
@@ -68,8 +70,9 @@ def test_without_the_secrets_each_pod_waits_and_names_them(installation):
 
     # A secret that is a file keeps all of a pod back; one that is a variable keeps its container.
     for role in ("proxy", "master", "metadata-agent"):
-        wait_waits(role, "enginehouse-cluster")
-    installation.make_secret("enginehouse-cluster")
+        wait_waits(role, f"enginehouse-keys-{role}")
+    for role in ("proxy", "master", "metadata-agent"):
+        installation.make_secret(f"enginehouse-keys-{role}")
     wait_waits("metadata-agent", "enginehouse-database")
     wait_waits("proxy", "enginehouse-tls")
     installation.make_secret("enginehouse-tls")

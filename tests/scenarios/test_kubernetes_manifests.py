@@ -17,9 +17,10 @@ import pytest
 from harness.certificates import Certificate
 from harness.control_plane import Kubernetes, write_secret
 from harness.kubernetes_client import ApiError
-from harness.manifests import FOLDER, SECRETS, Applier, NotRendered, example, named, of_kind, overlay, render
+from harness.manifests import FOLDER, KEYS, SECRETS, Applier, NotRendered, example, named, of_kind, overlay, render
 from harness.network_policy import Peer, permits
 from harness.processes import REPOSITORY, run
+from harness.role_keys import RoleKeys
 from kubelet.environment import expanded
 
 ENGINES = "rp-1--t-1"
@@ -27,7 +28,7 @@ POD_IP = "10.1.2.3"
 ROLES = {"enginehouse-proxy": "proxy", "enginehouse-master": "master", "enginehouse-metadata-agent": "metadata-agent"}
 OURS = "enginehouse"
 # The keys of the configuration that name files of Secrets.
-FILES = [("cluster", "secret_file"), ("access", "users_file"), ("tls", "certificate_file"), ("tls", "key_file")]
+FILES = [("cluster", "keys"), ("access", "users_file"), ("tls", "certificate_file"), ("tls", "key_file")]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_pods_of_every_template_pass_restricted_pod_security(applier, objects):
 
 
 def test_nothing_is_applied_without_the_secrets(workspace):
-    with pytest.raises(NotRendered, match="cluster.secret.*no such file"):
+    with pytest.raises(NotRendered, match="proxy.key.*no such file"):
         render(FOLDER / "example")
     folder = workspace / "half"
     example(folder)
@@ -136,8 +137,11 @@ def checked(container, objects, folder):
     env, files = variables(container, objects), tomllib.loads(text)
     for section, key in FILES:
         path = pathlib.Path(files[section][key])
-        if str(path.parent) in mounts:
-            env[f"ENGINEHOUSE_{section}_{key}".upper()] = str(mounts[str(path.parent)] / path.name)
+        variable = f"ENGINEHOUSE_{section}_{key}".upper()
+        if str(path) in mounts:
+            env[variable] = str(mounts[str(path)])
+        elif str(path.parent) in mounts:
+            env[variable] = str(mounts[str(path.parent)] / path.name)
     for name, value in env.items():
         path = pathlib.Path(value)
         if str(path.parent) in mounts:
@@ -158,9 +162,9 @@ def write_files(folder):
     """The content of the volumes, each in a folder with its name."""
     if (folder / "tls").exists():
         return
-    for volume in ("cluster-secret", "tls", "users", "directory"):
+    for volume in ("tls", "users", "directory"):
         (folder / volume).mkdir()
-    write_secret(folder / "cluster-secret/cluster.secret", "ab" * 32)
+    RoleKeys(folder, "enginehouse")
     made = Certificate(folder, "made")
     shutil.copy(made.certificate, folder / "directory/ca.crt")
     made.certificate.rename(folder / "tls/tls.crt")
@@ -173,8 +177,10 @@ def test_proxies_require_tls_and_passwords_of_two_secrets_and_no_other_role_has_
     secrets = {"tls": "enginehouse-tls", "users": "enginehouse-users"}
     for role, pod in templates(objects).items():
         volumes = {it["name"]: it["secret"] for it in pod["spec"]["volumes"] if "secret" in it}
-        expected = {"cluster", *secrets} if role == "proxy" else {"cluster"}
+        expected = {"keys", *secrets} if role == "proxy" else {"keys"}
         assert {it["secretName"].split("-")[1] for it in volumes.values()} == expected
+        assert volumes["keys"]["secretName"].startswith(f"enginehouse-keys-{role}-"), "keys of this role"
+        assert [it["key"] for it in volumes["keys"]["items"]] == [f"{it}.key" for it in KEYS[role]]
         assert all(not it.get("optional") and it["defaultMode"] == 0o440 and it["items"] for it in volumes.values())
         assert not [it for it in pod["spec"]["containers"][0]["volumeMounts"] if "subPath" in it], "it would not be replaced"
     pods = templates(objects)
@@ -196,7 +202,7 @@ def test_the_program_takes_the_file_and_the_variables_of_every_role(objects, tmp
         container = containers[role]
         assert container["args"][1:] == ["--config", "/etc/enginehouse/enginehouse.toml"]
         places = {it["name"]: it["mountPath"] for it in container["volumeMounts"]}
-        assert settings["cluster"]["secret_file"] == f"{places['cluster-secret']}/cluster.secret"
+        assert settings["cluster"]["keys"] == places["keys"]
         if role != "metadata-agent":
             assert settings["master"]["candidate"] == (role == "master"), "only masters have the rights that a master needs"
             assert settings["proxy"]["serves_clients"] == (role == "proxy")
@@ -218,8 +224,8 @@ def test_the_patch_of_the_page_on_upgrades_keeps_the_old_behavior(workspace, tmp
     (folder / "kustomization.yaml").write_text(f"resources:\n- {os.path.relpath(FOLDER / 'base', folder)}\n{block}")
     objects = render(folder)
     container = templates(objects)["proxy"]["spec"]["containers"][0]
-    assert {it["name"] for it in container["volumeMounts"]} == {"config", "cluster-secret"}
-    assert {it["name"] for it in templates(objects)["proxy"]["spec"]["volumes"]} == {"config", "cluster-secret"}
+    assert {it["name"] for it in container["volumeMounts"]} == {"config", "keys"}
+    assert {it["name"] for it in templates(objects)["proxy"]["spec"]["volumes"]} == {"config", "keys"}
     settings = checked(container, objects, tmp_path)
     assert settings["access"]["authentication"] == ["none"] and settings["access"]["insecure"]
     assert settings["tls"]["mode"] == "off" and settings["proxy"]["serves_clients"]

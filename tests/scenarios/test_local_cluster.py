@@ -149,7 +149,7 @@ def test_a_port_that_is_in_use_is_named_and_nothing_is_started(local):
 
 def test_a_failed_start_stops_what_it_started_and_no_foreign_pid(local):
     broken = local.folder / "broken"
-    broken.write_text("#!/bin/sh\n[ \"$1\" = migrate ] && exit 0\necho 'this program can only fail'\nexit 3\n")
+    broken.write_text("#!/bin/sh\ncase \"$1\" in migrate|keys) exit 0;; esac\necho 'this program can only fail'\nexit 3\n")
     broken.chmod(0o755)
     local.env["EH_PROGRAM"] = str(broken)
     done = local.execute("start")

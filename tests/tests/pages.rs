@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use tests::page;
@@ -83,7 +82,7 @@ fn plain(path: &Path) -> String {
 fn the_page_of_the_configuration_has_every_key_with_its_default() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.toml");
-    std::fs::write(&empty, with_a_secret("", folder.path())).unwrap();
+    std::fs::write(&empty, with_keys("", folder.path())).unwrap();
     let printed = program::printed(&["config", "check", "--config", &empty.to_string_lossy()]).unwrap();
     let defaults: toml::Table = printed.parse().unwrap();
     let mut known = BTreeMap::new();
@@ -93,7 +92,7 @@ fn the_page_of_the_configuration_has_every_key_with_its_default() {
         }
     }
     // The one key that a check can't do without.
-    known.insert("cluster.secret_file".to_owned(), "\"cluster.secret\"".to_owned());
+    known.insert("cluster.keys".to_owned(), "\"keys\"".to_owned());
     let mut documented = BTreeMap::new();
     for row in page::tables(&read("docs/configuration.md").unwrap()) {
         let key = page::code_words(&row[0]).first().copied().unwrap_or_default().to_owned();
@@ -110,7 +109,7 @@ fn the_page_of_the_configuration_has_every_key_with_its_default() {
 fn the_page_of_upgrades_has_every_changed_default() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.toml");
-    std::fs::write(&empty, with_a_secret("", folder.path())).unwrap();
+    std::fs::write(&empty, with_keys("", folder.path())).unwrap();
     let printed = program::printed(&["config", "check", "--config", &empty.to_string_lossy()]).unwrap();
     let (_, notice) = printed.split_once("# changed defaults since 0.1.0; ").unwrap();
     let mut expected = Vec::new();
@@ -131,13 +130,16 @@ fn the_page_of_upgrades_has_every_changed_default() {
     assert_eq!(documented, expected, "the page (left) is not what the program says (right)");
 }
 
-/// The configuration with a cluster secret that is there, which `config check` reads.
-fn with_a_secret(text: &str, folder: &Path) -> String {
-    let secret = folder.join("cluster.secret");
-    std::fs::write(&secret, "ab".repeat(32)).unwrap();
-    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let key = format!("secret_file = {:?}\n", secret.display().to_string());
-    let others = text.lines().filter(|line| !line.starts_with("secret_file")).map(|line| format!("{line}\n"));
+/// The configuration with key files that are there, which `config check` reads.
+fn with_keys(text: &str, folder: &Path) -> String {
+    let (root, keys) = (folder.join("root.key"), folder.join("keys"));
+    if !root.exists() {
+        let (root, keys) = (root.to_string_lossy(), keys.to_string_lossy());
+        program::printed(&["keys", "init", "--root", &root]).unwrap();
+        program::printed(&["keys", "derive", "--root", &root, "--keys", &keys]).unwrap();
+    }
+    let key = format!("keys = {:?}\n", keys.display().to_string());
+    let others = text.lines().filter(|line| !line.starts_with("keys = ")).map(|line| format!("{line}\n"));
     let text: String = others.collect();
     if text.contains("[cluster]\n") {
         return text.replacen("[cluster]\n", &format!("[cluster]\n{key}"), 1);
@@ -153,7 +155,7 @@ fn the_configurations_on_the_pages_are_good() {
         for block in page::blocks(&text, "toml") {
             seen += 1;
             let file = folder.path().join(format!("{seen}.toml"));
-            std::fs::write(&file, with_a_secret(&block, folder.path())).unwrap();
+            std::fs::write(&file, with_keys(&block, folder.path())).unwrap();
             let checked = program::printed(&["config", "check", "--config", &file.to_string_lossy()]);
             assert!(checked.is_ok(), "{path}: {:#}\n{block}", checked.unwrap_err());
         }
@@ -176,6 +178,9 @@ fn every_sqlstate_of_ours_is_on_the_page_of_the_control_language() {
     let documented: BTreeSet<String> = rows.iter().map(|row| page::code_words(&row[0])[0].to_owned()).collect();
     assert_eq!(documented, known);
 }
+
+/// The commands that have commands of their own.
+const WITH_VERBS: [&str; 2] = ["config", "keys"];
 
 /// Commands in code blocks: of the program, written as `enginehouse …` or `cargo run -- …`.
 #[test]
@@ -202,12 +207,14 @@ fn every_command_of_the_pages_is_one_that_the_program_knows() {
                 assert!(help.contains(command), "{path}: {line}: there is no {command}");
                 continue;
             }
-            let help = helps.entry(command.to_owned()).or_insert_with(|| {
-                program::printed(&[command, "--help"]).unwrap_or_else(|error| panic!("{path}: {line}: {error:#}"))
+            let verb = words.next().filter(|_| WITH_VERBS.contains(&command));
+            let asked: Vec<&str> = [command].into_iter().chain(verb).collect();
+            let help = helps.entry(asked.join(" ")).or_insert_with(|| {
+                program::printed(&[&asked[..], &["--help"]].concat())
+                    .unwrap_or_else(|error| panic!("{path}: {line}: {error:#}"))
             });
             for flag in flags(rest) {
-                let known = help.contains(&flag) || command == "config";
-                assert!(known, "{path}: {line}: `enginehouse {command}` has no {flag}");
+                assert!(help.contains(&flag), "{path}: {line}: `enginehouse {}` has no {flag}", asked.join(" "));
             }
         }
     }

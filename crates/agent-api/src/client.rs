@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hs2::{Auth, Client, ClientError, ClientOptions};
+use hs2::{Client, ClientError, ClientOptions};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::cause::Cause;
 use model::demand::Demand;
@@ -24,7 +24,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::api::AgentApi;
-use crate::credential::{SERVICE_MASTER, SERVICE_PROXY};
+use crate::caller::{Caller, MetadataAgentEndpoint};
 use crate::error::ApiError;
 use crate::failpoints::{CLIENT_ANSWERED, CLIENT_SEND};
 use crate::method;
@@ -36,18 +36,11 @@ use crate::wire::{
     TScaleReq, TSnapshotReq, TStalledReq, TSupersededReq,
 };
 
-/// The role of a caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// The elected master.
-    Master,
-    /// A proxy.
-    Proxy,
-}
-
 /// A metadata agent, called over one connection. Calls run one after the other.
 pub struct AgentClient {
-    options: ClientOptions,
+    endpoint: MetadataAgentEndpoint,
+    caller: Caller,
+    call_deadline: Duration,
     client: Mutex<Option<Client>>,
 }
 
@@ -67,21 +60,13 @@ enum Effect {
 }
 
 impl AgentClient {
-    /// A client of the agent at `address` (`host:port`). `key` is the derived key of
-    /// [`Purpose::MetadataAgent`](model::credential::Purpose). Connects with the first call.
-    pub fn new(address: String, role: Role, key: String, call_deadline: Duration) -> Self {
-        let service = match role {
-            Role::Master => SERVICE_MASTER,
-            Role::Proxy => SERVICE_PROXY,
-        };
-        let mut options = ClientOptions::new(address, Auth::service(service, key, ""));
-        options.connect_deadline = call_deadline;
-        options.call_deadline = call_deadline;
-        Self { options, client: Mutex::new(None) }
+    /// A client of the agent. Connects with the first call.
+    pub fn new(endpoint: MetadataAgentEndpoint, caller: Caller, call_deadline: Duration) -> Self {
+        Self { endpoint, caller, call_deadline, client: Mutex::new(None) }
     }
 
     pub fn address(&self) -> &str {
-        &self.options.address
+        &self.endpoint.address
     }
 
     /// Calls within the deadline, which includes waiting for earlier calls and connecting.
@@ -90,8 +75,8 @@ impl AgentClient {
         Q: TSerializable + Sync,
         T: DeserializeOwned,
     {
-        let deadline = Instant::now() + self.options.call_deadline;
-        let busy = |_| ApiError::Unavailable(format!("{}: earlier calls took too long", self.options.address).into());
+        let deadline = Instant::now() + self.call_deadline;
+        let busy = |_| ApiError::Unavailable(format!("{}: earlier calls took too long", self.endpoint.address).into());
         let mut kept = timeout_at(deadline, self.client.lock()).await.map_err(busy)?;
         let answer = self.exchange(&mut kept, name, request, deadline).await;
         answer.map_err(|error| self.failed(error, effect)).and_then(method::from_answer)
@@ -121,10 +106,15 @@ impl AgentClient {
     }
 
     async fn connect(&self, deadline: Instant) -> Result<Client, ClientError> {
-        timeout_at(deadline, Client::connect(&self.options)).await.unwrap_or_else(|_| {
-            let reason = format!("no connection within {} ms", self.options.call_deadline.as_millis());
+        let auth = self.caller.metadata_agent(&self.endpoint, "");
+        let auth = auth.map_err(|error| ClientError::Unauthenticated(error.text()))?;
+        let mut options = ClientOptions::new(self.endpoint.address.clone(), auth);
+        options.connect_deadline = self.call_deadline;
+        options.call_deadline = self.call_deadline;
+        timeout_at(deadline, Client::connect(&options)).await.unwrap_or_else(|_| {
+            let reason = format!("no connection within {} ms", self.call_deadline.as_millis());
             let source = io::Error::new(io::ErrorKind::TimedOut, reason);
-            Err(ClientError::Connect { address: self.options.address.clone(), source })
+            Err(ClientError::Connect { address: self.endpoint.address.clone(), source })
         })
     }
 
@@ -144,13 +134,13 @@ impl AgentClient {
 
     /// Classifies a failed call: a lost response leaves the outcome of a write unknown, and a read has none.
     fn failed(&self, error: ClientError, effect: Effect) -> ApiError {
-        if let ClientError::Unauthenticated(_) | ClientError::Refused(_) = error {
+        if let ClientError::Refused(_) = error {
             return ApiError::Refused(error.user_error());
         }
         let may_have_effect =
             effect == Effect::Writes && matches!(error, ClientError::Timeout { .. } | ClientError::Wire(_));
         let is_answer = error.is_answer();
-        let cause = Cause::from(CallFailed { address: self.options.address.clone(), source: error });
+        let cause = Cause::from(CallFailed { address: self.endpoint.address.clone(), source: error });
         if is_answer {
             // The agent responded that it does not know the call.
             ApiError::Refused(UserError::new(ErrorKind::NotSupported, cause.to_string()))

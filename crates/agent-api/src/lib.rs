@@ -9,8 +9,8 @@
 //! On the wire these are additional methods of the HiveServer2 connection (`idl/EnginehouseService.thrift`).
 
 mod api;
+pub mod caller;
 mod client;
-mod credential;
 mod engine_status;
 mod error;
 pub mod failpoints;
@@ -22,6 +22,7 @@ mod reservations;
 mod retire;
 mod server;
 mod sharer;
+pub mod verification;
 
 /// The wire structs, generated from `idl/EnginehouseService.thrift`.
 #[allow(missing_docs, unused_qualifications, unused_variables, unreachable_pub, dead_code)]
@@ -30,8 +31,8 @@ mod sharer;
 mod wire;
 
 pub use api::AgentApi;
-pub use client::{AgentClient, Role};
-pub use credential::{SERVICE_MASTER, SERVICE_PROXY, authenticate};
+pub use caller::{Audience, Caller, EngineEndpoint, MetadataAgentEndpoint};
+pub use client::AgentClient;
 pub use engine_status::{ENGINE_STATUS, EngineStatus, answer_engine_status, engine_status};
 pub use error::{ApiError, ApiErrorKind};
 pub use pool::{AgentPool, PoolOptions};
@@ -42,3 +43,4 @@ pub use reservations::{
 pub use retire::{RETIRE, RetireRequest, answer_retire, retire, retire_request};
 pub use server::serve;
 pub use sharer::{take_sharer, write_sharer};
+pub use verification::{SERVICE_MASTER, SERVICE_PROXY, authenticate, authenticate_password};

@@ -26,6 +26,27 @@ pub(crate) const RECORD_DEMAND: &str = "RecordDemand";
 pub(crate) const DEMAND: &str = "GetDemand";
 pub(crate) const SCALE: &str = "Scale";
 
+/// The calls of [`AgentApi`](crate::AgentApi).
+pub(crate) const ALL: [&str; 17] = [
+    MASTER,
+    SNAPSHOT,
+    PROXY_SNAPSHOT,
+    OUTCOME,
+    ABORT,
+    RAISE_EPOCH,
+    FINISH,
+    STALLED,
+    SUPERSEDED,
+    OBSERVED,
+    NEW_INCARNATION,
+    NEW_INCARNATIONS,
+    LEDGER,
+    RECORD_LEDGER,
+    RECORD_DEMAND,
+    DEMAND,
+    SCALE,
+];
+
 pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String, ApiError> {
     serde_json::to_string(value).map_err(|error| defect(format!("could not encode a value: {error}")))
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::client::{AgentClient, Role};
+use crate::caller::{Caller, MetadataAgentEndpoint};
+use crate::client::AgentClient;
 use crate::error::{ApiError, ApiErrorKind};
 
 /// The most clients that are kept.
@@ -18,10 +19,8 @@ const MAX_CLIENTS: usize = 64;
 
 /// How a pool calls its agents.
 pub struct PoolOptions {
-    /// The role of the caller.
-    pub role: Role,
-    /// The derived key of [`Purpose::MetadataAgent`](model::credential::Purpose).
-    pub key: String,
+    /// The role that calls.
+    pub caller: Caller,
     /// The deadline of a call to one agent.
     pub call_deadline: Duration,
     /// The most agents that one call is sent to.
@@ -39,7 +38,7 @@ pub struct AgentPool {
 #[derive(Default)]
 struct PoolState {
     /// In the order in which they are tried.
-    addresses: Vec<String>,
+    agents: Vec<MetadataAgentEndpoint>,
     clients: BTreeMap<String, Arc<AgentClient>>,
 }
 
@@ -49,26 +48,36 @@ impl AgentPool {
     }
 
     /// Replaces the registered agents. Those that stay keep their order, new ones come last.
-    pub fn set_addresses<'a>(&self, addresses: impl Iterator<Item = &'a str> + Clone) {
+    pub fn set_agents(&self, agents: impl Iterator<Item = MetadataAgentEndpoint> + Clone) {
         let mut state = self.state.lock();
-        let is_registered = |address: &String| addresses.clone().any(|registered| registered == address);
-        state.addresses.retain(is_registered);
-        state.clients.retain(|address, _| is_registered(address));
-        for address in addresses {
-            if state.position(address).is_none() {
-                state.addresses.push(address.to_owned());
+        let is_registered = |known: &MetadataAgentEndpoint| agents.clone().any(|agent| agent == *known);
+        // The order is by address: an agent whose keys were replaced keeps its place.
+        let PoolState { agents: known, clients } = &mut *state;
+        for agent in known.iter_mut() {
+            if let Some(renewed) = agents.clone().find(|renewed| renewed.address == agent.address)
+                && *agent != renewed
+            {
+                clients.remove(&agent.address);
+                *agent = renewed;
+            }
+        }
+        known.retain(is_registered);
+        clients.retain(|address, _| known.iter().any(|agent| agent.address == *address));
+        for agent in agents {
+            if state.position(&agent.address).is_none() {
+                state.agents.push(agent);
             }
         }
     }
 
     /// The registered agents in the order in which they are tried.
-    pub fn addresses(&self) -> Vec<String> {
-        self.state.lock().addresses.clone()
+    pub fn agents(&self) -> Vec<MetadataAgentEndpoint> {
+        self.state.lock().agents.clone()
     }
 
-    /// The key of the caller.
-    pub fn key(&self) -> &str {
-        &self.options.key
+    /// The role that calls.
+    pub fn caller(&self) -> &Caller {
+        &self.options.caller
     }
 
     /// Sends a call to one agent after the other until one answers, or fails in a way that is not to be tried at another
@@ -101,24 +110,25 @@ impl AgentPool {
 
     fn clients(&self) -> Vec<Arc<AgentClient>> {
         let mut state = self.state.lock();
-        let PoolState { addresses, clients } = &mut *state;
+        let PoolState { agents, clients } = &mut *state;
         if clients.len() > MAX_CLIENTS {
             clients.clear();
         }
-        let PoolOptions { role, key, call_deadline, max_tried, keep_connections } = &self.options;
-        let new = |address: &String| Arc::new(AgentClient::new(address.clone(), *role, key.clone(), *call_deadline));
-        let tried = addresses.iter().take(*max_tried);
+        let PoolOptions { caller, call_deadline, max_tried, keep_connections } = &self.options;
+        let new =
+            |agent: &MetadataAgentEndpoint| Arc::new(AgentClient::new(agent.clone(), caller.clone(), *call_deadline));
+        let tried = agents.iter().take(*max_tried);
         if !keep_connections {
             return tried.map(new).collect();
         }
-        tried.map(|address| Arc::clone(clients.entry(address.clone()).or_insert_with(|| new(address)))).collect()
+        tried.map(|agent| Arc::clone(clients.entry(agent.address.clone()).or_insert_with(|| new(agent)))).collect()
     }
 
     /// The next call begins with this agent.
     fn prefer(&self, address: &str) {
         let mut state = self.state.lock();
         if let Some(at) = state.position(address) {
-            state.addresses[..=at].rotate_right(1);
+            state.agents[..=at].rotate_right(1);
         }
     }
 
@@ -126,42 +136,55 @@ impl AgentPool {
     pub fn failed(&self, address: &str) {
         let mut state = self.state.lock();
         if let Some(at) = state.position(address) {
-            state.addresses[at..].rotate_left(1);
+            state.agents[at..].rotate_left(1);
         }
     }
 
     /// The agent that is tried first is tried last from now on.
     pub fn first_failed(&self) {
         let mut state = self.state.lock();
-        if !state.addresses.is_empty() {
-            state.addresses.rotate_left(1);
+        if !state.agents.is_empty() {
+            state.agents.rotate_left(1);
         }
     }
 }
 
 impl PoolState {
     fn position(&self, address: &str) -> Option<usize> {
-        self.addresses.iter().position(|known| known == address)
+        self.agents.iter().position(|known| known.address == address)
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
+    use keys::{Current, KeyGeneration, MasterSecrets, Root, SecretKey};
     use model::error::{ErrorKind, UserError};
 
     use super::*;
 
+    fn caller() -> Caller {
+        let root = Root::new("eh", SecretKey::new([1; 32]));
+        let file = root.role_file::<MasterSecrets>(KeyGeneration(1), &[KeyGeneration(1)], |user, _| user.to_owned());
+        Caller::new(Current::fixed(file.unwrap().verified("eh").unwrap()))
+    }
+
+    fn agent(address: &str, keys: u32) -> MetadataAgentEndpoint {
+        MetadataAgentEndpoint { address: address.to_owned(), keys: vec![KeyGeneration(keys)] }
+    }
+
+    fn addresses(pool: &AgentPool) -> Vec<String> {
+        pool.agents().into_iter().map(|agent| agent.address).collect()
+    }
+
     fn pool(count: usize) -> AgentPool {
         let pool = AgentPool::new(PoolOptions {
-            role: Role::Master,
-            key: "key".to_owned(),
+            caller: caller(),
             call_deadline: Duration::from_secs(1),
             max_tried: 3,
             keep_connections: true,
         });
-        let addresses: Vec<String> = (0..count).map(|at| format!("host-{at}:1")).collect();
-        pool.set_addresses(addresses.iter().map(String::as_str));
+        pool.set_agents((0..count).map(|at| agent(&format!("host-{at}:1"), 1)));
         pool
     }
 
@@ -195,14 +218,24 @@ mod tests {
         let refusing = |_| async { Err::<(), _>(ApiError::Refused(UserError::new(ErrorKind::Internal, "a row"))) };
         let answer = pool.call(refusing, |kind| kind == ApiErrorKind::Unavailable).await;
         assert!(matches!(answer, Err(ApiError::Refused(_))));
-        assert_eq!(pool.addresses(), ["host-0:1", "host-1:1"], "the agent did not fail");
+        assert_eq!(addresses(&pool), ["host-0:1", "host-1:1"], "the agent did not fail");
     }
 
     #[test]
     fn agents_that_stay_registered_keep_their_order() {
         let pool = pool(3);
         pool.first_failed();
-        pool.set_addresses(["host-9:1", "host-0:1", "host-2:1"].into_iter());
-        assert_eq!(pool.addresses(), ["host-2:1", "host-0:1", "host-9:1"]);
+        pool.set_agents(["host-9:1", "host-0:1", "host-2:1"].into_iter().map(|address| agent(address, 1)));
+        assert_eq!(addresses(&pool), ["host-2:1", "host-0:1", "host-9:1"]);
+    }
+
+    #[test]
+    fn an_agent_with_new_keys_keeps_its_place_and_gets_a_new_client() {
+        let pool = pool(2);
+        let clients = pool.clients();
+        pool.set_agents([agent("host-1:1", 1), agent("host-0:1", 2)].into_iter());
+        assert_eq!(pool.agents(), [agent("host-0:1", 2), agent("host-1:1", 1)]);
+        let now = pool.clients();
+        assert!(!Arc::ptr_eq(&clients[0], &now[0]) && Arc::ptr_eq(&clients[1], &now[1]));
     }
 }

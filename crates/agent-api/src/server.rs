@@ -18,6 +18,7 @@ use crate::error::ApiError;
 use crate::failpoints::{SERVER_DONE, SERVER_READ};
 use crate::method;
 use crate::report::ReportMessage;
+use crate::verification::SERVICE_MASTER;
 use crate::wire::{
     TAbortReq, TApiResp, TFinishReq, TLedgerReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq, TOutcomeReq,
     TRaiseEpochReq, TRecordDemandReq, TRecordLedgerReq, TScaleReq, TStalledReq, TSupersededReq,
@@ -32,9 +33,18 @@ fn id(text: String) -> Result<RequestId, ApiError> {
     RequestId::new(text).map_err(ApiError::Refused)
 }
 
-/// Serves a call for HiveServer2's extension hook: the whole reply, or `None` for an unknown method.
-pub async fn serve(api: &dyn AgentApi, call: &Call<'_>) -> Option<Vec<u8>> {
+/// The calls that a proxy may make. A master may make all: it alone writes, and reads secret properties.
+const OF_PROXIES: [&str; 4] = [method::MASTER, method::PROXY_SNAPSHOT, method::OUTCOME, method::RECORD_DEMAND];
+
+/// Serves a call for HiveServer2's extension hook: the whole reply, or `None` for an unknown method. `service` is the role that
+/// the caller has proven.
+pub async fn serve(api: &dyn AgentApi, service: Option<&str>, call: &Call<'_>) -> Option<Vec<u8>> {
     failpoint!(SERVER_READ);
+    let is_known = method::ALL.contains(&call.name);
+    if is_known && service != Some(SERVICE_MASTER) && !OF_PROXIES.contains(&call.name) {
+        let refused = UserError::new(ErrorKind::InsufficientPrivilege, format!("only a master may call {}", call.name));
+        return Some(call.reply(&answered::<()>(Err(ApiError::Refused(refused)))));
+    }
     let answer = match call.name {
         method::MASTER => method::to_answer(api.master().await),
         method::SNAPSHOT => method::to_answer(api.snapshot().await),

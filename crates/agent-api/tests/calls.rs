@@ -7,9 +7,12 @@ mod agent;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Agent, UNKNOWN_KEY, commit, id, unit};
-use agent_api::{AgentApi as _, AgentClient, ApiError, ApiErrorKind, EngineStatus, Role, engine_status};
-use hs2::{Auth, Client, ClientError, ClientOptions};
+use agent::{Agent, BOTH, caller, commit, id, keys, unit};
+use agent_api::{
+    AgentApi as _, AgentClient, ApiError, ApiErrorKind, EngineStatus, MetadataAgentEndpoint, engine_status,
+};
+use hs2::{Client, ClientError, ClientOptions};
+use keys::{AllKeys, KeyGeneration, Role};
 use model::alteration::{Abort, AlterationProgress, Outcome, Source};
 use model::cause::chain;
 use model::change::{ObjectPatch, Setting, UnitPatch};
@@ -243,18 +246,93 @@ async fn a_deposed_master_receives_the_row_of_its_successor() {
 #[tokio::test]
 async fn without_the_key_nothing_is_answered() {
     let agent = Agent::start().await;
-    let deadline = Duration::from_secs(10);
-    let stranger = AgentClient::new(agent.address.clone(), Role::Master, UNKNOWN_KEY.to_owned(), deadline);
-    let error = stranger.snapshot().await.unwrap_err();
-    let ApiError::Refused(refused) = error else { panic!("{error}") };
-    assert_eq!(refused.sqlstate(), "28000");
+    let client = |keys: &AllKeys, role| AgentClient::new(agent.endpoint(), caller(keys, role), Duration::from_secs(10));
+    let strangers = keys(2, KeyGeneration(1), &[KeyGeneration(1)]);
+    for stranger in [client(&strangers, Role::Master), client(&agent.keys, Role::MetadataAgent)] {
+        let error = stranger.snapshot().await.unwrap_err();
+        assert_eq!(error.kind(), ApiErrorKind::Unavailable, "another agent may accept it");
+        assert!(chain(&error).to_string().contains("a metadata agent accepts only proxies and masters"), "{error}");
+    }
+    let later = keys(1, KeyGeneration(2), &[KeyGeneration(2)]);
+    let error = client(&later, Role::Master).snapshot().await.unwrap_err();
+    assert!(chain(&error).to_string().contains("It accepts 1; this process has 2."), "{error}");
+    agent.stop().await;
+}
+
+/// While an installation of version 0.1.0 is upgraded, and when its generation 0 has been retired.
+#[tokio::test]
+async fn roles_of_both_versions_call_agents_of_both_versions() {
+    let (zero, one) = (KeyGeneration(0), KeyGeneration(1));
+    let agent = Agent::start().await;
+    let store = agent.store.clone();
+    agent.stop().await;
+    let client = |agent: &Agent, endpoint: MetadataAgentEndpoint, in_use, accepted: &[KeyGeneration]| {
+        let keys = keys(1, in_use, accepted);
+        AgentClient::new(
+            MetadataAgentEndpoint { address: agent.address.clone(), ..endpoint },
+            caller(&keys, Role::Master),
+            Duration::from_secs(10),
+        )
+    };
+    for (accepted_by_agent, callers) in [
+        (&BOTH[..], &[(zero, &[zero][..]), (zero, &BOTH), (one, &BOTH), (one, &[one])][..]),
+        (&[one], &[(zero, &BOTH), (one, &BOTH), (one, &[one])]),
+        (&[zero], &[(zero, &[zero]), (zero, &BOTH), (one, &BOTH)]),
+    ] {
+        let keys = keys(1, accepted_by_agent[0], accepted_by_agent);
+        let agent = Agent::start_with("127.0.0.1:0", store.clone(), keys).await;
+        let mut endpoint = agent.endpoint();
+        if accepted_by_agent == [zero] {
+            // An agent of version 0.1.0 states nothing.
+            endpoint.keys.clear();
+        }
+        for (in_use, accepted) in callers {
+            let outcome = client(&agent, endpoint.clone(), *in_use, accepted).master().await;
+            assert!(outcome.is_ok(), "{in_use} {accepted:?} at {accepted_by_agent:?}: {outcome:?}");
+        }
+        agent.stop().await;
+    }
+    let agent = Agent::start_with("127.0.0.1:0", store, keys(1, one, &[one])).await;
+    let old = MetadataAgentEndpoint { keys: vec![zero], ..agent.endpoint() };
+    assert!(client(&agent, old, zero, &[zero]).master().await.is_err(), "generation 0 is retired");
+    agent.stop().await;
+}
+
+/// F2 and F5 of the attacks: the key of a proxy neither acts as the master nor reads secret properties.
+#[tokio::test]
+async fn a_proxy_makes_only_the_calls_of_proxies() {
+    let agent = Agent::start().await;
+    let proxy = agent.client(Role::Proxy);
+    proxy.master().await.unwrap();
+    proxy.proxy_snapshot().await.unwrap();
+    proxy.outcome(&id("a-1")).await.unwrap();
+    let refused = [
+        proxy.snapshot().await.map(drop),
+        proxy.raise_epoch(Epoch(0), "proxy").await.map(drop),
+        proxy.finish(Epoch(0), &id("a-1"), Generation(1)).await.map(drop),
+        proxy.stalled(Epoch(0), &id("a-1"), Duration::ZERO, "why").await.map(drop),
+        proxy.superseded(Epoch(0), &id("a-1")).await.map(drop),
+        proxy.publish(Epoch(0), &Publication::default()).await,
+        proxy.record(Epoch(0), &EngineFacts::default()).await.map(drop),
+        proxy.abort(&abort_of("a-1")).await.map(drop),
+        proxy.new_incarnations(Epoch(0), &[]).await.map(drop),
+        proxy.ledger(Epoch(0), &[]).await.map(drop),
+        proxy.record_ledger(Epoch(0), &LedgerRecord::Audit).await.map(drop),
+        proxy.demand().await.map(drop),
+        proxy.scale(Epoch(0), &ScaleRequest { links: Vec::new(), reservation_ttl_ms: 0, grace_ms: 0 }).await.map(drop),
+    ];
+    for (at, refused) in refused.into_iter().enumerate() {
+        let Err(ApiError::Refused(error)) = refused else { panic!("call {at}: {refused:?}") };
+        assert_eq!(error.sqlstate(), "42501", "call {at}: {error}");
+    }
+    assert_eq!(agent.store.master().await.unwrap().epoch, Epoch(0), "nothing was written");
     agent.stop().await;
 }
 
 #[tokio::test]
 async fn an_agent_that_is_gone_is_unavailable_and_found_again_when_it_is_back() {
     let agent = Agent::start().await;
-    let client = agent.client(Role::Proxy);
+    let client = agent.client(Role::Master);
     client.master().await.unwrap();
     let (address, store) = (agent.address.clone(), agent.store.clone());
     agent.stop().await;
@@ -277,7 +355,7 @@ async fn an_agent_that_is_gone_is_unavailable_and_found_again_when_it_is_back() 
 async fn an_answer_that_does_not_come_leaves_only_effects_unknown() {
     let agent = Agent::start().await;
     let short = Duration::from_secs(1);
-    let client = AgentClient::new(agent.address.clone(), Role::Master, agent.key.clone(), short);
+    let client = AgentClient::new(agent.endpoint(), caller(&agent.keys, Role::Master), short);
     // On a machine with much to do even a connection may take longer than that.
     let limit = Duration::from_secs(20);
     timeout(limit, async { while client.master().await.is_err() {} }).await.unwrap();
@@ -313,7 +391,8 @@ async fn an_abandoned_call_affects_no_other() {
 #[tokio::test]
 async fn an_engine_agent_reports_its_load() {
     let agent = Agent::start().await;
-    let options = ClientOptions::new(agent.address.clone(), Auth::service("proxy", agent.key.clone(), ""));
+    let auth = caller(&agent.keys, Role::Proxy).metadata_agent(&agent.endpoint(), "").unwrap();
+    let options = ClientOptions::new(agent.address.clone(), auth);
     let mut client = Client::connect(&options).await.unwrap();
     let status = engine_status(&mut client, Duration::from_secs(10)).await.unwrap();
     let expected = EngineStatus {

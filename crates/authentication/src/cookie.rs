@@ -1,14 +1,14 @@
 //! The cookie of HTTP clients: a login that succeeded at most [`HTTP_COOKIE_LIFETIME`] ago, signed for every proxy.
 //!
-//! The key is derived from the cluster secret, so any proxy accepts a cookie of another one, and a restart keeps them. A
-//! cookie is a proof, not a session: a user whose password was changed keeps it until it expires.
+//! All proxies have the key, so any of them accepts a cookie of another one, and a restart keeps them. A cookie is a proof, not
+//! a session: a user whose password was changed keeps it until it expires. It names the generation of its key: keys are
+//! rotated without logins as long as proxies accept both generations.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use hs2::Principal;
 use hs2::limits::HTTP_COOKIE_LIFETIME;
-use model::credential::{ClusterSecret, Purpose};
 use model::error::{ErrorKind, UserError};
 use sha2::Sha256;
 
@@ -16,14 +16,24 @@ use sha2::Sha256;
 pub const MAX_COOKIE_BYTES: usize = 3 * 1024;
 
 /// The version of the fields.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 
 /// Between two fields, none of which contains control characters.
 const SEPARATOR: char = '\0';
 
+/// A key of cookies.
+#[derive(Clone)]
+pub struct CookieKey {
+    pub generation: u32,
+    pub key: String,
+}
+
+/// The keys that are current; new cookies have the first one.
+pub type CookieKeys = Box<dyn Fn() -> Vec<CookieKey> + Send + Sync>;
+
 /// Issues and verifies cookies.
 pub struct Cookies {
-    key: String,
+    keys: CookieKeys,
 }
 
 impl std::fmt::Debug for Cookies {
@@ -33,8 +43,8 @@ impl std::fmt::Debug for Cookies {
 }
 
 impl Cookies {
-    pub fn new(secret: &ClusterSecret) -> Self {
-        Self { key: secret.derive(&Purpose::HttpCookie) }
+    pub fn new(keys: CookieKeys) -> Self {
+        Self { keys }
     }
 
     /// The cookie of a user who has just been authenticated; `None` if it would be too long, or if the user is not the one
@@ -44,10 +54,12 @@ impl Cookies {
             return None;
         }
         let expires = now.saturating_add(HTTP_COOKIE_LIFETIME.as_millis() as i64).to_string();
-        let mut fields = vec![VERSION, &expires, principal.method, &principal.user];
+        let key = (self.keys)().into_iter().next()?;
+        let generation = key.generation.to_string();
+        let mut fields = vec![VERSION, &generation, &expires, principal.method, &principal.user];
         fields.extend(principal.groups.iter().map(String::as_str));
         let fields = URL_SAFE_NO_PAD.encode(fields.join(&SEPARATOR.to_string()));
-        let cookie = format!("{fields}.{}", URL_SAFE_NO_PAD.encode(self.mac(&fields)?.finalize().into_bytes()));
+        let cookie = format!("{fields}.{}", URL_SAFE_NO_PAD.encode(mac(&key, &fields)?.finalize().into_bytes()));
         (cookie.len() <= MAX_COOKIE_BYTES).then_some(cookie)
     }
 
@@ -62,25 +74,28 @@ impl Cookies {
         if cookie.len() > MAX_COOKIE_BYTES {
             return None;
         }
-        let (fields, signature) = cookie.split_once('.')?;
-        // Compares in constant time.
-        self.mac(fields)?.verify_slice(&URL_SAFE_NO_PAD.decode(signature).ok()?).ok()?;
-        let fields = String::from_utf8(URL_SAFE_NO_PAD.decode(fields).ok()?).ok()?;
+        let (encoded, signature) = cookie.split_once('.')?;
+        let fields = String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()?;
         let mut fields = fields.split(SEPARATOR);
-        let (version, expires, method, user) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        // Nothing else of it is used before its signature was verified.
+        let (version, generation) = (fields.next()?, fields.next()?.parse::<u32>().ok()?);
+        let key = (self.keys)().into_iter().find(|key| key.generation == generation)?;
+        // Compares in constant time.
+        mac(&key, encoded)?.verify_slice(&URL_SAFE_NO_PAD.decode(signature).ok()?).ok()?;
+        let (expires, method, user) = (fields.next()?, fields.next()?, fields.next()?);
         if version != VERSION || expires.parse::<i64>().ok()? <= now {
             return None;
         }
         let method = methods.iter().find(|known| **known == method)?;
         Some(Principal::authenticated(user, fields.map(str::to_owned).collect(), method))
     }
+}
 
-    /// HMAC takes a key of any length, so this is never `None`.
-    fn mac(&self, fields: &str) -> Option<Hmac<Sha256>> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(self.key.as_bytes()).ok()?;
-        mac.update(fields.as_bytes());
-        Some(mac)
-    }
+/// HMAC takes a key of any length, so this is never `None`.
+fn mac(key: &CookieKey, fields: &str) -> Option<Hmac<Sha256>> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.key.as_bytes()).ok()?;
+    mac.update(fields.as_bytes());
+    Some(mac)
 }
 
 #[cfg(test)]
@@ -91,8 +106,13 @@ mod tests {
     const NOW: i64 = 1_800_000_000_000;
     const METHODS: [&str; 2] = ["file", "ldap"];
 
-    fn cookies(secret: &[u8; 16]) -> Cookies {
-        Cookies::new(&ClusterSecret::new(*secret).unwrap())
+    /// Cookies with keys of these generations, of which the first is in use.
+    fn cookies(keys: &[(u32, &str)]) -> Cookies {
+        let keys: Vec<CookieKey> = keys
+            .iter()
+            .map(|(generation, key)| CookieKey { generation: *generation, key: (*key).to_owned() })
+            .collect();
+        Cookies::new(Box::new(move || keys.clone()))
     }
 
     fn ann() -> Principal {
@@ -101,8 +121,8 @@ mod tests {
 
     #[test]
     fn every_proxy_accepts_a_cookie_until_it_expires() {
-        let cookie = cookies(b"0123456789abcdef").issue(&ann(), NOW).unwrap();
-        let other = cookies(b"0123456789abcdef");
+        let cookie = cookies(&[(1, "one")]).issue(&ann(), NOW).unwrap();
+        let other = cookies(&[(1, "one")]);
         let lifetime = HTTP_COOKIE_LIFETIME.as_millis() as i64;
         assert_eq!(other.verify(&cookie, NOW + lifetime - 1, &METHODS).unwrap(), ann());
         let error = other.verify(&cookie, NOW + lifetime, &METHODS).unwrap_err();
@@ -112,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_forged_or_truncated_cookie_is_refused() {
-        let (ours, other) = (cookies(b"0123456789abcdef"), cookies(b"fedcba9876543210"));
+        let (ours, other) = (cookies(&[(1, "one")]), cookies(&[(1, "another")]));
         let cookie = ours.issue(&ann(), NOW).unwrap();
         let (fields, signature) = cookie.split_once('.').unwrap();
         let admin = other.issue(&Principal::authenticated("admin", Vec::new(), "file"), NOW).unwrap();
@@ -123,5 +143,23 @@ mod tests {
         }
         let groups = (0..400).map(|number| format!("group-{number}")).collect();
         assert_eq!(ours.issue(&Principal::authenticated("ann", groups, "file"), NOW), None, "it is too long");
+    }
+
+    #[test]
+    fn a_cookie_is_accepted_as_long_as_the_generation_of_its_key_is() {
+        let old = cookies(&[(1, "one")]).issue(&ann(), NOW).unwrap();
+        let new = cookies(&[(2, "two"), (1, "one")]).issue(&ann(), NOW).unwrap();
+        for (keys, accepts_old, accepts_new) in [
+            (&[(1, "one")][..], true, false),
+            (&[(1, "one"), (2, "two")], true, true),
+            (&[(2, "two"), (1, "one")], true, true),
+            (&[(2, "two")], false, true),
+            (&[(1, "two"), (2, "one")], false, false),
+            (&[], false, false),
+        ] {
+            let cookies = cookies(keys);
+            assert_eq!(cookies.verify(&old, NOW, &METHODS).is_ok(), accepts_old, "{keys:?}");
+            assert_eq!(cookies.verify(&new, NOW, &METHODS).is_ok(), accepts_new, "{keys:?}");
+        }
     }
 }

@@ -34,7 +34,7 @@ mod users_file;
 
 pub use cache::LoginCache;
 pub use chain::{Chain, Method, Verdict};
-pub use cookie::{Cookies, MAX_COOKIE_BYTES};
+pub use cookie::{CookieKey, CookieKeys, Cookies, MAX_COOKIE_BYTES};
 pub use file::FileMethod;
 pub use hash_queue::HashQueue;
 pub use impersonation::{ImpersonationRules, RuleError, RuleErrorReason};

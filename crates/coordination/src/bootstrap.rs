@@ -17,7 +17,7 @@ pub async fn create_base_nodes(session: &Session) -> Result<(), Error> {
             nodes.push((above, access.above_root()));
         }
     }
-    nodes.extend(base_and_root(layout, access));
+    nodes.extend(base_and_root(layout, &access));
     for (path, acl) in nodes {
         // Checked first: without CREATE at the parent, ZooKeeper answers NoAuth even if the node exists.
         if session.stat(&path).await?.is_some() {

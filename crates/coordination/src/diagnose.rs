@@ -26,7 +26,7 @@ pub enum BaseNodeStatus {
     /// It exists and has the expected access list.
     AsExpected,
     Missing,
-    /// The master may not read its access list: the node belongs to another installation, or was created with another secret.
+    /// The master may not read its access list: the node belongs to another installation, or was created with other keys.
     Unreadable,
     Differs {
         /// Expected permissions that it does not grant: `master may read it, write it`.
@@ -38,7 +38,7 @@ pub enum BaseNodeStatus {
 
 pub async fn base_nodes(session: &Session) -> Result<Vec<BaseNode>, Error> {
     let mut nodes = Vec::new();
-    for (path, expected) in layout::base_and_root(session.layout(), session.access()) {
+    for (path, expected) in layout::base_and_root(session.layout(), &session.access()) {
         let status = match session.acl(&path).await {
             Ok(None) => BaseNodeStatus::Missing,
             Ok(Some(found)) => compare(&expected, &found),

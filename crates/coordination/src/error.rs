@@ -145,7 +145,7 @@ impl Error {
             }
             (_, ZkErrorKind::Denied) => error(ErrorKind::Internal, "zookeeper denies access to this process")
                 .detail(self.to_string())
-                .hint("All processes of an installation need the same cluster secret, and each installation needs a root of its own."),
+                .hint("All roles of an installation need keys of the same root key (cluster.keys), and each installation needs a root of its own in ZooKeeper (zookeeper.root)."),
             (_, ZkErrorKind::Invalid) => {
                 error(ErrorKind::Internal, "invalid state in zookeeper").detail(self.to_string())
             }

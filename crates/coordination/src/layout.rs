@@ -158,7 +158,8 @@ pub(crate) fn base_and_root(layout: &Layout, access: &Access) -> Vec<(String, Ve
     nodes
 }
 
-fn base(layout: &Layout, access: &Access) -> Vec<(String, Vec<zookeeper_client::Acl>)> {
+/// The base nodes below the root, each with its ACL.
+pub(crate) fn base(layout: &Layout, access: &Access) -> Vec<(String, Vec<zookeeper_client::Acl>)> {
     let mut nodes = vec![(layout.lock(), access.lock())];
     if access.is_master() {
         nodes.push((layout.master_lock(), access.master_only()));

@@ -6,7 +6,7 @@
 //!
 //! | module | concept |
 //! | --- | --- |
-//! | [`layout`], [`bootstrap`], [`credentials`] | paths below one root; the base nodes; identities and ACLs |
+//! | [`layout`], [`bootstrap`], [`credentials`], [`access_renewal`] | paths below one root; the base nodes; identities and ACLs; new ACLs for new keys |
 //! | [`session`], [`supervisor`] | one session; its replacement after it expired |
 //! | [`election`] | the master's lock, and with its session the lease |
 //! | [`alter_node`], [`agents`], [`permits`], [`permit_batch`], [`registration`], [`registry`], [`drains`], [`bell`], [`discovery`] | the nodes |
@@ -15,7 +15,7 @@
 //!
 //! Invariants:
 //! - Every write of the master takes a [`Lock`] and is one multi that begins with a check of the lock's node, the fencing
-//!   token. ZooKeeper itself rejects the late call of a deposed master.
+//!   token. ZooKeeper itself rejects the late call of a deposed master. (ACLs, which no multi can set, are the exception.)
 //! - Every request has a deadline. A write that fails with anything but a definite answer of the server is
 //!   [`Error::OutcomeUnknown`]: it may have happened, or may still happen.
 //! - Only one-shot watches are used, and always with a timer: a lost event costs time and nothing else.
@@ -23,6 +23,7 @@
 //! A caller with a stale reading is refused (`BadVersion`, `NoNode`, `NodeExists`, `NotEmpty`: [`ZkErrorKind::Conflict`]) and
 //! reads again. Nothing in this crate retries a write.
 
+pub mod access_renewal;
 pub mod agents;
 pub mod alter_node;
 pub mod bell;
@@ -51,7 +52,7 @@ mod watches;
 
 pub use agents::Agent;
 pub use alter_node::{AlterChild, AlterNode, Alteration, CreateOutcome};
-pub use credentials::{EngineCredential, Identity};
+pub use credentials::{EngineCredential, EnginePasswords, Identity, Logins, digest};
 pub use drains::{DrainOrder, DrainOrderNode};
 pub use election::{Election, Lock};
 pub use error::{Error, LockLoss, ZkErrorKind};

@@ -4,6 +4,7 @@
 //! unreadable for others is reported as unreadable and never fails the reading of the rest.
 
 use model::EngineName;
+use model::key_generation::KeyGeneration;
 use model::owner::Owner;
 use model::table_catalog::TableCatalog;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,10 @@ pub struct Registration {
     /// The owner in its permit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
+    /// The generations of keys that its agent accepts callers with, that of its own keys first; empty for an engine of
+    /// version 0.1.0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyGeneration>,
 }
 
 impl Registration {

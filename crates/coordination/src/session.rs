@@ -8,7 +8,7 @@ mod nodes;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use model::clock::SharedClock;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use zookeeper_client as zk;
 use zookeeper_client::{Client, StateWatcher};
 
-use crate::credentials::{Access, Identity};
+use crate::credentials::{Access, Identity, Logins};
 use crate::error::{Effect, Error, is_answer};
 use crate::layout::Layout;
 
@@ -111,7 +111,6 @@ struct Inner {
     clock: SharedClock,
     /// When the last answered write or sync was sent, on the boot clock.
     answered: Mutex<Duration>,
-    access: Access,
     settings: SessionSettings,
 }
 
@@ -128,9 +127,13 @@ impl Session {
     /// Establishes a session. If this future is dropped, the server expires the session.
     pub async fn connect(settings: &SessionSettings, clock: &SharedClock) -> Result<Self, Error> {
         let sent = clock.boottime();
-        let connector = Client::connector()
-            .with_session_timeout(settings.session_timeout)
-            .with_auth("digest", settings.identity.login().as_bytes());
+        let mut identity = settings.identity.clone();
+        // Marks these logins as known: later ones are added.
+        let logins = identity.latest();
+        let mut connector = Client::connector().with_session_timeout(settings.session_timeout);
+        for login in logins.texts() {
+            connector = connector.with_auth("digest", login.as_bytes());
+        }
         let client = match timeout(settings.connect_timeout, connector.connect(&settings.servers)).await {
             Ok(Ok(client)) => client,
             Ok(Err(zk::Error::AuthFailed)) => return Err(Error::AuthFailed),
@@ -143,18 +146,19 @@ impl Session {
         let (sender, states) = watch::channel(SessionState::from_client(client.state()));
         tokio::spawn(feed(client.state_watcher(), sender));
         tracing::debug!(session = %client.session_id(), timeout_ms = client.session_timeout().as_millis(), "zookeeper session built");
-        Ok(Self(Arc::new(Inner {
+        let session = Self(Arc::new(Inner {
             peek: client.state_watcher(),
             states,
             id: client.session_id().0,
             timeout: client.session_timeout(),
             clock: Arc::clone(clock),
             answered: Mutex::new(sent),
-            access: settings.identity.access(),
             settings: settings.clone(),
             client: Mutex::new(Some(client)),
             closing: CancellationToken::new(),
-        })))
+        }));
+        tokio::spawn(add_logins(Arc::downgrade(&session.0), session.states(), identity, logins));
+        Ok(session)
     }
 
     /// The session's id, as ephemeral nodes name their owner.
@@ -259,8 +263,9 @@ impl Session {
         &self.0.settings.layout
     }
 
-    pub(crate) fn access(&self) -> &Access {
-        &self.0.access
+    /// The access lists of nodes that are created now.
+    pub(crate) fn access(&self) -> Arc<Access> {
+        self.0.settings.identity.logins().access()
     }
 
     pub(crate) fn settings(&self) -> &SessionSettings {
@@ -366,5 +371,32 @@ async fn feed(mut watcher: StateWatcher, sender: watch::Sender<SessionState>) {
             return;
         }
         watcher.changed().await;
+    }
+}
+
+/// Authenticates the session with the logins that its identity is given while it lives. Those that it loses are valid until
+/// the session ends. A session that ends meanwhile is followed by one with the current logins.
+async fn add_logins(
+    session: Weak<Inner>,
+    mut states: watch::Receiver<SessionState>,
+    mut identity: Identity,
+    mut known: Arc<Logins>,
+) {
+    loop {
+        let next = tokio::select! {
+            next = identity.changed() => next,
+            _ = states.wait_for(|state| *state == SessionState::Expired) => None,
+        };
+        let Some(next) = next else { return };
+        let Some(client) = session.upgrade().and_then(|session| session.client.lock().clone()) else { return };
+        let old: Vec<String> = known.texts().collect();
+        for login in next.texts().filter(|login| !old.contains(login)) {
+            // The client library repeats it after a reconnect, but only if it is awaited here.
+            if let Err(error) = client.auth("digest", login.as_bytes()).await {
+                tracing::debug!(%error, "could not add a login to a zookeeper session");
+                return;
+            }
+        }
+        known = next;
     }
 }

@@ -73,7 +73,7 @@ impl Supervisor {
         let stop = CancellationToken::new();
         let closing_time = settings.request_timeout * 2;
         let task = Task {
-            base: !matches!(settings.identity, Identity::Engine(_)),
+            base: !settings.identity.is_engine(),
             settings,
             clock,
             rebuild,
@@ -193,6 +193,9 @@ impl Task {
 
     /// Prepares the session, publishes it, and returns when it has ended.
     async fn keep(&self, session: &Session, throttles: &mut Throttles) {
+        // Before the nodes are created: logins that come later renew them.
+        let mut identity = self.settings.identity.clone();
+        identity.latest();
         let nodes = loop {
             let error = match self.prepare(session).await {
                 Ok(nodes) => break nodes,
@@ -204,7 +207,7 @@ impl Task {
             let now = self.clock.boottime();
             if error.kind() == ZkErrorKind::Denied {
                 if let Some(times) = throttles.denied.hit(now) {
-                    tracing::error!(%error, times, "zookeeper denies access to this process; check cluster secret and root");
+                    tracing::error!(%error, times, "zookeeper denies access to this process; check cluster.keys and zookeeper.root");
                 }
             } else if let Some(times) = throttles.not_built.hit(now) {
                 tracing::info!(%error, times, "could not rebuild ephemeral nodes");
@@ -218,7 +221,7 @@ impl Task {
         self.sessions.send_replace(Some(session.clone()));
         tokio::select! {
             () = self.forward_states(session) => {}
-            () = self.hold(session, nodes, &mut throttles.gone) => {}
+            () = self.hold(session, nodes, identity, &mut throttles.gone) => {}
         }
     }
 
@@ -235,7 +238,7 @@ impl Task {
     }
 
     /// Recreates nodes that were deleted by others; never returns.
-    async fn hold(&self, session: &Session, mut nodes: Vec<String>, gone: &mut LogThrottle) {
+    async fn hold(&self, session: &Session, mut nodes: Vec<String>, mut identity: Identity, gone: &mut LogThrottle) {
         let mut watches = Watches::new(session);
         loop {
             // Armed before the check, so that a later deletion wakes this loop.
@@ -277,6 +280,11 @@ impl Task {
             tokio::select! {
                 () = watches.next() => {}
                 () = sleep(self.settings.reread) => {}
+                Some(_) = identity.changed() => match self.prepare(session).await {
+                    // They may name the accepted generations of keys.
+                    Ok(renewed) => nodes = renewed,
+                    Err(error) => tracing::info!(%error, "could not renew ephemeral nodes after a change of keys"),
+                },
             }
         }
     }

@@ -244,13 +244,15 @@ mod tests {
                 uid: "uid-1".to_owned(),
                 catalog: None,
                 owner: None,
+                keys: Vec::new(),
             },
             session: 1,
             draining: false,
             confirmed: true,
         };
         let name = EngineName::new("e-1").unwrap();
-        let agent = |id: &str| Agent { id: id.to_owned(), address: "127.0.0.1:2".to_owned(), session: 1 };
+        let agent =
+            |id: &str| Agent { id: id.to_owned(), address: "127.0.0.1:2".to_owned(), keys: Vec::new(), session: 1 };
         let (sender, states) = watch::channel(Arc::new(RegistrySnapshot::default()));
         let (_sessions, sessions) = watch::channel(None);
         let mut reader = Reader {

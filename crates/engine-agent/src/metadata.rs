@@ -45,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use holders::HolderSettings;
+pub use registration::identity;
 pub use settings::{STALE_AFTER_TICKS, Settings, StartError};
 
 use context::Agent;
@@ -101,7 +102,8 @@ impl MetadataAgent {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let advertised = Advertised::new(ADVERTISE, settings.advertise.as_deref().unwrap_or_default(), address)
             .map_err(StartError::Advertise)?;
-        let registration = Arc::new(Registration { id: id.clone(), address: advertised.to_string() });
+        let registration =
+            Arc::new(Registration { id: id.clone(), address: advertised.to_string(), keys: settings.keys.clone() });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), registration);
         let overviews = OverviewPoller::new(store.clone(), clock.clone());
         let reservations = ReservationPoller::new(store.clone(), clock.clone());

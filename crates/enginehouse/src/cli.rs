@@ -42,6 +42,11 @@ pub enum Command {
     ///
     /// The password is read from the terminal, or from standard input if that is not a terminal.
     Passwd(PasswdArguments),
+    /// Make the root key of an installation, and derive the key file of each role from it.
+    Keys {
+        #[command(subcommand)]
+        command: KeysCommand,
+    },
     /// Diagnose an installation: report problems and how to fix them, without changing anything.
     ///
     /// Exit status: 0 if there are no problems, 1 if there are, 2 if the installation cannot be read.
@@ -51,6 +56,64 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// Make a root key. No process needs it: keep it offline.
+    Init(KeysInitArguments),
+    /// Derive the key files of the roles, which cluster.keys names the folder of.
+    Derive(KeysDeriveArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct KeysInitArguments {
+    /// The file to write; it must not exist.
+    #[arg(long, value_name = "FILE", default_value = "root.key")]
+    pub root: PathBuf,
+    /// The name of the installation, as cluster.name has it.
+    #[arg(long, value_name = "NAME", default_value = "enginehouse")]
+    pub cluster: String,
+    /// The cluster secret of version 0.1.0, for an installation that has one: it becomes generation 0.
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct KeysDeriveArguments {
+    /// The root key.
+    #[arg(long, value_name = "FILE", default_value = "root.key")]
+    pub root: PathBuf,
+    /// The role; without this option the files of all roles are written.
+    #[arg(long, value_enum, value_name = "ROLE")]
+    pub role: Option<KeyRole>,
+    /// The folder to write to; existing files are replaced.
+    #[arg(long, value_name = "DIR", default_value = "keys")]
+    pub keys: PathBuf,
+    /// The generation that the role signs with [default: the lowest that it accepts].
+    #[arg(long = "use", value_name = "N")]
+    pub use_generation: Option<u32>,
+    /// The generations that the role accepts [default: 1, and 0 if the root key has a cluster secret].
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub accept: Option<Vec<u32>>,
+}
+
+/// A role with a key file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum KeyRole {
+    Proxy,
+    Master,
+    MetadataAgent,
+}
+
+impl From<KeyRole> for keys::Role {
+    fn from(role: KeyRole) -> Self {
+        match role {
+            KeyRole::Proxy => Self::Proxy,
+            KeyRole::Master => Self::Master,
+            KeyRole::MetadataAgent => Self::MetadataAgent,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -4,6 +4,7 @@ mod config;
 mod doctor;
 mod engine_agent;
 pub mod failpoints;
+pub mod keys;
 mod metadata_agent;
 mod migrate;
 mod passwd;
@@ -40,6 +41,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     open_files::allow_all();
     match command {
         Command::Config { command: ConfigCommand::Check(arguments) } => config::check(&arguments),
+        Command::Keys { command } => keys::run(&command),
         Command::Passwd(arguments) => passwd::run(&arguments),
         Command::RunChild(arguments) => run_child::run(&arguments),
         Command::Doctor(arguments) => block_on(doctor::run(arguments)),

@@ -1,7 +1,7 @@
 //! The file of an engine: the start-up parameters of its agent, which the master writes.
 //!
 //! Secrets in it give access to this engine only. The contents of an engine are public to its tenant, because engines run
-//! users' code. The cluster secret is not in the file.
+//! users' code. No key in it signs, and none is that of a role.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use coordination::EngineCredential;
+use keys::{Callers, KeyGeneration, SecretKey};
 use model::engine_name::EngineName;
 use model::engine_type::EngineType;
 use model::error::UserError;
@@ -32,10 +33,22 @@ pub struct EngineFile {
     pub cpu_threads: usize,
     /// Memory of the driver, in bytes.
     pub memory_bytes: u64,
-    /// The key that proxies and masters present.
-    pub key: String,
-    /// The key that the agent presents to the engine.
-    pub backend_key: String,
+    /// The generation of its own keys.
+    #[serde(default = "generation_of_an_old_file")]
+    pub keys: KeyGeneration,
+    /// Who may call its agent: public keys.
+    #[serde(default)]
+    pub callers: Callers,
+    /// In a file of version 0.1.0: the key that proxies and masters present.
+    #[serde(default, skip_serializing)]
+    pub key: Option<String>,
+    /// In a file of version 0.1.0.
+    #[expect(dead_code, reason = "the agent draws its own; an unknown key would be refused")]
+    #[serde(default, rename = "backend_key", skip_serializing)]
+    pub old_backend_key: Option<String>,
+    /// The key that the agent presents to the engine. The agent draws it at each start, and no file has it.
+    #[serde(skip)]
+    pub backend_key: BackendKey,
     /// The deadline of the warm-up query.
     pub start_deadline: Span,
     /// The tenant's catalog, shared by its engines.
@@ -70,7 +83,20 @@ pub struct EngineFile {
     pub connector: Option<toml::Table>,
 }
 
+/// Of version 0.1.0.
+const fn generation_of_an_old_file() -> KeyGeneration {
+    KeyGeneration::CLUSTER_SECRET
+}
+
 impl EngineFile {
+    /// Who may call its agent, also in a file of version 0.1.0.
+    pub fn callers(&self) -> Callers {
+        match &self.key {
+            Some(key) => Callers { password: Some(key.clone()), ..self.callers.clone() },
+            None => self.callers.clone(),
+        }
+    }
+
     /// Sets what the launch part of a type has for its connector.
     pub fn set_connector(&mut self, value: &impl Serialize) -> Result<(), UserError> {
         let table = toml::Table::try_from(value);
@@ -84,6 +110,29 @@ impl EngineFile {
     pub fn connector<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         let table = self.connector.clone().context("the file of the engine has no table \"connector\"")?;
         table.try_into().context("the table \"connector\" of the engine's file is invalid")
+    }
+}
+
+/// A key that is random in each process.
+#[derive(Clone)]
+pub struct BackendKey(String);
+
+impl Default for BackendKey {
+    fn default() -> Self {
+        // Without random bytes no engine starts: an empty key opens none.
+        Self(SecretKey::random().map(|key| key.password()).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for BackendKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BackendKey(******)")
+    }
+}
+
+impl BackendKey {
+    pub fn text(&self) -> &str {
+        &self.0
     }
 }
 

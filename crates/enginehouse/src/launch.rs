@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use coordination::EngineCredential;
-use model::credential::{ClusterSecret, Purpose};
+use keys::{Current, MasterKeys};
 use model::error::UserError;
 use orchestrator::{InstanceOptions, LogPolicy, Spec, SpecFile};
 
 use crate::command::failpoints;
 use crate::configuration::{Span, ZookeeperSection};
-use crate::engine_file::EngineFile;
+use crate::engine_file::{BackendKey, EngineFile};
 use crate::engine_types::LaunchParts;
 use crate::telemetry;
 
@@ -38,8 +38,8 @@ pub struct AgentLauncher {
     /// The deadline of the warm-up query.
     pub start_deadline: Span,
     pub zookeeper: ZookeeperSection,
-    /// The secret from which the engine's keys are derived.
-    pub secret: ClusterSecret,
+    /// The keys from which those of the engine are derived.
+    pub keys: Current<MasterKeys>,
     /// The log filter of the engine.
     pub log: Option<String>,
     /// The folder whose files arm the engine's failpoints.
@@ -61,6 +61,7 @@ impl master::Launcher for AgentLauncher {
         let configuration = launch.configuration;
         let run_as = self.run_as(launch)?;
         let folders = self.folders(launch.slot.tenant.as_str(), run_as.as_ref());
+        let keys = self.keys.get().engine(launch.engine);
         let mut file = EngineFile {
             name: launch.engine.clone(),
             tenant: launch.slot.tenant.clone(),
@@ -68,8 +69,11 @@ impl master::Launcher for AgentLauncher {
             config: configuration.hash(),
             cpu_threads: configuration.driver_cpu.threads(),
             memory_bytes: configuration.driver_memory.bytes(),
-            key: self.secret.derive(&Purpose::Engine(launch.engine)),
-            backend_key: self.secret.derive(&Purpose::EngineBackend(launch.engine)),
+            keys: keys.generation,
+            callers: keys.callers,
+            key: None,
+            old_backend_key: None,
+            backend_key: BackendKey::default(),
             start_deadline: self.start_deadline,
             catalog_dir: folders.catalog,
             catalog: None,
@@ -78,7 +82,7 @@ impl master::Launcher for AgentLauncher {
             allowed_locations: self.allowed_locations.clone(),
             own_paths: self.own_paths.clone(),
             zookeeper: self.zookeeper.clone(),
-            credential: EngineCredential::derive(&self.secret, launch.engine),
+            credential: EngineCredential::new(launch.engine.clone(), keys.zookeeper_password, keys.readers),
             properties: configuration.properties.clone(),
             run_as: run_as.as_ref().map(|run_as| run_as.user.clone()),
             spark: None,

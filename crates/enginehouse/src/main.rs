@@ -9,6 +9,7 @@ mod command;
 mod configuration;
 mod engine_file;
 mod engine_types;
+mod key_files;
 mod launch;
 mod listener_tls;
 mod machine;

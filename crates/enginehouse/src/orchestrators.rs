@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use keys::{Current, MasterKeys};
 use model::cause::chain;
 use model::clock::SharedClock;
-use model::credential::ClusterSecret;
 use orchestrator::Orchestrator;
-use orchestrator::kubernetes::Kubernetes;
 use orchestrator::kubernetes::connect::connect;
 use orchestrator::kubernetes::names::SCRATCH_DIR;
+use orchestrator::kubernetes::{Kubernetes, PodKey};
 use orchestrator::process::{self, Process};
 
 use crate::command::failpoints;
@@ -19,6 +19,19 @@ use crate::configuration::{Authentication, Catalogs, Configuration, Orchestrator
 use crate::engine_types::LaunchParts;
 use crate::launch::AgentLauncher;
 use crate::telemetry;
+
+/// Marks pods with the key of masters.
+struct PodsKey(Current<MasterKeys>);
+
+impl PodKey for PodsKey {
+    fn sign(&self, pod: &str) -> String {
+        self.0.get().sign_pod(pod)
+    }
+
+    fn verifies(&self, pod: &str, signature: &str) -> bool {
+        self.0.get().verifies_pod(pod, signature)
+    }
+}
 
 /// The grace of a local process that is terminated from outside, not by a drain.
 const TERMINATION_GRACE: Duration = Duration::from_secs(10);
@@ -37,7 +50,7 @@ pub fn process_config(configuration: &Configuration) -> anyhow::Result<process::
 /// Opens the orchestrator. An unreachable cluster is no error here, but of each later call.
 pub async fn open(
     configuration: &Configuration,
-    secret: &ClusterSecret,
+    keys: &Current<MasterKeys>,
     clock: &SharedClock,
 ) -> anyhow::Result<Arc<dyn Orchestrator>> {
     match configuration.orchestrator.kind {
@@ -47,14 +60,14 @@ pub async fn open(
             Ok(Arc::new(process))
         }
         OrchestratorKind::Kubernetes => {
-            Ok(Arc::new(open_kubernetes(configuration, secret, clock).await?.watching_permissions()))
+            Ok(Arc::new(open_kubernetes(configuration, keys, clock).await?.watching_permissions()))
         }
     }
 }
 
 pub async fn open_kubernetes(
     configuration: &Configuration,
-    secret: &ClusterSecret,
+    keys: &Current<MasterKeys>,
     clock: &SharedClock,
 ) -> anyhow::Result<Kubernetes> {
     let section = &configuration.kubernetes;
@@ -65,11 +78,11 @@ pub async fn open_kubernetes(
         )
     })?;
     let config = configuration.pods(&way.namespace);
-    Kubernetes::open(way.client, config, secret.clone(), clock.clone()).context("section [kubernetes]")
+    Kubernetes::open(way.client, config, Arc::new(PodsKey(keys.clone())), clock.clone()).context("section [kubernetes]")
 }
 
 /// The launcher of engines for the configured orchestrator.
-pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow::Result<AgentLauncher> {
+pub fn launcher(configuration: &Configuration, keys: &Current<MasterKeys>) -> anyhow::Result<AgentLauncher> {
     let engines = &configuration.engines;
     let here = configuration.orchestrator.kind == OrchestratorKind::Process;
     // A pod cannot access files of this machine: it has its own program, and its own volume for data.
@@ -97,7 +110,7 @@ pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow
         allowed_locations: engines.allowed_locations.iter().map(absolute).collect::<Result<_, _>>()?,
         start_deadline: engines.start_deadline,
         zookeeper: configuration.zookeeper.clone(),
-        secret: secret.clone(),
+        keys: keys.clone(),
         log: std::env::var(telemetry::LOG_VARIABLE).ok(),
         failpoints: failpoints::folder().filter(|_| here),
         // A node that is shut down terminates its pods with their own grace, which is that of a drain.
@@ -115,6 +128,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use keys::{KeyGeneration, Root, SecretKey};
     use master::{Launch, Launcher as _};
     use model::catalog::UnitSpec;
     use model::change::Rules;
@@ -155,7 +169,9 @@ mod tests {
         let properties: BTreeMap<&str, &str> = properties.iter().copied().collect();
         let configuration = Configuration::parse(text, &[]).unwrap();
         configuration.check().unwrap();
-        let secret = ClusterSecret::new(*b"0123456789abcdef").unwrap();
+        let first = KeyGeneration::FIRST;
+        let root = Root::new("eh", SecretKey::new([7; 32]));
+        let keys = root.all_roles(first, &[first], coordination::digest).unwrap().master;
         let slot = SlotKey {
             tenant: TenantName::new("t_1").unwrap(),
             pool: PoolName::new("rp_1").unwrap(),
@@ -179,7 +195,7 @@ mod tests {
         let effective = Effective::new(&slot.tenant, &slot.pool, &pool, &unit, &defaults);
         let effective = Effective { run_as, ..effective };
         let labels = EngineLabels::new("eh", &slot, Incarnation(1), &effective);
-        let launcher = AgentLauncher { is_root, ..launcher(&configuration, &secret).unwrap() };
+        let launcher = AgentLauncher { is_root, ..launcher(&configuration, &keys).unwrap() };
         launcher.spec(&Launch {
             engine: &labels.name,
             slot: &slot,

@@ -1,15 +1,12 @@
 //! The composition of the roles from the configuration, in one process or in several.
 
-use std::io::Read as _;
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
-use authentication::is_open_to_others;
+use anyhow::Context as _;
 use coordination::{Identity, Layout};
 use engine_agent::metadata::{Listener, MetadataAgent};
+use keys::{Current, MasterKeys, MetadataAgentKeys, ProxyKeys};
 use master::Master;
 use metadata::Store;
 use model::advertised::Advertised;
@@ -17,39 +14,17 @@ use model::cause::chain;
 use model::change::Rules;
 use model::clock::{SharedClock, SystemClock};
 use model::configuration::Defaults;
-use model::credential::ClusterSecret;
 use model::fingerprint::FingerprintKey;
 use orchestrator::Orchestrator;
 use proxy::Proxy;
 
-use crate::configuration::{Authentication, Configuration, ProxySection, Span, UnreadableFile};
+use crate::configuration::{Authentication, Configuration, ProxySection, Span};
 use crate::engine_types::LaunchParts;
 use crate::{client_authentication, listener_tls, open_files, orchestrators};
 
-/// The largest secret file that is read, in bytes.
-const MAX_SECRET_BYTES: u64 = 4_096;
 /// How to resolve an address that is in use.
 const LISTEN_HINT: &str =
     "Hint: Choose another address with proxy.listen (standalone: --listen HOST:PORT); port 0 selects a free port.";
-
-/// The cluster secret of the configuration. Its errors name the key.
-pub fn cluster_secret(configuration: &Configuration) -> anyhow::Result<ClusterSecret> {
-    read_secret(&configuration.cluster.secret_file).context("cluster.secret_file")
-}
-
-/// Reads the cluster secret; refuses a file that others can read. A file of root's may be readable by its group, as
-/// Kubernetes mounts secrets for a process that is not root.
-pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {
-    let unreadable = |error| UnreadableFile::new("cluster secret", path, error);
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    if is_open_to_others(metadata.permissions().mode(), metadata.uid()) {
-        bail!("the cluster secret {} can be read by others\nHint: Run chmod 600 {}.", path.display(), path.display());
-    }
-    let mut text = String::new();
-    file.take(MAX_SECRET_BYTES).read_to_string(&mut text).map_err(unreadable)?;
-    ClusterSecret::new(text.trim()).with_context(|| path.display().to_string())
-}
 
 /// The settings of ZooKeeper for an identity.
 pub fn zookeeper(configuration: &Configuration, identity: Identity) -> anyhow::Result<coordination::SessionSettings> {
@@ -103,17 +78,13 @@ pub async fn migrate(configuration: &Configuration) -> anyhow::Result<i64> {
 /// Opens the metadata database.
 pub async fn open_store(
     configuration: &Configuration,
-    secret: &ClusterSecret,
+    keys: &Current<MetadataAgentKeys>,
     clock: &SharedClock,
 ) -> anyhow::Result<Store> {
-    Store::open(
-        &metadata::StoreSettings::new(&configuration.database.url),
-        rules(configuration, secret)?,
-        clock.clone(),
-    )
-    .await
-    .map_err(|error| error.user_error())
-    .with_context(|| cannot_open(configuration))
+    Store::open(&metadata::StoreSettings::new(&configuration.database.url), rules(configuration, keys)?, clock.clone())
+        .await
+        .map_err(|error| error.user_error())
+        .with_context(|| cannot_open(configuration))
 }
 
 fn cannot_open(configuration: &Configuration) -> String {
@@ -121,11 +92,14 @@ fn cannot_open(configuration: &Configuration) -> String {
     format!("cannot use the metadata database {shown}")
 }
 
-fn rules(configuration: &Configuration, secret: &ClusterSecret) -> anyhow::Result<Rules> {
+fn rules(configuration: &Configuration, keys: &Current<MetadataAgentKeys>) -> anyhow::Result<Rules> {
     Ok(Rules {
         defaults: defaults(configuration)?,
         secret_keys: configuration.metadata_agent.secret_keys.clone(),
-        fingerprint_key: FingerprintKey::from_secret(secret),
+        fingerprint_key: {
+            let keys = keys.clone();
+            FingerprintKey::current(move || keys.get().fingerprint())
+        },
         max_engines: configuration.metadata_agent.max_engines,
         names_are_proven: !configuration.access.uses(Authentication::None),
     })
@@ -142,7 +116,7 @@ pub async fn metadata_agent_port(configuration: &Configuration) -> anyhow::Resul
 pub fn metadata_agent(
     listener: Listener,
     configuration: &Configuration,
-    secret: &ClusterSecret,
+    keys: &Current<MetadataAgentKeys>,
     store: Store,
     clock: &SharedClock,
 ) -> anyhow::Result<MetadataAgent> {
@@ -150,11 +124,11 @@ pub fn metadata_agent(
     let settings = engine_agent::metadata::Settings {
         listen: section.listen,
         advertise: (!section.advertise.is_empty()).then(|| section.advertise.clone()),
-        zookeeper: zookeeper(configuration, Identity::Agent(secret.clone()))?,
-        secret: secret.clone(),
+        zookeeper: zookeeper(configuration, engine_agent::metadata::identity(keys))?,
+        keys: keys.clone(),
         cluster: configuration.cluster.name.clone(),
         roles: configuration.access.roles(),
-        rules: rules(configuration, secret)?,
+        rules: rules(configuration, keys)?,
         plan_limits: plan_limits(configuration),
         alter_wait: section.alter_wait.0,
         alter_grace: configuration.master.alter_grace.0,
@@ -177,7 +151,7 @@ pub fn metadata_agent(
 /// Starts a proxy.
 pub async fn proxy(
     configuration: &Configuration,
-    secret: &ClusterSecret,
+    keys: &Current<ProxyKeys>,
     clock: &SharedClock,
 ) -> anyhow::Result<Proxy> {
     let section = &configuration.proxy;
@@ -205,8 +179,8 @@ pub async fn proxy(
         discovery: section.registers().then(|| section.advertise.clone()),
         hosts,
         tls: listener_tls::start(configuration, clock)?,
-        zookeeper: zookeeper(configuration, Identity::Proxy(secret.clone()))?,
-        secret: secret.clone(),
+        zookeeper: zookeeper(configuration, proxy::identity(keys))?,
+        keys: keys.clone(),
         serves_clients: section.serves_clients,
         authentication: client_authentication::chain(configuration, clock)?,
         roles: configuration.access.roles(),
@@ -262,7 +236,7 @@ fn product(section: &ProxySection) -> proxy::Product {
 /// Starts a proxy's candidate for master.
 pub fn master(
     configuration: &Configuration,
-    secret: &ClusterSecret,
+    keys: &Current<MasterKeys>,
     orchestrator: Arc<dyn Orchestrator>,
     holder: String,
     clock: &SharedClock,
@@ -283,10 +257,10 @@ pub fn master(
         ..otherwise
     };
     let parts = master::Parts {
-        coordination: zookeeper(configuration, Identity::Master(secret.clone()))?,
-        secret: secret.clone(),
+        coordination: zookeeper(configuration, master::identity(keys))?,
+        keys: keys.clone(),
         orchestrator,
-        launcher: Arc::new(orchestrators::launcher(configuration, secret)?),
+        launcher: Arc::new(orchestrators::launcher(configuration, keys)?),
         clock: clock.clone(),
         holder,
     };

@@ -28,17 +28,17 @@ use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
+use keys::{KeyGeneration, MasterKeys, Root, SecretKey};
 use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use master::Settings;
 use model::clock::SystemClock;
-use model::credential::ClusterSecret;
 use model::engine_type::EngineType;
 use model::observation::CreatedEngine;
 use model::{Epoch, labels};
 use orchestrator::kubernetes::connect::connect;
 use orchestrator::kubernetes::signature::Signer;
-use orchestrator::kubernetes::{Config, Kubernetes, render};
+use orchestrator::kubernetes::{Config, Kubernetes, PodKey, render};
 use orchestrator::{Orchestrator as _, Spec};
 
 use installation::{ENGINES, Installation, print_ticks, spread};
@@ -85,13 +85,27 @@ async fn bare(kubeconfig: &Path) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-fn secret() -> ClusterSecret {
-    ClusterSecret::new(*b"a cluster secret").unwrap()
+/// Marks pods with the key of a master.
+struct Key(MasterKeys);
+
+impl PodKey for Key {
+    fn sign(&self, pod: &str) -> String {
+        self.0.sign_pod(pod)
+    }
+
+    fn verifies(&self, pod: &str, signature: &str) -> bool {
+        self.0.verifies_pod(pod, signature)
+    }
+}
+
+fn key(cluster: &str) -> Arc<dyn PodKey> {
+    let (root, first) = (Root::new(cluster, SecretKey::new([1; 32])), KeyGeneration::FIRST);
+    Arc::new(Key(root.role_file(first, &[first], coordination::digest).unwrap().verified(cluster).unwrap()))
 }
 
 async fn open(kubeconfig: &Path, cluster: &str) -> Kubernetes {
     let way = connect(Some(kubeconfig), None).await.unwrap();
-    Kubernetes::open(way.client, config(cluster), secret(), SystemClock::shared()).unwrap()
+    Kubernetes::open(way.client, config(cluster), key(cluster), SystemClock::shared()).unwrap()
 }
 
 fn config(cluster: &str) -> Config {
@@ -105,7 +119,7 @@ fn settings(cluster: &str) -> Settings {
 }
 
 fn pod(spec: &Spec, cluster: &str, epoch: Epoch) -> Pod {
-    render::engine(spec, &config(cluster), &Signer::new(secret(), cluster), epoch).unwrap().pod
+    render::engine(spec, &config(cluster), &Signer::new(key(cluster)), epoch).unwrap().pod
 }
 
 /// Makes these pods, so many calls at once.

@@ -17,12 +17,12 @@ mod installation;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use coordination::{Election, Identity, Layout, Permit, observe, permits};
+use coordination::{Election, Layout, Permit, observe, permits};
 use embedded_zookeeper::{Config, Server};
 use futures::stream::{self, StreamExt as _};
+use keys::{KeyGeneration, Root, SecretKey};
 use master::{Reconciler, Settings};
 use model::clock::SystemClock;
-use model::credential::ClusterSecret;
 use model::engine_state::Phase;
 use model::observation::CreatedEngine;
 use model::snapshot::Snapshot;
@@ -111,7 +111,8 @@ async fn at_rest(installation: &Installation) -> (Reconciler, Still) {
 async fn zookeeper(snapshot: &Snapshot) {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(Config { data_dir: Some(folder.path().to_owned()), ..Config::default() }).await.unwrap();
-    let identity = Identity::Master(ClusterSecret::new(*b"a cluster secret").unwrap());
+    let (root, first) = (Root::new("eh", SecretKey::new([1; 32])), KeyGeneration::FIRST);
+    let identity = master::identity(&root.all_roles(first, &[first], coordination::digest).unwrap().master);
     let settings = coordination::SessionSettings::new(server.addr().to_string(), Layout::default(), identity);
     let lock = Election::new(settings, SystemClock::shared(), "the bench").win().await.unwrap();
     let permit = |at: usize| {

@@ -3,19 +3,30 @@
 use std::fmt;
 use std::sync::Arc;
 
+use coordination::{Identity, Logins};
+use keys::{Current, MasterKeys};
 use model::clock::SharedClock;
-use model::credential::ClusterSecret;
+use model::engine_name::EngineName;
 use model::number::Epoch;
 use orchestrator::Orchestrator;
 
 use crate::ctx::Launcher;
 
+/// The ZooKeeper identity of masters with these keys.
+pub fn identity(keys: &Current<MasterKeys>) -> Identity {
+    Identity::changing(keys.map(|keys| {
+        let (passwords, roles) = (keys.zookeeper_passwords(), keys.digests());
+        let engines = keys.engine_secrets();
+        Logins::master(passwords, &roles, Arc::new(move |engine: &EngineName| engines.passwords(engine)))
+    }))
+}
+
 /// The dependencies of a candidate.
 pub struct Parts {
     /// The session settings; the identity must be the master's.
     pub coordination: coordination::SessionSettings,
-    /// The cluster secret, for the keys of metadata agents and engine agents.
-    pub secret: ClusterSecret,
+    /// For calls of metadata agents and engine agents.
+    pub keys: Current<MasterKeys>,
     pub orchestrator: Arc<dyn Orchestrator>,
     pub launcher: Arc<dyn Launcher>,
     pub clock: SharedClock,

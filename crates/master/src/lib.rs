@@ -37,7 +37,7 @@ mod tick;
 mod turns;
 mod wait_log;
 
-pub use candidate::{CandidateState, Parts};
+pub use candidate::{CandidateState, Parts, identity};
 pub use ctx::{
     Applied, ControllerCtx, Effect, Expected, Failure, FailureKind, GuardedDecision, InstanceCache, InstanceList,
     Launch, Launcher, Lease, LeaseState, Observation,

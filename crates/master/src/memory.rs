@@ -400,6 +400,7 @@ mod tests {
                 uid: uid.to_owned(),
                 catalog: None,
                 owner: None,
+                keys: Vec::new(),
             };
             let registration = coordination::RegistrationNode { content: Ok(live), session: 1, ctime_ms: 0 };
             Shared::from(PermitNode {

@@ -123,7 +123,7 @@ async fn an_agent_that_dies_between_node_and_database_changes_nothing_and_its_no
     let master = cluster.master();
     cluster.converges().await;
     let uids = cluster.uids().await;
-    let settings = cluster.zookeeper_settings(coordination::Identity::Agent(cluster.secret.clone()));
+    let settings = cluster.zookeeper_settings(cluster::engine_agent_identity(&cluster.keys));
     let dying = coordination::Session::connect(&settings, &cluster.clock).await.unwrap();
     let request = cluster.make_node(&dying, memory(2)).await;
     dying.close().await;
@@ -338,8 +338,7 @@ async fn a_rejecting_orchestrator_stalls_the_alteration_and_blocks_no_other() {
 #[tokio::test]
 async fn more_permits_than_are_read_keep_no_master_from_deleting_them() {
     let cluster = Cluster::founded(1).await;
-    let settings =
-        cluster::zookeeper_settings(&cluster.servers, coordination::Identity::Master(cluster.secret.clone()));
+    let settings = cluster::zookeeper_settings(&cluster.servers, master::identity(&cluster.keys.master));
     let many = settings.max_children * 2;
     let lock = coordination::Election::new(settings, cluster.clock.clone(), "test").win().await.unwrap();
     let slot = cluster.store.snapshot().await.unwrap().slots[0].key.clone();

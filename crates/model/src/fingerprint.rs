@@ -2,19 +2,19 @@
 //!
 //! Labels are readable with the right to read pods, and rows with access to a backup. A plain digest of a password
 //! can be guessed with a dictionary, so labels are computed from masked values, and a change of a secret shows in a
-//! fingerprint that only holders of the cluster secret can compute.
+//! fingerprint that only metadata agents, which have the key, can compute.
 //!
 //! The metadata agent computes the fingerprint when a secret value changes and stores it in the unit's row; no other
-//! process needs the key. A new cluster secret therefore changes no fingerprint and replaces no engine.
+//! process needs the key. A new generation of keys therefore changes no fingerprint and replaces no engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use crate::credential::{ClusterSecret, Purpose};
 use crate::engine_name::hex;
 use crate::name::UnitName;
 use crate::secret::SecretKeys;
@@ -23,8 +23,14 @@ use crate::secret::SecretKeys;
 pub const FINGERPRINT_DIGITS: usize = 16;
 
 /// The key of fingerprints. Never printed. The default key is empty, which protects nothing: for tests only.
-#[derive(Clone, Default)]
-pub struct FingerprintKey(String);
+#[derive(Clone)]
+pub struct FingerprintKey(Arc<dyn Fn() -> String + Send + Sync>);
+
+impl Default for FingerprintKey {
+    fn default() -> Self {
+        Self::new("")
+    }
+}
 
 impl fmt::Debug for FingerprintKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,14 +39,21 @@ impl fmt::Debug for FingerprintKey {
 }
 
 impl FingerprintKey {
-    pub fn from_secret(secret: &ClusterSecret) -> Self {
-        Self(secret.derive(&Purpose::Fingerprint))
+    /// A key that stays.
+    pub fn new(key: impl Into<String>) -> Self {
+        let key = key.into();
+        Self::current(move || key.clone())
+    }
+
+    /// The key that is in use when a fingerprint is computed.
+    pub fn current(key: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self(Arc::new(key))
     }
 
     /// HMAC-SHA-256 of the unit's name, a zero byte and the pairs as JSON, shortened.
     fn fingerprint(&self, unit: &UnitName, pairs: &BTreeMap<&str, &str>) -> String {
         // HMAC accepts a key of any length, so this cannot fail.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()) else { return String::new() };
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice((self.0)().as_bytes()) else { return String::new() };
         mac.update(unit.as_str().as_bytes());
         mac.update(&[0]);
         mac.update(serde_json::to_string(pairs).unwrap_or_default().as_bytes());
@@ -109,7 +122,7 @@ mod tests {
     use crate::configuration::Defaults;
 
     fn key(secret: &str) -> FingerprintKey {
-        FingerprintKey::from_secret(&ClusterSecret::new(secret.as_bytes()).unwrap())
+        FingerprintKey::new(secret)
     }
 
     fn spec(pairs: &[(&str, &str)], before: Option<&UnitSpec>, key: &FingerprintKey) -> UnitSpec {
@@ -144,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_cluster_secret_changes_no_fingerprint_of_values_that_stay() {
+    fn a_new_key_changes_no_fingerprint_of_values_that_stay() {
         let one = spec(&[("db.password", "x")], None, &key("0123456789abcdef"));
         let next = key("fedcba9876543210");
         let kept = spec(&[("db.password", "x"), ("a", "1")], Some(&one), &next);

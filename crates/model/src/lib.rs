@@ -24,8 +24,8 @@
 //! | [`scaling`] | the slots that a master adds and removes to follow demand |
 //! | [`alteration`], [`snapshot`] | an alteration and its outcome; the whole database, read at once |
 //! | [`advertised`] | the address that clients and other processes connect to |
-//! | [`error`], [`secret`], [`fingerprint`], [`credential`] | errors for users, secret values and their fingerprint, keys |
-//! | [`key_generation`], [`role_digests`] | generations of keys; the roles' identities in ZooKeeper |
+//! | [`error`], [`secret`], [`fingerprint`] | errors for users, secret values and their fingerprint |
+//! | [`credential`], [`key_generation`], [`role_digests`] | comparison of keys; their generations; the roles' identities in ZooKeeper |
 //! | [`cause`] | the causes of errors, kept and printed |
 //! | [`clock`], [`millis`] | time; durations as milliseconds |
 //! | [`spark_start`] | whether a Spark that did not start may start later |

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent_api::{
-    AgentApi as _, AgentClient, AgentPool, ApiError, ApiErrorKind, PoolOptions, ReservationApi as _, ReservationReply,
-    ReservationRequest, Role,
+    AgentApi as _, AgentClient, AgentPool, ApiError, ApiErrorKind, Caller, MetadataAgentEndpoint, PoolOptions,
+    ReservationApi as _, ReservationReply, ReservationRequest,
 };
 use coordination::RegistrySnapshot;
-use hs2::{Auth, Client, ClientOptions};
-use model::credential::Purpose;
+use hs2::{Client, ClientError, ClientOptions};
 use model::demand_report::{DemandRecorded, DemandReport};
 use model::error::{ErrorKind, UserError};
 use model::snapshot::ProxySnapshot;
@@ -23,6 +22,15 @@ const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(10);
 /// The pause before all agents are tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
+async fn connect(pool: &AgentPool, agent: &MetadataAgentEndpoint, user: &str) -> Result<Client, ClientError> {
+    let auth = pool.caller().metadata_agent(agent, user);
+    let mut options =
+        ClientOptions::new(&agent.address, auth.map_err(|error| ClientError::Unauthenticated(error.text()))?);
+    options.connect_deadline = CONNECT_DEADLINE.min(AGENT_DEADLINE / 2);
+    options.call_deadline = CONTROL_CALL_DEADLINE;
+    Client::connect(&options).await
+}
+
 #[derive(Clone)]
 pub(crate) struct Agents {
     registered: watch::Receiver<Arc<RegistrySnapshot>>,
@@ -32,8 +40,7 @@ pub(crate) struct Agents {
 impl Agents {
     pub(crate) fn new(settings: &Settings, registered: watch::Receiver<Arc<RegistrySnapshot>>) -> Self {
         let pool = AgentPool::new(PoolOptions {
-            role: Role::Proxy,
-            key: settings.secret.derive(&Purpose::MetadataAgent),
+            caller: Caller::new(settings.keys.clone()),
             call_deadline: SNAPSHOT_DEADLINE,
             max_tried: usize::MAX,
             keep_connections: false,
@@ -44,7 +51,11 @@ impl Agents {
     /// The pool with the agents that are registered now.
     fn pool(&self) -> &AgentPool {
         let registered = self.registered.borrow().clone();
-        self.pool.set_addresses(registered.agents.iter().map(|agent| agent.address.as_str()));
+        let endpoint = |agent: &coordination::Agent| MetadataAgentEndpoint {
+            address: agent.address.clone(),
+            keys: agent.keys.clone(),
+        };
+        self.pool.set_agents(registered.agents.iter().map(endpoint));
         &self.pool
     }
 
@@ -60,15 +71,11 @@ impl Agents {
             let mut last = None;
             loop {
                 let pool = self.pool();
-                for address in pool.addresses() {
-                    let auth = Auth::service(agent_api::SERVICE_PROXY, pool.key(), user);
-                    let mut options = ClientOptions::new(address.clone(), auth);
-                    options.connect_deadline = CONNECT_DEADLINE.min(AGENT_DEADLINE / 2);
-                    options.call_deadline = CONTROL_CALL_DEADLINE;
-                    match Client::connect(&options).await {
+                for agent in pool.agents() {
+                    match connect(pool, &agent, user).await {
                         Ok(client) => return Ok::<_, UserError>(client),
                         Err(error) => {
-                            pool.failed(&address);
+                            pool.failed(&agent.address);
                             last = Some(error.to_string());
                         }
                     }
@@ -82,7 +89,7 @@ impl Agents {
 
     /// The error of a statement that reached no metadata agent.
     pub(crate) fn none_reachable(&self) -> UserError {
-        let known = self.pool().addresses();
+        let known: Vec<String> = self.pool().agents().into_iter().map(|agent| agent.address).collect();
         let detail = if known.is_empty() {
             "No agent is registered in ZooKeeper.".to_owned()
         } else {
@@ -96,7 +103,7 @@ impl Agents {
     /// The catalog, from the first agent that answers.
     pub(crate) async fn snapshot(&self) -> Result<ProxySnapshot, ApiError> {
         let pool = self.pool();
-        if pool.addresses().is_empty() {
+        if pool.agents().is_empty() {
             return Err(ApiError::Unavailable("no metadata agent is registered".into()));
         }
         pool.call(|agent| async move { agent.proxy_snapshot().await }, |_| true).await
@@ -105,7 +112,7 @@ impl Agents {
     /// Records the demand of this proxy.
     pub(crate) async fn record_demand(&self, report: &DemandReport) -> Result<DemandRecorded, ApiError> {
         let pool = self.pool();
-        if pool.addresses().is_empty() {
+        if pool.agents().is_empty() {
             return Err(ApiError::Unavailable("no metadata agent is registered".into()));
         }
         // A repeat of a report that was recorded has no effect.
@@ -115,7 +122,7 @@ impl Agents {
     /// The reply to a call about reservations, from the first agent that decides it.
     pub(crate) async fn reservations(&self, request: &ReservationRequest) -> Result<ReservationReply, ApiError> {
         let pool = self.pool();
-        if pool.addresses().is_empty() {
+        if pool.agents().is_empty() {
             return Err(ApiError::Unavailable("no metadata agent is registered".into()));
         }
         let is_in_doubt = AtomicBool::new(false);

@@ -58,9 +58,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use authentication::{Cookies, RefusalEvent, RefusalLog};
-use coordination::{Supervisor, View};
+use authentication::{CookieKey, CookieKeys, Cookies, RefusalEvent, RefusalLog};
+use coordination::{Identity, Logins, Supervisor, View};
 use hs2::Server;
+use keys::{Current, KeyGeneration, ProxyKeys};
 use model::advertised::Advertised;
 use model::clock::SharedClock;
 use tokio::task::JoinHandle;
@@ -100,6 +101,16 @@ pub struct Proxy {
     supervisor: Supervisor,
 }
 
+/// The ZooKeeper identity of proxies with these keys.
+pub fn identity(keys: &Current<ProxyKeys>) -> Identity {
+    Identity::changing(keys.map(|keys| Logins::proxy(keys.zookeeper_passwords(), &keys.digests())))
+}
+
+fn cookie_keys(keys: Current<ProxyKeys>) -> CookieKeys {
+    let key = |(generation, key): (KeyGeneration, String)| CookieKey { generation: generation.0, key };
+    Box::new(move || keys.get().cookies().into_iter().map(key).collect())
+}
+
 impl Proxy {
     /// Listens and serves. Needs neither ZooKeeper nor a metadata agent yet.
     pub async fn start(settings: Settings, clock: SharedClock) -> Result<Self, StartError> {
@@ -130,7 +141,7 @@ impl Proxy {
         let sessions = Sessions::new(&settings.limits);
         let budget = Budget::new(settings.limits.held_bytes);
         let activity = Arc::new(Activity::default());
-        let cookies = Cookies::new(&settings.secret);
+        let cookies = Cookies::new(cookie_keys(settings.keys.clone()));
         let refused_impersonations = Arc::new(RefusalLog::new(RefusalEvent::Impersonation, clock.clone()));
         refused_impersonations.start_reporting();
         let gateway = Arc::new_cyclic(|gateway| Gateway {

@@ -14,11 +14,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_api::EngineStatus;
+use agent_api::{Caller, EngineEndpoint, EngineStatus};
 use coordination::{RegisteredEngine, RegistrySnapshot, View};
-use hs2::{Auth, Client, ClientError, ClientOptions};
+use hs2::{Client, ClientError, ClientOptions};
 use model::clock::SharedClock;
-use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
 use model::name::UnitName;
 use model::owner::Owner;
@@ -48,10 +47,8 @@ pub(crate) struct Route {
     pub(crate) engine: EngineName,
     /// The unit that the engine was created from.
     pub(crate) unit: UnitName,
-    /// Distinguishes instances of one name, so that a mark never hits another instance.
-    pub(crate) uid: String,
-    /// `host:port` of the agent.
-    pub(crate) address: String,
+    /// Its agent. The uid distinguishes instances of one name, so that a mark never hits another instance.
+    pub(crate) endpoint: EngineEndpoint,
     /// Whether its tables are its own. An engine of a version that does not state it counts as one with its own.
     pub(crate) catalog: TableCatalog,
     /// Whose sessions it serves; `None`: the tenant's.
@@ -101,17 +98,17 @@ impl EngineMarks {
     /// Counts a session that is about to be opened, of which no status knows yet.
     fn take_seat(&mut self, route: &Route) {
         *self.sessions.entry(route.engine.clone()).or_default() += 1;
-        let Some((at, Some(load))) = self.loads.get_mut(&route.uid) else { return };
+        let Some((at, Some(load))) = self.loads.get_mut(&route.endpoint.uid) else { return };
         load.sessions += 1;
         if let Some(seats) = load.seats.filter(|seats| load.sessions >= *seats) {
-            self.full.filled(&route.uid, load.sessions, seats, *at);
+            self.full.filled(&route.endpoint.uid, load.sessions, seats, *at);
         }
     }
 }
 
 pub(crate) struct Routes {
     view: View,
-    secret: ClusterSecret,
+    caller: Caller,
     load_cache: Duration,
     status_deadline: Duration,
     clock: SharedClock,
@@ -142,7 +139,7 @@ impl Routes {
     pub(crate) fn new(view: View, settings: &Settings, clock: SharedClock) -> Self {
         Self {
             view,
-            secret: settings.secret.clone(),
+            caller: Caller::new(settings.keys.clone()),
             load_cache: settings.load_cache,
             status_deadline: settings.limits.status_deadline,
             clock,
@@ -171,11 +168,12 @@ impl Routes {
         let candidates = self.candidates(selector);
         let mut marks = self.marks.lock();
         let fill = candidates.iter().all(|route| route.limits_sessions && fills(&route.unit));
-        let rank = |route: &&Route| (marks.rank(&route.engine, &route.uid, fill), route.engine.clone());
-        let before = candidates.iter().find(|route| Some(route.uid.as_str()) == previous);
+        let rank = |route: &&Route| (marks.rank(&route.engine, &route.endpoint.uid, fill), route.engine.clone());
+        let before = candidates.iter().find(|route| Some(route.endpoint.uid.as_str()) == previous);
         let route = before.or_else(|| candidates.iter().min_by_key(rank))?.clone();
         marks.take_seat(&route);
-        let seat = Seat { engine: route.engine.clone(), uid: route.uid.clone(), marks: Arc::clone(&self.marks) };
+        let seat =
+            Seat { engine: route.engine.clone(), uid: route.endpoint.uid.clone(), marks: Arc::clone(&self.marks) };
         Some((route, seat))
     }
 
@@ -188,7 +186,8 @@ impl Routes {
     pub(crate) fn full(&self, selector: &EngineSelector) -> FullEngines {
         let selected = self.selected(selector);
         let marks = self.marks.lock();
-        let full = selected.into_iter().filter_map(|route| Some((route.engine, marks.full.taken(&route.uid)?)));
+        let full =
+            selected.into_iter().filter_map(|route| Some((route.engine, marks.full.taken(&route.endpoint.uid)?)));
         FullEngines(full.collect())
     }
 
@@ -196,7 +195,7 @@ impl Routes {
     fn candidates(&self, selector: &EngineSelector) -> Vec<Route> {
         let mut selected = self.selected(selector);
         let marks = self.marks.lock();
-        selected.retain(|route| !marks.full.contains(&route.uid));
+        selected.retain(|route| !marks.full.contains(&route.endpoint.uid));
         selected
     }
 
@@ -221,8 +220,11 @@ impl Routes {
             .map(|(name, engine)| Route {
                 engine: name.clone(),
                 unit: engine.permit.unit.clone(),
-                uid: engine.registration.uid.clone(),
-                address: engine.registration.address.clone(),
+                endpoint: EngineEndpoint {
+                    uid: engine.registration.uid.clone(),
+                    address: engine.registration.address.clone(),
+                    keys: engine.registration.keys.clone(),
+                },
                 catalog: engine.registration.catalog.unwrap_or(TableCatalog::Own),
                 owner: engine.permit.owner.clone(),
                 limits_sessions: engine.permit.sessions.is_some(),
@@ -237,12 +239,16 @@ impl Routes {
         let now = self.clock.boottime();
         let mut marks = self.marks.lock();
         let (full, candidates): (Vec<Route>, Vec<Route>) =
-            selected.into_iter().partition(|route| marks.full.contains(&route.uid));
+            selected.into_iter().partition(|route| marks.full.contains(&route.endpoint.uid));
         let has_choice = candidates.len() > 1;
-        let due: Vec<Route> =
-            full.into_iter().filter(|route| marks.full.is_due(&route.uid, now)).take(MAX_LOAD_REQUESTS).collect();
+        let due: Vec<Route> = full
+            .into_iter()
+            .filter(|route| marks.full.is_due(&route.endpoint.uid, now))
+            .take(MAX_LOAD_REQUESTS)
+            .collect();
         let is_outdated = |route: &Route| {
-            has_choice && marks.loads.get(&route.uid).is_none_or(|(at, _)| now.saturating_sub(*at) > self.load_cache)
+            has_choice
+                && marks.loads.get(&route.endpoint.uid).is_none_or(|(at, _)| now.saturating_sub(*at) > self.load_cache)
         };
         due.into_iter().chain(candidates.into_iter().filter(is_outdated).take(MAX_LOAD_REQUESTS)).collect()
     }
@@ -252,7 +258,7 @@ impl Routes {
         let now = self.clock.boottime();
         let answers = futures::future::join_all(engines.iter().map(|route| async {
             (
-                route.uid.clone(),
+                route.endpoint.uid.clone(),
                 tokio::time::timeout(self.status_deadline, self.status(route, self.status_deadline)).await,
             )
         }));
@@ -277,56 +283,60 @@ impl Routes {
 
     /// The status that the engine's agent reports, requested on a new connection, which has a deadline of its own.
     pub(crate) async fn status(&self, route: &Route, deadline: Duration) -> Result<EngineStatus, agent_api::ApiError> {
-        let options = self.options(route, "");
-        let mut client =
-            Client::connect(&options).await.map_err(|error| agent_api::ApiError::Unavailable(error.into()))?;
+        let connected = self.connect(route, "").await;
+        let mut client = connected.map_err(|error| agent_api::ApiError::Unavailable(error.into()))?;
         agent_api::engine_status(&mut client, deadline).await
     }
 
     /// Whether this instance is registered, by the proxy's reading of the registry.
     pub(crate) fn is_registered(&self, route: &Route) -> bool {
-        self.view.snapshot().engines.get(&route.engine).is_some_and(|engine| engine.registration.uid == route.uid)
+        self.view
+            .snapshot()
+            .engines
+            .get(&route.engine)
+            .is_some_and(|engine| engine.registration.uid == route.endpoint.uid)
     }
 
-    fn options(&self, route: &Route, user: &str) -> ClientOptions {
-        let key = self.secret.derive(&Purpose::Engine(&route.engine));
-        let mut options = ClientOptions::new(route.address.clone(), Auth::service(agent_api::SERVICE_PROXY, key, user));
+    fn options(&self, route: &Route, user: &str) -> Result<ClientOptions, ClientError> {
+        let auth = self.caller.engine(&route.engine, &route.endpoint, user);
+        let auth = auth.map_err(|error| ClientError::Unauthenticated(error.text()))?;
+        let mut options = ClientOptions::new(&route.endpoint.address, auth);
         options.connect_deadline = CONNECT_DEADLINE;
         options.call_deadline = CALL_DEADLINE;
         options.limits.buffered_reply_bytes = MAX_BUFFERED_REPLY_BYTES;
-        options
+        Ok(options)
     }
 
     /// Connects to the engine's agent on behalf of the user.
     pub(crate) async fn connect(&self, route: &Route, user: &str) -> Result<Client, ClientError> {
-        Client::connect(&self.options(route, user)).await
+        Client::connect(&self.options(route, user)?).await
     }
 
     /// Whether the engine drains, by the registry or a mark: it refuses statements of sessions that are not pinned.
     pub(crate) fn is_draining(&self, route: &Route) -> bool {
         let registered = self.view.snapshot();
-        self.marks.lock().draining.get(&route.uid).is_some_and(|until| self.clock.boottime() < *until)
+        self.marks.lock().draining.get(&route.endpoint.uid).is_some_and(|until| self.clock.boottime() < *until)
             || registered
                 .engines
                 .get(&route.engine)
-                .is_some_and(|engine| engine.draining && engine.registration.uid == route.uid)
+                .is_some_and(|engine| engine.draining && engine.registration.uid == route.endpoint.uid)
     }
 
     /// The engine refused because it drains.
     pub(crate) fn mark_draining(&self, route: &Route) {
         let until = self.clock.boottime() + DRAINING_FOR;
-        self.marks.lock().draining.insert(route.uid.clone(), until);
+        self.marks.lock().draining.insert(route.endpoint.uid.clone(), until);
     }
 
     /// The engine refused a session because it is full.
     pub(crate) fn mark_full(&self, route: &Route) {
-        self.marks.lock().full.refused(&route.uid);
+        self.marks.lock().full.refused(&route.endpoint.uid);
     }
 
     /// The engine could not be reached, or its connection broke.
     pub(crate) fn mark_unreachable(&self, route: &Route) {
         let until = self.clock.boottime() + UNREACHABLE_FOR;
-        self.marks.lock().unreachable.insert(route.uid.clone(), until);
+        self.marks.lock().unreachable.insert(route.endpoint.uid.clone(), until);
     }
 }
 
@@ -377,8 +387,7 @@ mod tests {
         let route = Route {
             engine: name("e-1"),
             unit: UnitName::new("uc_1").unwrap(),
-            uid: "u".to_owned(),
-            address: String::new(),
+            endpoint: EngineEndpoint { uid: "u".to_owned(), address: String::new(), keys: Vec::new() },
             catalog: TableCatalog::Shared,
             owner: None,
             limits_sessions: true,

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use authentication::{Chain, ImpersonationRules};
 use hs2::ServerTls;
+use keys::{Current, ProxyKeys};
 use model::UserError;
 use model::configuration::Defaults;
-use model::credential::ClusterSecret;
 use model::rights::RoleLists;
 
 #[derive(Debug, Clone)]
@@ -24,8 +24,8 @@ pub struct Settings {
     pub tls: Option<Arc<ServerTls>>,
     /// The session with ZooKeeper, as a proxy.
     pub zookeeper: coordination::SessionSettings,
-    /// Authenticates the proxy to the agents.
-    pub secret: ClusterSecret,
+    /// For calls of metadata agents and engine agents, and for cookies.
+    pub keys: Current<ProxyKeys>,
     /// Whether clients may log in; otherwise the probes alone are served.
     pub serves_clients: bool,
     /// The methods that authenticate clients; `None`: their user names are trusted.

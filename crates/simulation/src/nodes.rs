@@ -144,8 +144,12 @@ impl Nodes {
 
     /// Registers a metadata agent in place of the one there.
     pub fn set_agent(&mut self, at: usize, session: u64) {
-        let agent =
-            Agent { id: format!("agent-{session}"), address: "agent:1".to_owned(), session: session.cast_signed() };
+        let agent = Agent {
+            id: format!("agent-{session}"),
+            address: "agent:1".to_owned(),
+            keys: Vec::new(),
+            session: session.cast_signed(),
+        };
         if at < self.agents.len() {
             self.agents[at] = agent;
         } else {
@@ -215,6 +219,7 @@ impl Nodes {
             uid: uid.to_owned(),
             catalog: None,
             owner,
+            keys: Vec::new(),
         };
         node.registration = Some(RegistrationNode { content: Ok(registration), session: 1, ctime_ms: 0 });
         node.answered |= mutant != Some(Mutant::NoMark);

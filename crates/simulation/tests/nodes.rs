@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use coordination::alter_node::{self, Alteration};
 use coordination::{
-    AlterNode, CreateOutcome, DrainOrder, Election, EngineCredential, Error, Identity, Layout, Lock, Permit,
+    AlterNode, CreateOutcome, DrainOrder, Election, EngineCredential, Error, Identity, Layout, Lock, Logins, Permit,
     PermitNode, Registration, Session, SessionSettings, ZkErrorKind, bootstrap, drains, observe, permits, registry,
 };
 use embedded_zookeeper::{Config, Server};
+use keys::{Current, KeyGeneration, MasterKeys, Root, SecretKey};
 use master::Failure;
 use model::alteration::{ObjectKind, ObjectRef, RequestId, Source};
 use model::clock::{SharedClock, SystemClock};
-use model::credential::ClusterSecret;
 use model::engine_name::EngineName;
 use model::number::Generation;
 use model::shared::Shared;
@@ -62,7 +62,7 @@ fn of_server(result: &Result<(), Error>) -> Ended {
 /// Both, with the readings that later calls rely on.
 struct Pair {
     settings: SessionSettings,
-    secret: ClusterSecret,
+    keys: Current<MasterKeys>,
     clock: SharedClock,
     model: Nodes,
     lock: Lock,
@@ -85,19 +85,22 @@ fn engine(at: usize) -> EngineName {
 
 impl Pair {
     async fn new(server: &Server) -> Self {
-        let secret = ClusterSecret::new(*b"a secret of the test of the nodes").unwrap();
+        let (root, first) = (Root::new("eh", SecretKey::new([1; 32])), KeyGeneration::FIRST);
+        let keys = root.all_roles(first, &[first], coordination::digest).unwrap();
         let layout = Layout::new("/eh/nodes", None).unwrap();
-        let settings = SessionSettings::new(server.addr().to_string(), layout, Identity::Master(secret.clone()));
+        let settings = SessionSettings::new(server.addr().to_string(), layout, master::identity(&keys.master));
         let clock = SystemClock::shared();
         let lock = Election::new(settings.clone(), clock.clone(), "first").win().await.unwrap();
-        let of_agent = SessionSettings { identity: Identity::Agent(secret.clone()), ..settings.clone() };
+        let agent = keys.metadata_agent.get();
+        let identity = Identity::fixed(Logins::metadata_agent(agent.zookeeper_passwords(), &agent.digests()));
+        let of_agent = SessionSettings { identity, ..settings.clone() };
         let agent = Session::connect(&of_agent, &clock).await.unwrap();
         bootstrap::create_base_nodes(&agent).await.unwrap();
         let mut model = Nodes { lock: Some(1), ..Nodes::default() };
         model.set_agent(0, 1);
         Self {
             settings,
-            secret,
+            keys: keys.master,
             clock,
             model,
             lock,
@@ -215,7 +218,9 @@ impl Pair {
     /// An engine with its own session and any uid tries to register.
     async fn register(&mut self, engine: &EngineName, rng: &mut Rng) {
         let uid = uid(rng);
-        let identity = Identity::Engine(EngineCredential::derive(&self.secret, engine));
+        let keys = self.keys.get().engine(engine);
+        let credential = EngineCredential::new(engine.clone(), keys.zookeeper_password, keys.readers);
+        let identity = Identity::fixed(Logins::engine(&credential));
         let settings = SessionSettings { identity, ..self.settings.clone() };
         let session = Session::connect(&settings, &self.clock).await.unwrap();
         let own = registry::read_own(&session, engine).await.unwrap();
@@ -227,6 +232,7 @@ impl Pair {
             uid: uid.clone(),
             catalog: None,
             owner: None,
+            keys: Vec::new(),
         };
         let server = match &own.permit {
             Some(permit) => registry::register(&session, permit, &registration).await.is_ok(),

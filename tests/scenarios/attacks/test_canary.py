@@ -14,6 +14,7 @@ import pytest
 from harness.attacked import basic, password_of
 from harness.clients import rows
 from harness.processes import run
+from harness.role_keys import secrets_of
 from harness.transports import TRANSPORTS, Http, Refused
 from harness.waiting import wait_until
 
@@ -36,7 +37,6 @@ REFUSED = {
 PLACES = [
     (STORED, r"metadata\.sqlite(-wal)?", "the catalog, which has the properties of units for the master"),
     (STORED, r"engines/engines/c17-[^/]*/files/engine\.toml", "what the engine of the unit is launched with"),
-    (["cluster secret"], r"cluster\.secret", "the credential of the roles"),
 ]
 SHOWN = [
     "SHOW RESOURCE UNITS",
@@ -74,16 +74,26 @@ class Canaries:
         self.target = target
         self.secrets = STORED | REFUSED
         self.secrets |= {f"secret {at} of the installation": secret for at, secret in enumerate(target.secrets)}
-        self.secrets["cluster secret"] = (target.standalone.data / "cluster.secret").read_text().strip()
         self.places = list(PLACES)
+        self.add_keys(target.standalone.data / "keys")
         self.found = []
+
+    def add_keys(self, folder):
+        """The secret keys of each role, which its own file has, in both forms: as a key, and as a password of ZooKeeper."""
+        root = tomllib.loads((folder / "root.key").read_text())
+        self.secrets["root key"] = root["key"]
+        self.places.append((["root key"], r"keys/root\.key", "the key that all others are derived from"))
+        for role in ("proxy", "master", "metadata-agent"):
+            own = {f"{name} of {role}": key for (name, _), key in secrets_of(folder / f"{role}.key").items()}
+            passwords = {f"{name}, as a password": base64.b64decode(key).hex() for name, key in own.items()}
+            self.secrets |= own | passwords
+            self.places.append((own, rf"keys/{role}\.key", "the keys of the role"))
 
     def add_engines(self):
         """The keys of each engine: its own file has them."""
         for name, engine in self.target.standalone.engines.all().items():
             launched = tomllib.loads((engine.folder / "files/engine.toml").read_text())
-            keys = {"key": launched["key"], "backend key": launched["backend_key"], "login": launched["credential"]["password"]}
-            own = {f"{kind} of {name}": key for kind, key in keys.items()}
+            own = {f"password of {name}": launched["credential"]["password"]}
             self.secrets |= own
             self.places.append((own, f"engines/engines/{name}/files/engine.toml", "the credentials of the engine"))
 

@@ -1,12 +1,12 @@
-"""Rows H1, H2 and H4: no program starts with a configuration that would let others in or leave clients without protection."""
+"""Rows H1 to H4: no program starts with a configuration that would let others in or leave clients without protection."""
 
 import itertools
-import uuid
 
 import pytest
 
 from harness.certificates import Certificate
 from harness.processes import run
+from harness.role_keys import RoleKeys
 
 # A program may read its configuration, and do nothing else.
 ENDS_WITHIN_S = 30
@@ -19,7 +19,7 @@ TLS = '[tls]\nmode = "{mode}"\ncertificate_file = "{folder}/server.crt"\nkey_fil
 
 
 class Files:
-    """A users file, a certificate with its key and a cluster secret, which each program accepts."""
+    """A users file, a certificate with its key, and key files of the roles, which each program accepts."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -30,15 +30,15 @@ class Files:
         # Of a standalone it is in the data directory.
         self.data = folder / "data"
         self.data.mkdir(mode=0o700)
-        self.secrets = {STANDALONE: self.data / "cluster.secret", PROXY: folder / "cluster.secret"}
-        self.secrets[CONFIG_CHECK] = self.secrets[PROXY]
-        for secret in set(self.secrets.values()):
-            secret.touch(mode=0o600)
-            secret.write_text(uuid.uuid4().hex * 2)
+        keys = {STANDALONE: RoleKeys(self.data, "standalone"), PROXY: RoleKeys(folder, "enginehouse")}
+        # A standalone has its root key in the folder of the others.
+        keys[STANDALONE].root.rename(keys[STANDALONE].files / "root.key")
+        self.keys = {it: keys[it].file("proxy") for it in keys}
+        self.keys[CONFIG_CHECK] = self.keys[PROXY]
         self.assert_valid()
 
     def run(self, program, sections=FILE + TLS, listen=LOOPBACK):
-        """Starts a program with these sections; a standalone with a file has no section of its own for secret and address."""
+        """Starts a program with these sections; a standalone with a file has no section of its own for keys and address."""
         sections = sections.format(folder=self.folder, mode="required")
         path = self.folder / "enginehouse.toml"
         if program == STANDALONE:
@@ -46,7 +46,7 @@ class Files:
             command = ["standalone", "--config", path, "--listen", listen, "--data-dir", self.data]
         else:
             path.write_text(
-                f'{sections}[cluster]\nsecret_file = "{self.secrets[program]}"\n[proxy]\nlisten = "{listen}"\n'
+                f'{sections}[cluster]\nkeys = "{self.keys[program].parent}"\n[proxy]\nlisten = "{listen}"\n'
                 '[zookeeper]\nconnect = "127.0.0.1:1"\n'
             )
             command = [*program.split(), "--config", path]
@@ -56,9 +56,9 @@ class Files:
         done = self.run(CONFIG_CHECK, **settings)
         assert done.returncode == 0, done.stderr
 
-    def assert_refused(self, variant, *expected, **settings):
+    def assert_refused(self, variant, *expected, programs=PROGRAMS, **settings):
         """Each program ends at once, and its error has all of these texts."""
-        for program in PROGRAMS:
+        for program in programs:
             done = self.run(program, **settings)
             assert (done.returncode, done.stdout) == (1, ""), (variant, program, done)
             for text in expected:
@@ -91,11 +91,10 @@ def test_h1_names_or_passwords_in_the_clear_are_for_loopback_only(files):
         keys = ["access.", "tls.mode"] if why is in_clear else ["access."]
         named = for_programs(f"not on {listen}\n", f"proxy.listen is {listen}\n")
         files.assert_refused((variant, listen), why, named, *keys, sections=sections, listen=listen)
-    assert [it.name for it in files.data.iterdir()] == ["cluster.secret"], "a standalone has begun to use its folder"
+    assert [it.name for it in files.data.iterdir()] == ["keys"], "a standalone has begun to use its folder"
 
 
 def test_h2_secrets_that_others_can_read_are_refused(files):
-    """The error names the key; a standalone has none for its cluster secret."""
     modes = (0o644, 0o640, 0o604, 0o660, 0o601)
     for path, key, what in (
         (files.certificate.key, "tls.key_file", "private key"),
@@ -108,14 +107,28 @@ def test_h2_secrets_that_others_can_read_are_refused(files):
             )
         path.chmod(0o600)
     texts = {
-        it: f"the cluster secret {path} can be read by others\nHint: Run chmod 600 {path}."
-        for it, path in files.secrets.items()
+        it: f"cluster.keys: the key file {path} can be read by others\nHint: Run chmod 600 {path}."
+        for it, path in files.keys.items()
     }
     for mode in modes:
-        for secret in set(files.secrets.values()):
-            secret.chmod(mode)
-        files.assert_refused(("cluster.secret_file", oct(mode)), texts)
-    files.assert_refused("cluster.secret_file", for_programs("cluster secret", "cluster.secret_file: "))
+        for path in set(files.keys.values()):
+            path.chmod(mode)
+        files.assert_refused(("cluster.keys", oct(mode)), texts)
+
+
+def test_h3_keys_of_another_role_or_installation_are_refused(files, folder):
+    other = RoleKeys(folder / "other", "staging")
+    for path in set(files.keys.values()):
+        for wrong, why in (
+            (path.with_name("master.key"), "They are keys of the role master, and not of the role proxy."),
+            (path.with_name("metadata-agent.key"), "They are keys of the role metadata-agent, and not of the role proxy."),
+            (other.file("proxy"), 'They are keys of the installation "staging"; cluster.name is "'),
+        ):
+            good = path.read_bytes()
+            path.write_bytes(wrong.read_bytes())
+            programs = [it for it in PROGRAMS if files.keys[it] == path]
+            files.assert_refused((path, wrong), f"cluster.keys: {path}: ", why, programs=programs)
+            path.write_bytes(good)
 
 
 def test_h4_a_certificate_that_cannot_be_used_is_refused(files, folder):

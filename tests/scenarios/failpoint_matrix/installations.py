@@ -17,6 +17,7 @@ from harness.masters import Masters
 from harness.pods import PodCluster
 from harness.processes import Program, is_alive, run
 from harness.rest import at_rest
+from harness.role_keys import zookeeper_passwords
 from harness.standalone import Standalone
 from harness.tcp_relay import TcpRelay
 from harness.waiting import wait_until
@@ -345,8 +346,8 @@ class StandaloneInstallation(Installation):
         if self.nodes:
             self.nodes.close()
         port = int((self.standalone.data / "zookeeper" / "zookeeper-port").read_text())
-        secret = (self.standalone.data / "cluster.secret").read_text().strip()
-        self.nodes = Nodes("/enginehouse", secret, f"127.0.0.1:{port}")
+        passwords = zookeeper_passwords(self.standalone.data / "keys/master.key")
+        self.nodes = Nodes("/enginehouse", passwords, f"127.0.0.1:{port}")
 
     def all_run(self):
         program = self.standalone.program

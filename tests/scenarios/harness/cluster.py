@@ -6,7 +6,6 @@ Each cluster has a root of its own in ZooKeeper and a database of its own: in Po
 """
 
 import pathlib
-import secrets
 import uuid
 
 import tomli_w
@@ -16,6 +15,7 @@ from harness.databases import PostgresDatabase
 from harness.engines import Engines
 from harness.logs import Logs
 from harness.processes import BINARY, Program, run
+from harness.role_keys import RoleKeys, zookeeper_passwords
 from harness.waiting import wait_until
 
 SESSION_TIMEOUT_S = 4
@@ -41,17 +41,15 @@ class Cluster:
         programs that are started afterwards run it."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.secret = secret or secrets.token_hex(32)
-        secret_file = self.folder / "cluster.secret"
-        secret_file.touch(mode=0o600)
-        secret_file.write_text(self.secret + "\n")
+        self.name = settings.get("cluster", {}).get("name", "scenario")
+        # `secret` is that of an installation of version 0.1.0.
+        self.secret, self.keys = secret, RoleKeys(self.folder, self.name, secret)
         self.root = f"/scenarios/{uuid.uuid4().hex[:12]}"
         self.discovery = f"discovery-{uuid.uuid4().hex[:12]}"
         self.samples = self.folder / "samples"
         self.samples.mkdir(exist_ok=True)
         self.settings = settings
         self.binary = binary
-        self.name = settings.get("cluster", {}).get("name", "scenario")
         self.candidates = set(candidates)
         self.session_timeout_s = session_timeout_s
         self.env = env or {}
@@ -73,7 +71,7 @@ class Cluster:
     def configuration(self, candidate=True, name=None):
         """The tables of a program's configuration file. `settings` are tables that override the ones below."""
         tables = {
-            "cluster": {"name": self.name, "secret_file": str(self.folder / "cluster.secret")},
+            "cluster": {"name": self.name} | self.credentials(),
             "zookeeper": {
                 "connect": self.connect_of.get(name, self.connect),
                 "root": self.root,
@@ -90,6 +88,12 @@ class Cluster:
             tables[section] = tables.get(section, {}) | entries
         return tables
 
+    def credentials(self):
+        """What the program has for the keys of its role. Version 0.1.0 has one secret for all."""
+        if self.binary == BINARY:
+            return {"keys": str(self.keys.files)}
+        return {"secret_file": str(self.folder / "cluster.secret")}
+
     def write(self, name, candidate=True):
         path = self.folder / f"{name}.toml"
         path.write_text(tomli_w.dumps(self.configuration(candidate, name)))
@@ -102,8 +106,13 @@ class Cluster:
             self.start_program(name, wait=False)
         for name in programs:
             self.wait_ready(name)
-        self.nodes = zookeeper.Nodes(self.root, self.secret, self.connect)
+        self.nodes = zookeeper.Nodes(self.root, self.zookeeper_passwords(), self.connect)
         return self
+
+    def zookeeper_passwords(self):
+        """Those of a master, of each generation."""
+        old = [zookeeper.derived(self.secret, "zookeeper-master")] if self.secret else []
+        return zookeeper_passwords(self.keys.file("master")) + old
 
     def migrate(self):
         done = run(["migrate", "--config", self.write("migrate")], cwd=self.folder, binary=self.binary)

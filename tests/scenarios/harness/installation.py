@@ -12,8 +12,9 @@ from harness.control import Control
 from harness.control_plane import CONTROLLERS, WORKLOADS, Kubernetes
 from harness.databases import PostgresDatabase
 from harness.image import image
-from harness.manifests import SECRETS, Applier, overlay
+from harness.manifests import KEYS, Applier, overlay
 from harness.processes import run
+from harness.role_keys import RoleKeys
 from harness.waiting import wait_until
 from kubelet import Kubelet
 
@@ -56,12 +57,18 @@ class Installation:
         }
         of_proxies = {"ENGINEHOUSE_TLS_RELOAD": "1s"}
         agent = {"kind": "Deployment", "name": "enginehouse-metadata-agent"}
+        folder = self.folder / "overlay"
+        folder.mkdir()
+        self.keys = RoleKeys(folder, "enginehouse")
         return overlay(
-            self.folder / "overlay",
+            folder,
             ["base", "example/rp-1--t-1"],
-            files={"cluster.secret": SECRETS["cluster.secret"], "database.url": self.database.url},
+            files={"database.url": self.database.url},
             secretGenerator=[
-                {"name": "enginehouse-cluster", "namespace": NAMESPACE, "files": ["secret=cluster.secret"]},
+                *(
+                    {"name": f"enginehouse-keys-{role}", "namespace": NAMESPACE, "files": [f"keys/{it}.key" for it in files]}
+                    for role, files in KEYS.items()
+                ),
                 {"name": "enginehouse-database", "namespace": NAMESPACE, "files": ["url=database.url"]},
             ],
             patches=[

@@ -13,10 +13,13 @@ import subprocess
 from harness.control_plane import write_secret
 from harness.kubernetes_client import STRICT
 from harness.processes import REPOSITORY
+from harness.role_keys import RoleKeys
 
 FOLDER = REPOSITORY / "deploy/kubernetes"
 RENDERED_WITHIN_S = 60
-SECRETS = {"cluster.secret": "8d" * 32, "database.url": "postgres://enginehouse:of-the-test@127.0.0.1:1/none"}
+SECRETS = {"database.url": "postgres://enginehouse:of-the-test@127.0.0.1:1/none"}
+# The files of each Secret with keys, in the folder that `keys derive` writes.
+KEYS = {"proxy": ["proxy"], "master": ["master", "proxy"], "metadata-agent": ["metadata-agent"]}
 
 
 class NotRendered(Exception):
@@ -50,6 +53,7 @@ def overlay(folder, resources, files=None, **content):
 def example(folder, **files):
     """The example, rendered where its secrets may be written: a copy beside a copy of what it stands on."""
     shutil.copytree(FOLDER, folder)
+    RoleKeys(folder / "example", "enginehouse")
     for name, text in (SECRETS | files).items():
         write_secret(folder / "example" / name, text)
     return render(folder / "example")

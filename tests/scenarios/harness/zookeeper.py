@@ -1,4 +1,4 @@
-"""A look into the real ZooKeeper from outside, with kazoo and the master's derived credential."""
+"""A look into the real ZooKeeper from outside, with kazoo and the master's credential."""
 
 import contextlib
 import hashlib
@@ -25,14 +25,13 @@ def derived(secret, word, name=""):
 
 
 class Nodes:
-    def __init__(self, root, secret, hosts=None):
+    def __init__(self, root, passwords, hosts=None, user="master"):
         self.root = root
-        key = derived(secret, "zookeeper-master")
         self.client = KazooClient(
             hosts=hosts or address(),
             timeout=TIMEOUT_S,
-            auth_data=[("digest", f"master:{key}")],
-            default_acl=[make_digest_acl("master", key, all=True)],
+            auth_data=[("digest", f"{user}:{it}") for it in passwords],
+            default_acl=[make_digest_acl(user, it, all=True) for it in passwords],
         )
         self.client.start(timeout=TIMEOUT_S)
 

@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::{
-    AgentApi, AgentClient, ApiError, ENGINE_STATUS, EngineStatus, Role, answer_engine_status, authenticate, serve,
+    AgentApi, AgentClient, ApiError, Audience, Caller, ENGINE_STATUS, EngineStatus, MetadataAgentEndpoint,
+    answer_engine_status, authenticate, authenticate_password, serve,
 };
 use async_trait::async_trait;
 use hs2::service::not_supported;
 use hs2::tcli::*;
-use hs2::{Call, Context, Credentials, Limits, Method, Principal, Server, Service};
+use hs2::{Call, Context, Credentials, Limits, Method, Principal, Server, Service, ServiceProof};
+use keys::{AllKeys, Callers, ClusterSecret, KeyGeneration, Role, Root, SecretKey};
 use metadata::{CommitRequest, Error, Store, StoreSettings};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::change::{Change, Object, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::clock::{Clock as _, SystemClock};
-use model::credential::{ClusterSecret, Purpose};
 use model::demand::Demand;
 use model::demand_report::{DemandRecorded, DemandReport};
 use model::error::UserError;
@@ -32,12 +33,28 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A key that opens nothing.
-pub const UNKNOWN_KEY: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+/// The generations of keys that an installation of version 0.1.0 has after its migration.
+pub const BOTH: [KeyGeneration; 2] = [KeyGeneration(0), KeyGeneration(1)];
+
+/// Keys of an installation whose root key is made from the byte.
+pub fn keys(byte: u8, in_use: KeyGeneration, accepted: &[KeyGeneration]) -> AllKeys {
+    let root = Root::new("eh", SecretKey::new([byte; 32]));
+    let root = root.with_cluster_secret(ClusterSecret::new([byte; 32]).unwrap());
+    root.all_roles(in_use, accepted, |user, password| format!("{user}:{password}")).unwrap()
+}
+
+/// A role with keys.
+pub fn caller(keys: &AllKeys, role: Role) -> Caller {
+    match role {
+        Role::Proxy => Caller::new(keys.proxy.clone()),
+        Role::Master => Caller::new(keys.master.clone()),
+        Role::MetadataAgent => Caller::new(keys.metadata_agent.clone()),
+    }
+}
 
 pub struct Agent {
     pub address: String,
-    pub key: String,
+    pub keys: AllKeys,
     pub store: Store,
     mute: Arc<watch::Sender<bool>>,
     unknown: Arc<Mutex<Option<&'static str>>>,
@@ -47,7 +64,7 @@ pub struct Agent {
 
 struct Served {
     api: Api,
-    secret: ClusterSecret,
+    callers: Callers,
     mute: watch::Receiver<bool>,
     unknown: Arc<Mutex<Option<&'static str>>>,
 }
@@ -138,10 +155,18 @@ macro_rules! no_sessions {
         #[async_trait]
         impl Service for Served {
             async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-                authenticate(&self.secret, credentials)
+                authenticate_password(&self.callers, Audience::MetadataAgent, credentials)
             }
 
-            async fn extension(&self, _: &Context, call: &Call<'_>) -> Option<Vec<u8>> {
+            fn accepts_services(&self) -> bool {
+                true
+            }
+
+            async fn authenticate_service(&self, _: SocketAddr, proof: &ServiceProof) -> Result<Principal, UserError> {
+                authenticate(&self.callers, Audience::MetadataAgent, proof)
+            }
+
+            async fn extension(&self, cx: &Context, call: &Call<'_>) -> Option<Vec<u8>> {
                 // A mute agent reads calls and never answers them.
                 let mut mute = self.mute.clone();
                 mute.wait_for(|mute| !mute).await.ok()?;
@@ -163,7 +188,7 @@ macro_rules! no_sessions {
                 if self.unknown.lock().is_some_and(|unknown| unknown == call.name) {
                     return None;
                 }
-                serve(&self.api, call).await
+                serve(&self.api, cx.principal.service.as_deref(), call).await
             }
 
             $(async fn $call(&self, _: &Context, _: $request) -> Result<$answer, UserError> {
@@ -196,20 +221,28 @@ impl Agent {
     }
 
     pub async fn start_at(address: &str, store: Store) -> Self {
-        let secret = ClusterSecret::new(*b"a cluster secret").unwrap();
-        let key = secret.derive(&Purpose::MetadataAgent);
+        Self::start_with(address, store, keys(1, KeyGeneration(1), &[KeyGeneration(1)])).await
+    }
+
+    pub async fn start_with(address: &str, store: Store, keys: AllKeys) -> Self {
+        let callers = keys.metadata_agent.get().callers();
         let (sender, mute) = watch::channel(false);
         let server = Server::bind(address.parse::<SocketAddr>().unwrap(), Limits::default()).await.unwrap();
         let address = server.local_addr().unwrap().to_string();
         let stop = CancellationToken::new();
         let unknown = Arc::default();
-        let served = Arc::new(Served { api: Api(store.for_masters()), secret, mute, unknown: Arc::clone(&unknown) });
+        let served = Arc::new(Served { api: Api(store.for_masters()), callers, mute, unknown: Arc::clone(&unknown) });
         let running = tokio::spawn(server.serve(served, stop.clone()));
-        Self { address, key, store, mute: Arc::new(sender), unknown, stop, running }
+        Self { address, keys, store, mute: Arc::new(sender), unknown, stop, running }
     }
 
     pub fn client(&self, role: Role) -> AgentClient {
-        AgentClient::new(self.address.clone(), role, self.key.clone(), Duration::from_secs(10))
+        AgentClient::new(self.endpoint(), caller(&self.keys, role), Duration::from_secs(10))
+    }
+
+    /// As it would be registered.
+    pub fn endpoint(&self) -> MetadataAgentEndpoint {
+        MetadataAgentEndpoint { address: self.address.clone(), keys: self.keys.metadata_agent.get().accepted() }
     }
 
     pub fn mute(&self, mute: bool) {

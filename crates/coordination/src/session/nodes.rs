@@ -48,6 +48,12 @@ impl Session {
         Ok(read.map(|(acl, _)| acl))
     }
 
+    pub(crate) async fn set_acl(&self, path: &str, acl: &[Acl]) -> Result<(), Error> {
+        let client = self.client()?;
+        let call = async move { client.set_acl(path, &Acls::new(acl), None).await };
+        self.bounded(Effect::Write, path, call).await.map(drop)
+    }
+
     /// The names of the children and the stat of the node; `None` if the node does not exist.
     pub(crate) async fn children(&self, path: &str) -> Result<Option<(Vec<String>, Stat)>, Error> {
         let client = self.client()?;

@@ -179,14 +179,14 @@ async fn all_processes_register_again_after_a_server_restart() {
         session.await.unwrap().clone().unwrap()
     })
     .await;
-    agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
+    agents::register(&agent, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
     let seen = observe(lock.session()).await.unwrap();
     assert!(seen.permits.is_empty(), "the server lost everything");
     assert_eq!(seen.agents.len(), 1);
 
     // The engine still runs: once its permit is recreated, it registers on a new session.
     installation.permitted(&lock, "e-1", "uid-1").await;
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     let permit = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
     registry::register(&session, &permit, &registration("uid-1")).await.unwrap();
     eventually("it is ready", || async { observe(lock.session()).await.unwrap().permits[0].ready().is_some() }).await;

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use agent_api::Audience;
 use async_trait::async_trait;
-use hs2::{Authenticator, Connection, Credentials, Handler, Principal};
+use hs2::{Authenticator, Connection, Credentials, Handler, Principal, ServiceProof};
 use model::cause::chain;
-use model::credential::keys_match;
-use model::error::{ErrorKind, UserError};
+use model::error::UserError;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -17,17 +17,18 @@ use super::settings::LINGER;
 
 #[async_trait]
 impl Authenticator for AgentContext {
-    /// Accepts proxies and masters with this engine's own key, acting for a user.
+    /// Accepts proxies and masters of generation 0 with this engine's own key, acting for a user.
     async fn authenticate(&self, _peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        let role =
-            [agent_api::SERVICE_PROXY, agent_api::SERVICE_MASTER].into_iter().find(|role| *role == credentials.user);
-        match role {
-            Some(role) if keys_match(&credentials.password, &self.settings.key.0) => {
-                Ok(Principal::service(role, credentials.authzid.clone()))
-            }
-            _ => Err(UserError::new(ErrorKind::InvalidAuthorization, "an engine accepts only connections of proxies")
-                .hint("Connect to a proxy.")),
-        }
+        agent_api::authenticate_password(&self.settings.callers, self.audience(), credentials)
+    }
+
+    fn accepts_services(&self) -> bool {
+        true
+    }
+
+    /// Accepts proxies and masters with the key of their role, acting for a user.
+    async fn authenticate_service(&self, _peer: SocketAddr, proof: &ServiceProof) -> Result<Principal, UserError> {
+        agent_api::authenticate(&self.settings.callers, self.audience(), proof)
     }
 
     fn unready(&self) -> Option<String> {
@@ -74,6 +75,13 @@ impl Handler for AgentContext {
         }
         self.sessions.close_connection(id);
         connection.close().await;
+    }
+}
+
+impl AgentContext {
+    /// This engine, as a proof names it.
+    fn audience(&self) -> Audience<'_> {
+        Audience::Engine { engine: &self.settings.engine, uid: &self.settings.uid }
     }
 }
 

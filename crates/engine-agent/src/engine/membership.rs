@@ -260,6 +260,7 @@ impl Membership {
             uid: self.settings.uid.clone(),
             catalog: Some(self.settings.catalog),
             owner: self.sessions.owner(),
+            keys: self.settings.callers.accepted_from(self.settings.keys),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use keys::{Callers, KeyGeneration};
 use model::engine_name::EngineName;
 use model::table_catalog::TableCatalog;
 
@@ -18,8 +19,10 @@ pub struct Settings {
     pub advertise_host: Option<String>,
     /// The only user whose sessions it opens, whatever its permit says: the one that it runs as. `None`: the permit decides alone.
     pub run_as: Option<String>,
+    /// The generation of its own keys; registered.
+    pub keys: KeyGeneration,
     /// Authenticates proxies and masters.
-    pub key: Key,
+    pub callers: Callers,
     /// The hash of the configuration, for the registry.
     pub config: String,
     /// Whether the engine's tables are its own; registered, and it decides which statements pin a session.
@@ -31,7 +34,7 @@ pub struct Settings {
     pub limits: hs2::Limits,
 }
 
-/// A key that is never printed.
+/// The key of an engine, which its agent presents. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(pub String);
 

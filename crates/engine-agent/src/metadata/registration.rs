@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use coordination::{Rebuild, Session};
+use coordination::{Identity, Logins, Rebuild, Session};
+use keys::{Current, MetadataAgentKeys};
 use tracing::info;
 
 /// The pause before the next attempt while an older session's node still exists.
@@ -13,12 +14,19 @@ const HELD_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Registration {
     pub(super) id: String,
     pub(super) address: String,
+    pub(super) keys: Current<MetadataAgentKeys>,
+}
+
+/// The ZooKeeper identity of metadata agents with these keys.
+pub fn identity(keys: &Current<MetadataAgentKeys>) -> Identity {
+    Identity::changing(keys.map(|keys| Logins::metadata_agent(keys.zookeeper_passwords(), &keys.digests())))
 }
 
 #[async_trait]
 impl Rebuild for Registration {
     async fn rebuild(&self, session: &Session) -> Result<Vec<String>, coordination::Error> {
-        match coordination::agents::register(session, &self.id, &self.address).await {
+        let accepted = self.keys.get().callers().accepted();
+        match coordination::agents::register(session, &self.id, &self.address, &accepted).await {
             Ok(path) => {
                 info!(id = self.id, address = self.address, "registered");
                 Ok(vec![path])

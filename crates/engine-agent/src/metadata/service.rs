@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_api::Audience;
 use agent_api::overlay::{
     REQUEST_CLIENT, REQUEST_CREATOR, REQUEST_DEADLINE_MS, REQUEST_GROUPS, REQUEST_ID, REQUEST_METHOD, REQUEST_PROXY,
     REQUEST_PROXY_LACKS, REQUEST_VIA, groups_of,
@@ -17,7 +18,9 @@ use hs2::tcli::{
     TGetOperationStatusResp, TGetResultSetMetadataReq, TGetResultSetMetadataResp, TOpenSessionReq, TOpenSessionResp,
     TOperationHandle, TOperationType,
 };
-use hs2::{Call, Context as CallContext, Credentials, Handle, Principal, Service, protocol, schema, status};
+use hs2::{
+    Call, Context as CallContext, Credentials, Handle, Principal, Service, ServiceProof, protocol, schema, status,
+};
 use model::alteration::{RequestId, Source};
 use model::error::{ErrorKind, UserError};
 use model::rights::Subject;
@@ -113,7 +116,19 @@ fn creator_of(overlay: &BTreeMap<String, String>) -> String {
 #[async_trait]
 impl Service for ControlService {
     async fn authenticate(&self, _peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        agent_api::authenticate(&self.agent.settings.secret, credentials)
+        agent_api::authenticate_password(
+            &self.agent.settings.keys.get().callers(),
+            Audience::MetadataAgent,
+            credentials,
+        )
+    }
+
+    fn accepts_services(&self) -> bool {
+        true
+    }
+
+    async fn authenticate_service(&self, _peer: SocketAddr, proof: &ServiceProof) -> Result<Principal, UserError> {
+        agent_api::authenticate(&self.agent.settings.keys.get().callers(), Audience::MetadataAgent, proof)
     }
 
     /// An agent that is not registered is not found, and one without its database refuses every statement.
@@ -268,8 +283,8 @@ impl Service for ControlService {
         Ok(TFetchResultsResp { status: status::success(), has_more_rows: Some(false), results: Some(results) })
     }
 
-    async fn extension(&self, _cx: &CallContext, call: &Call<'_>) -> Option<Vec<u8>> {
-        match agent_api::serve(&self.api, call).await {
+    async fn extension(&self, cx: &CallContext, call: &Call<'_>) -> Option<Vec<u8>> {
+        match agent_api::serve(&self.api, cx.principal.service.as_deref(), call).await {
             Some(reply) => Some(reply),
             None => agent_api::serve_reservations(&self.holders, call).await,
         }

@@ -4,9 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use keys::{Current, MetadataAgentKeys};
 use model::UserError;
 use model::change::Rules;
-use model::credential::ClusterSecret;
 use model::rights::RoleLists;
 
 use super::holders::HolderSettings;
@@ -20,7 +20,7 @@ pub struct Settings {
     /// The session with ZooKeeper, as a metadata agent.
     pub zookeeper: coordination::SessionSettings,
     /// Authenticates proxies and masters.
-    pub secret: ClusterSecret,
+    pub keys: Current<MetadataAgentKeys>,
     pub cluster: String,
     /// Who has a role of the installation.
     pub roles: RoleLists,

@@ -6,17 +6,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_api::{Caller, EngineEndpoint};
 use async_trait::async_trait;
-use coordination::{EngineCredential, Identity};
 use engine_agent::engine::{self, Backend, Ended, EngineAgentError, EngineRuntime, Key, Settings};
 use hs2::answer::Answer as _;
 use hs2::tcli::*;
 use hs2::{
-    Auth, Client, ClientError, ClientOptions, Column, Context, Credentials, Handle, Principal, Service, Session,
-    SqlType, protocol, rowset, schema, status,
+    Client, ClientError, ClientOptions, Column, Context, Credentials, Handle, Principal, Service, Session, SqlType,
+    protocol, rowset, schema, status,
 };
 use model::cause::Cause;
-use model::credential::Purpose;
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -162,25 +161,24 @@ impl EngineRuntime for Odd {
 }
 
 struct Agent {
-    address: String,
-    key: String,
+    login: ClientOptions,
     task: tokio::task::JoinHandle<Result<Ended, EngineAgentError>>,
 }
 
 impl Agent {
     async fn start(fixture: &Fixture, lock: &coordination::Lock) -> Self {
         let name = engine_name(1);
-        let key = fixture.secret.derive(&Purpose::Engine(&name));
         let settings = Settings {
             engine: name.clone(),
             uid: "an-uid".to_owned(),
             listen: "127.0.0.1:0".parse().unwrap(),
             advertise_host: None,
             run_as: None,
-            key: Key(key.clone()),
+            keys: keys::KeyGeneration::FIRST,
+            callers: fixture.keys.master.get().engine(&name).callers,
             config: "0123456789abcdef".to_owned(),
             catalog: model::table_catalog::TableCatalog::Shared,
-            zookeeper: fixture.coordination(Identity::Engine(EngineCredential::derive(&fixture.secret, &name))),
+            zookeeper: fixture.coordination(fixture.engine_identity(&name)),
             start_deadline: WAIT,
             limits: hs2::Limits::default(),
         };
@@ -188,13 +186,14 @@ impl Agent {
         let runtime = Arc::new(Odd::default());
         let task = tokio::spawn(engine::run(settings, runtime, fixture.clock.clone(), CancellationToken::new(), never));
         permit(lock, &slot("t_1", "rp_1", "uc_1"), &name, Some("an-uid")).await;
-        let address = registered(lock, &name).await.ready().unwrap().content.clone().unwrap().address;
-        Self { address, key, task }
+        let live = registered(lock, &name).await.ready().unwrap().content.clone().unwrap();
+        let endpoint = EngineEndpoint { uid: live.uid, address: live.address, keys: live.keys };
+        let auth = Caller::new(fixture.keys.proxy.clone()).engine(&name, &endpoint, "ann").unwrap();
+        Self { login: ClientOptions::new(endpoint.address, auth), task }
     }
 
     async fn open(&self) -> Session {
-        let auth = Auth::service(agent_api::SERVICE_PROXY, &self.key, "ann");
-        let client = Client::connect(&ClientOptions::new(self.address.clone(), auth)).await.unwrap();
+        let client = Client::connect(&self.login).await.unwrap();
         Session::open(client, &[]).await.unwrap()
     }
 }

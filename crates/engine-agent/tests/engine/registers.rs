@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use coordination::{EngineCredential, Identity, Session};
+use agent_api::{Caller, EngineEndpoint};
+use coordination::Session;
 use engine_agent::engine::{Ended, EngineAgentError};
-use hs2::{Auth, Client, ClientError, ClientOptions};
-use model::credential::Purpose;
+use hs2::{Auth, Client, ClientError, ClientOptions, ServiceLogin};
 
 use crate::engines::{DataFusion, RunningEngine};
-use crate::fixture::{Fixture, WAIT, drain, engine_name, eventually, permit, permit_of, registered, slot};
+use crate::fixture::{Fixture, WAIT, drain, engine_name, eventually, keys_of, permit, permit_of, registered, slot};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_registers_only_below_a_permit_with_its_own_uid() {
@@ -62,21 +62,33 @@ async fn connections_without_the_engines_key_are_refused() {
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let node = registered(&lock, &engine.name).await;
     let address = node.ready().unwrap().content.clone().unwrap().address;
-    let other = fixture.secret.derive(&Purpose::Engine(&engine_name(2)));
-    let backend = fixture.secret.derive(&Purpose::EngineBackend(&engine.name));
-    let agent = fixture.secret.derive(&Purpose::MetadataAgent);
-    for key in ["", "x", &other, &backend, &agent] {
-        let refused = engine.try_connect(&address, agent_api::SERVICE_PROXY, key, "ann").await;
-        assert!(matches!(refused, Err(ClientError::Unauthenticated(_))), "a wrong key gets in");
+    let (endpoint, keys) = (engine.endpoint(&address), &fixture.keys);
+    let login = |endpoint: &EngineEndpoint| engine.login(keys, agent_api::SERVICE_PROXY, endpoint, "ann");
+    let Auth::Service(ours) = login(&endpoint) else { panic!("it signs") };
+    let of_agent = Caller::new(keys.metadata_agent.clone()).engine(&engine.name, &endpoint, "ann").unwrap();
+    let own_password = keys.master.get().engine(&engine.name).zookeeper_password;
+    let another = RunningEngine::start(&fixture, engine_name(2));
+    for (auth, what) in [
+        (Auth::service(agent_api::SERVICE_PROXY, "", "ann"), "no key"),
+        (Auth::service(agent_api::SERVICE_PROXY, own_password, "ann"), "the engine's own password"),
+        (engine.login(&keys_of(8), agent_api::SERVICE_PROXY, &endpoint, "ann"), "another installation"),
+        (login(&EngineEndpoint { uid: "another".to_owned(), ..endpoint.clone() }), "a proof for another instance"),
+        (another.login(keys, agent_api::SERVICE_PROXY, &another.endpoint(&address), "ann"), "one for another engine"),
+        (Auth::Service(ServiceLogin { audience: "metadata-agent".to_owned(), ..ours.clone() }), "one for an agent"),
+        (Auth::Service(ServiceLogin { role: agent_api::SERVICE_MASTER, ..ours.clone() }), "a proxy as a master"),
+        (Auth::Service(ServiceLogin { role: "ann", ..ours }), "another role"),
+        (of_agent, "a metadata agent"),
+    ] {
+        let refused = Client::connect(&ClientOptions::new(&address, auth)).await;
+        let Err(ClientError::Unauthenticated(text)) = refused else { panic!("{what} gets in") };
+        assert_eq!(text, "an engine accepts only connections of proxies\nHint: Connect to a proxy.", "{what}");
     }
-    let refused = engine.try_connect(&address, "ann", engine.key(), "").await;
-    assert!(matches!(refused, Err(ClientError::Unauthenticated(_))), "only our roles get in");
     // Plain Thrift carries no identity before a session is opened, so every call is rejected.
     let mut anonymous = Client::connect(&ClientOptions::new(&address, Auth::None)).await.unwrap();
     let status = agent_api::engine_status(&mut anonymous, WAIT).await;
     assert!(status.is_err(), "{status:?}");
     // A master may ask how it is, and no more.
-    let master = engine.try_connect(&address, agent_api::SERVICE_MASTER, engine.key(), "ann").await.unwrap();
+    let master = engine.try_connect(&address, agent_api::SERVICE_MASTER, "ann").await.unwrap();
     let Err(ClientError::Refused(error)) = hs2::Session::open(master, &[]).await else {
         panic!("a master is no proxy")
     };
@@ -135,8 +147,7 @@ async fn a_deleted_registration_is_created_again() {
     let engine = RunningEngine::start(&fixture, engine_name(1));
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let live = registered(&lock, &engine.name).await.ready().unwrap().clone();
-    let key = fixture.secret.derive(&Purpose::ZookeeperMaster);
-    let tool = zookeeper_client::Client::connector().with_auth("digest", format!("master:{key}").as_bytes());
+    let tool = zookeeper_client::Client::connector().with_auth("digest", fixture.master_login().as_bytes());
     let tool = tool.connect(&fixture.zookeeper.addr().to_string()).await.unwrap();
     tool.delete(&format!("/enginehouse/engines/{}/live", engine.name), None).await.unwrap();
     let again = eventually("another registration", async || {
@@ -152,8 +163,7 @@ async fn a_dead_sessions_registration_is_waited_for() {
     let fixture = Fixture::new().await;
     let lock = fixture.master().await;
     let name = engine_name(1);
-    let identity = Identity::Engine(EngineCredential::derive(&fixture.secret, &name));
-    let before = Session::connect(&fixture.coordination(identity), &fixture.clock).await.unwrap();
+    let before = Session::connect(&fixture.coordination(fixture.engine_identity(&name)), &fixture.clock).await.unwrap();
     let uid = format!("uid-of-{name}");
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &name, Some(&uid)).await;
     let seen = permit_of(&lock, &name).await.unwrap();
@@ -165,6 +175,7 @@ async fn a_dead_sessions_registration_is_waited_for() {
         uid,
         catalog: None,
         owner: None,
+        keys: Vec::new(),
     };
     coordination::registry::register(&before, &seen, &live).await.unwrap();
     let engine = RunningEngine::start(&fixture, name);

@@ -36,7 +36,7 @@ impl Bench {
     }
 
     async fn retire_as(&self, role: &str, uid: &str, idle: Duration) -> Result<bool, agent_api::ApiError> {
-        let mut client = self.engine.try_connect(&self.address, role, self.engine.key(), "").await.unwrap();
+        let mut client = self.engine.try_connect(&self.address, role, "").await.unwrap();
         let request = RetireRequest { uid: uid.to_owned(), idle };
         agent_api::retire(&mut client, &request, WAIT).await
     }

@@ -1,12 +1,11 @@
 //! Failures: a database that does not respond, ZooKeeper unavailable, unauthenticated callers.
 
 use agent_api::{
-    AgentClient, Register, RegistrationCall, ReservationApi as _, ReservationCall, ReservationRequest, Role,
+    AgentClient, Caller, Register, RegistrationCall, ReservationApi as _, ReservationCall, ReservationRequest,
 };
 use engine_agent::metadata::failpoints;
-use hs2::{Auth, Client, ClientError, ClientOptions};
+use hs2::{Auth, Client, ClientError, ClientOptions, ServiceLogin};
 use model::alteration::{Outcome, Source};
-use model::credential::Purpose;
 use model::error::REQUEST_TIMEOUT;
 use model::ledger::RegistrationState;
 use model::name::PoolName;
@@ -14,9 +13,9 @@ use model::resource::Resource;
 use sqlx::{Connection as _, Executor as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::agents::{id, run, try_run_as};
+use crate::agents::{endpoint, id, run, try_run_as};
 use crate::bench::{Bench, Reached, alone, among_others};
-use crate::fixture::{WAIT, engine_name, eventually, within};
+use crate::fixture::{WAIT, engine_name, eventually, keys_of, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_whose_transaction_fails_settles_before_it_answers() {
@@ -86,8 +85,8 @@ async fn a_call_that_is_not_decided_by_its_deadline_is_refused_and_changes_nothi
     let settling = bench.master.keep_settling();
     run(&mut admin, "ALTER RESOURCE POOL rp_1 CAPACITY REGISTERED").await;
     drop(settling);
-    let key = bench.fixture.secret.derive(&Purpose::MetadataAgent);
-    let client = AgentClient::new(bench.agent.addr().to_string(), Role::Proxy, key, WAIT);
+    let caller = Caller::new(bench.fixture.keys.proxy.clone());
+    let client = AgentClient::new(endpoint(&bench.fixture, &bench.agent), caller, WAIT);
     let url = format!("sqlite://{}", bench.fixture.folder.path().join("metadata.db").display());
     let mut other = sqlx::SqliteConnection::connect(&url).await.unwrap();
     other.execute("BEGIN IMMEDIATE").await.unwrap();
@@ -122,14 +121,31 @@ async fn without_zookeeper_nothing_is_committed_and_requests_still_are() {
 async fn connections_without_the_agents_key_are_refused() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
-    let secret = &bench.fixture.secret;
-    let address = bench.agent.addr().to_string();
-    let right = secret.derive(&Purpose::MetadataAgent);
-    let engine = secret.derive(&Purpose::Engine(&engine_name(1)));
-    for (service, key) in [("proxy", ""), ("proxy", &*engine), ("admin", &*right), ("", &*right)] {
-        let auth = Auth::service(service, key, "admin");
+    let (keys, endpoint) = (&bench.fixture.keys, endpoint(&bench.fixture, &bench.agent));
+    let address = endpoint.address.clone();
+    let Auth::Service(ours) = Caller::new(keys.proxy.clone()).metadata_agent(&endpoint, "admin").unwrap() else {
+        panic!("it signs")
+    };
+    let stranger = Caller::new(keys_of(8).proxy).metadata_agent(&endpoint, "admin").unwrap();
+    let of_agent = Caller::new(keys.metadata_agent.clone()).metadata_agent(&endpoint, "admin").unwrap();
+    // F6: the file of an engine has no key that signs.
+    let of_engine = keys.master.get().engine(&engine_name(1)).zookeeper_password;
+    for (auth, what) in [
+        (Auth::service("proxy", "", "admin"), "no key"),
+        (Auth::service("proxy", of_engine, "admin"), "the password of an engine"),
+        (stranger, "another installation"),
+        (of_agent, "a metadata agent"),
+        (Auth::Service(ServiceLogin { role: "master", ..ours.clone() }), "a proxy as a master"),
+        (
+            Auth::Service(ServiceLogin { audience: "engine:e-1:uid-1".to_owned(), ..ours.clone() }),
+            "a proof for an engine",
+        ),
+        (Auth::Service(ServiceLogin { generation: 2, ..ours.clone() }), "another generation"),
+        (Auth::Service(ServiceLogin { role: "admin", ..ours }), "another role"),
+    ] {
         let refused = Client::connect(&ClientOptions::new(address.clone(), auth)).await;
-        assert!(matches!(refused, Err(ClientError::Unauthenticated(_))), "{service} gets in");
+        let Err(ClientError::Unauthenticated(text)) = refused else { panic!("{what} gets in") };
+        assert_eq!(text, "a metadata agent accepts only proxies and masters\nHint: Connect to a proxy.", "{what}");
     }
     // Plain Thrift carries no identity.
     let client = Client::connect(&ClientOptions::new(address, Auth::None)).await.unwrap();

@@ -9,12 +9,12 @@ use crate::cli::ConfigurationArgument;
 use crate::configuration::{Authentication, Configuration, changed_defaults};
 use crate::listener_tls::CertificateFiles;
 use crate::output::print_line;
-use crate::roles;
+use crate::{key_files, roles};
 
 pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     let (configuration, keys) = Configuration::load_with_keys(&arguments.config)?;
     // Every role would refuse to start without it.
-    roles::cluster_secret(&configuration).with_context(|| format!("in {}", arguments.config.display()))?;
+    key_files::check(&configuration.cluster).with_context(|| format!("in {}", arguments.config.display()))?;
     // Every proxy with clients would.
     if configuration.proxy.serves_clients {
         if configuration.access.uses(Authentication::File) {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use coordination::{Identity, Layout};
+use coordination::{Identity, Layout, Logins};
 use engine_agent::engine::{self, Ended, EngineAgentError};
 use model::cause::chain;
 use model::end::EXIT_CONFIGURATION;
@@ -74,7 +74,7 @@ fn leave(host: &EngineHost, log: &LastLines, reason: &str) {
 
 fn settings(file: &EngineFile, catalog: TableCatalog, host: &EngineHost) -> anyhow::Result<engine::Settings> {
     let layout = Layout::new(&file.zookeeper.root, None).context("zookeeper.root")?;
-    let identity = Identity::Engine(file.credential.clone());
+    let identity = Identity::fixed(Logins::engine(&file.credential));
     let mut zookeeper = coordination::SessionSettings::new(file.zookeeper.connect.clone(), layout, identity);
     zookeeper.session_timeout = file.zookeeper.session_timeout.0;
     zookeeper.watch_events = file.zookeeper.watch_events;
@@ -84,7 +84,8 @@ fn settings(file: &EngineFile, catalog: TableCatalog, host: &EngineHost) -> anyh
         listen: host.listen(),
         advertise_host: None,
         run_as: file.run_as.clone(),
-        key: engine::Key(file.key.clone()),
+        keys: file.keys,
+        callers: file.callers(),
         config: file.config.clone(),
         catalog,
         zookeeper,

@@ -8,7 +8,7 @@ use tracing::info;
 use crate::cli::ConfigurationArgument;
 use crate::configuration::Configuration;
 use crate::output::print_line;
-use crate::{roles, telemetry};
+use crate::{key_files, roles, telemetry};
 
 pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     telemetry::start(telemetry::DEFAULT_FILTER)?;
@@ -18,15 +18,15 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
             "database.url is SQLite, which only one process can use\nHint: Use PostgreSQL or MariaDB for separate processes, or run enginehouse standalone."
         );
     }
-    let secret = roles::cluster_secret(&configuration)?;
     let clock = roles::clock();
+    let keys = key_files::open(&configuration, &clock)?;
     // Bound first, so that a port in use is reported even if the database is down.
     let listener = roles::metadata_agent_port(&configuration).await?;
     let store = tokio::select! {
-        store = roles::open_store(&configuration, &secret, &clock) => store?,
+        store = roles::open_store(&configuration, &keys, &clock) => store?,
         () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
     };
-    let agent = roles::metadata_agent(listener, &configuration, &secret, store, &clock)?;
+    let agent = roles::metadata_agent(listener, &configuration, &keys, store, &clock)?;
     tokio::select! {
         () = agent.ready() => {
             print_line(&format!("ready: {}", agent.addr()));

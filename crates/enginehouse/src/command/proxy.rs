@@ -8,19 +8,22 @@ use tracing::info;
 use crate::cli::ConfigurationArgument;
 use crate::configuration::Configuration;
 use crate::output::print_line;
-use crate::{orchestrators, roles, telemetry};
+use crate::{key_files, orchestrators, roles, telemetry};
 
 pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     telemetry::start(telemetry::DEFAULT_FILTER)?;
     let configuration = Configuration::load(&arguments.config)?;
-    let secret = roles::cluster_secret(&configuration)?;
     let clock = roles::clock();
-    let proxy = roles::proxy(&configuration, &secret, &clock).await?;
-    let master = if configuration.master.candidate {
-        let orchestrator = orchestrators::open(&configuration, &secret, &clock).await?;
-        Some(roles::master(&configuration, &secret, orchestrator, roles::holder("proxy"), &clock)?)
-    } else {
-        None
+    let keys = key_files::open(&configuration, &clock)?;
+    // Both are read before the proxy listens.
+    let of_master = configuration.master.candidate.then(|| key_files::open(&configuration, &clock)).transpose()?;
+    let proxy = roles::proxy(&configuration, &keys, &clock).await?;
+    let master = match &of_master {
+        Some(keys) => {
+            let orchestrator = orchestrators::open(&configuration, keys, &clock).await?;
+            Some(roles::master(&configuration, keys, orchestrator, roles::holder("proxy"), &clock)?)
+        }
+        None => None,
     };
     tokio::select! {
         () = proxy.ready() => {

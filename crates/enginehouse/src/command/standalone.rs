@@ -28,7 +28,7 @@ use tracing::info;
 use crate::cli::StandaloneArguments;
 use crate::configuration::{Authentication, Configuration};
 use crate::output::{print_error, print_line, with_causes};
-use crate::{orchestrators, roles, telemetry};
+use crate::{key_files, orchestrators, roles, telemetry};
 use data_dir::DataDir;
 pub use running::RunningStandalone;
 use shutdown::DRAIN;
@@ -100,7 +100,6 @@ pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> any
 }
 
 async fn start(data: &DataDir, requested: Configuration, clock: &SharedClock) -> anyhow::Result<Parts> {
-    let secret = data.secret()?;
     let zookeeper = embedded_zookeeper::Server::start(embedded_zookeeper::Config {
         data_dir: Some(data.zookeeper()),
         ..embedded_zookeeper::Config::default()
@@ -109,15 +108,17 @@ async fn start(data: &DataDir, requested: Configuration, clock: &SharedClock) ->
     .context("could not start the embedded ZooKeeper")?;
     let configuration = settings::complete(requested, data, zookeeper.addr())?;
     data.keep_configuration(&configuration)?;
+    data.make_keys(&configuration.cluster.name)?;
+    let keys = key_files::open_all(&configuration, clock)?;
     roles::migrate(&configuration).await?;
-    let store = roles::open_store(&configuration, &secret, clock).await?;
+    let store = roles::open_store(&configuration, &keys.metadata_agent, clock).await?;
     let listener = roles::metadata_agent_port(&configuration).await?;
-    let agent = roles::metadata_agent(listener, &configuration, &secret, store.clone(), clock)?;
-    let orchestrator = orchestrators::open(&configuration, &secret, clock).await?;
-    let proxy = roles::proxy(&configuration, &secret, clock).await?;
+    let agent = roles::metadata_agent(listener, &configuration, &keys.metadata_agent, store.clone(), clock)?;
+    let orchestrator = orchestrators::open(&configuration, &keys.master, clock).await?;
+    let proxy = roles::proxy(&configuration, &keys.proxy, clock).await?;
     let holder = roles::holder("standalone");
     let processes = orchestrators::process_config(&configuration)?;
-    let master = roles::master(&configuration, &secret, Arc::clone(&orchestrator), holder, clock)?;
+    let master = roles::master(&configuration, &keys.master, Arc::clone(&orchestrator), holder, clock)?;
     Ok(Parts { zookeeper, agent, store, proxy, master, orchestrator, processes, cluster: configuration.cluster.name })
 }
 

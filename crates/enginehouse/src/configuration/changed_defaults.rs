@@ -87,7 +87,7 @@ mod tests {
     const RECORDED: [(&str, &str); 1] = [("0.1.0", include_str!("../../../../tests/upgrade/0.1.0/defaults.toml"))];
 
     /// Keys that came after the recorded versions, and with whose default an installation behaves as before.
-    const WITHOUT_EFFECT: [&str; 57] = [
+    const WITHOUT_EFFECT: [&str; 58] = [
         "access.auditors",
         "access.impersonation",
         "access.lockout",
@@ -96,6 +96,8 @@ mod tests {
         "access.resource_providers",
         "access.stale",
         "access.users_file",
+        // Without key files no role starts, and the error says how to make them.
+        "cluster.keys",
         "engines.catalog_options",
         "engines.catalog_url",
         "engines.idle_timeout",

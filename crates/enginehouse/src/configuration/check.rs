@@ -15,6 +15,7 @@ const MIN_SESSION_MS: u128 = 500;
 impl Configuration {
     /// Validates the configuration.
     pub fn check(&self) -> anyhow::Result<()> {
+        self.check_cluster()?;
         self.check_access()?;
         self.check_tls()?;
         self.check_spans()?;
@@ -33,6 +34,17 @@ impl Configuration {
         }
         self.check_hosts()?;
         self.check_advertised()
+    }
+
+    fn check_cluster(&self) -> anyhow::Result<()> {
+        if let Some(secret) = &self.cluster.secret_file {
+            bail!(
+                "cluster.secret_file is replaced by cluster.keys: each role has keys of its own\nHint: Run enginehouse keys init --cluster {} --from {} and enginehouse keys derive, and set cluster.keys = \"keys\" (docs/upgrade.md).",
+                self.cluster.name,
+                secret.display()
+            );
+        }
+        Ok(())
     }
 
     fn check_advertised(&self) -> anyhow::Result<()> {

@@ -15,7 +15,7 @@ impl Configuration {
         let mut paths = vec![
             ("engines.data_dir", self.engines.data_dir.clone()),
             ("orchestrator.state_dir", self.orchestrator.state_dir.clone()),
-            ("cluster.secret_file", self.cluster.secret_file.clone()),
+            ("cluster.keys", self.cluster.keys.clone()),
         ];
         if self.access.uses(Authentication::File) {
             paths.push(("access.users_file", self.access.users_file.clone()));
@@ -89,7 +89,7 @@ mod tests {
             let mut configuration = Configuration::default();
             configuration.engines.data_dir = root.join("eh/data");
             configuration.orchestrator.state_dir = root.join("eh/engines");
-            configuration.cluster.secret_file = root.join("keys/cluster.secret");
+            configuration.cluster.keys = root.join("keys");
             configuration.engines.allowed_locations = vec![root.join(location)];
             configuration.check().map_err(|error| error.to_string())
         };
@@ -100,7 +100,7 @@ mod tests {
             ("eh/data/tables", "is inside engines.data_dir"),
             ("link/data", "contains engines.data_dir"),
             ("eh/engines/new", "is inside orchestrator.state_dir"),
-            ("keys", "contains cluster.secret_file"),
+            ("keys", "contains cluster.keys"),
         ] {
             let error = check(location).unwrap_err();
             assert!(error.contains(expected) && error.contains("Hint:"), "{location}: {error}");

@@ -19,13 +19,16 @@ use super::Span;
 pub struct ClusterSection {
     /// Its name, which is in the labels of every engine.
     pub name: String,
-    /// The file with the cluster secret, mode 0600.
-    pub secret_file: PathBuf,
+    /// The folder with the key files of the roles of this machine, each with mode 0600.
+    pub keys: PathBuf,
+    /// Of version 0.1.0; refused with the way to its replacement.
+    #[serde(skip_serializing)]
+    pub secret_file: Option<PathBuf>,
 }
 
 impl Default for ClusterSection {
     fn default() -> Self {
-        Self { name: "enginehouse".to_owned(), secret_file: PathBuf::from("cluster.secret") }
+        Self { name: "enginehouse".to_owned(), keys: PathBuf::from("keys"), secret_file: None }
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::installation::{program, text};
+use crate::key_files::make_keys;
 
 struct Files(tempfile::TempDir);
 
@@ -22,13 +23,10 @@ impl Files {
         path
     }
 
-    /// A configuration of a proxy with a good secret, listening here.
+    /// A configuration of a proxy with good keys, listening here.
     fn proxy(&self, listen: &str) -> String {
-        let secret = self.write("good.secret", &"ab".repeat(32), 0o600);
-        format!(
-            "[cluster]\nsecret_file = \"{}\"\n[proxy]\nlisten = \"{listen}\"\n[zookeeper]\nconnect = \"127.0.0.1:1\"\n",
-            secret.display()
-        )
+        let keys = make_keys(self.0.path());
+        format!("[cluster]\nkeys = {keys:?}\n[proxy]\nlisten = \"{listen}\"\n[zookeeper]\nconnect = \"127.0.0.1:1\"\n")
     }
 }
 
@@ -122,25 +120,6 @@ fn an_invalid_override_is_refused_with_its_name() {
     ] {
         let error = refusal(&["proxy"], &file, &[(variable, value)]);
         assert!(error.contains(variable) && error.contains(expected), "{error}");
-    }
-}
-
-#[test]
-fn a_secret_that_others_can_read_or_that_is_too_short_is_refused() {
-    let files = Files::new();
-    let open = files.write("open.secret", &"ab".repeat(32), 0o644);
-    let short = files.write("short.secret", "abc", 0o600);
-    let empty = files.write("empty.secret", "", 0o600);
-    let absent = files.0.path().join("absent.secret");
-    for (secret, expected) in [(open, "chmod 600"), (short, "too short"), (empty, "too short"), (absent, "cannot read")]
-    {
-        let content = format!("[cluster]\nsecret_file = \"{}\"\n", secret.display());
-        let file = files.write("c.toml", &content, 0o600);
-        for role in [&["proxy"][..], &["metadata-agent"], &["config", "check"]] {
-            let error = refusal(role, &file, &[]);
-            assert!(error.contains(expected) && error.contains(secret.to_str().unwrap()), "{role:?}: {error}");
-            assert!(!error.contains("abab"), "{error}");
-        }
     }
 }
 

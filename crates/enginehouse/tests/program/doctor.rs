@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::installation::{Installation, run, text};
+use crate::key_files::make_keys;
 use serde_json::Value;
 use sqlx::{Connection as _, Executor as _};
 use tests::certificate::Certificate;
@@ -34,7 +34,7 @@ fn a_healthy_standalone_has_no_findings() {
     let output = run(&["doctor", "--data-dir", folder.to_str().unwrap()]);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{shown}");
-    assert!(shown.ends_with("\nno problems in 37 checks, 3 skipped\n"), "{shown}");
+    assert!(shown.ends_with("\nno problems in 38 checks, 3 skipped\n"), "{shown}");
     for part in [
         "\nzookeeper\n  ok       servers          127.0.0.1:",
         "/metadata.sqlite (sqlite) is readable and intact\n",
@@ -232,12 +232,9 @@ fn an_unreadable_target_has_an_exit_status_of_its_own() {
 
 /// An installation of which nothing runs.
 fn dead(folder: &Path, more: &str) -> PathBuf {
-    let secret = folder.join("secret");
-    std::fs::write(&secret, "ab".repeat(32)).unwrap();
-    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let keys = make_keys(folder);
     let file = folder.join("dead.toml");
-    let text =
-        format!("[cluster]\nsecret_file = \"{}\"\n[zookeeper]\nconnect = \"127.0.0.1:1\"\n{more}", secret.display());
+    let text = format!("[cluster]\nkeys = {keys:?}\n[zookeeper]\nconnect = \"127.0.0.1:1\"\n{more}");
     std::fs::write(&file, text).unwrap();
     file
 }
@@ -258,7 +255,7 @@ fn parts_without_a_section_are_skipped_with_their_reason() {
         "skipped  reachable        ",
         "has no section [database]; using metadata agents instead",
         "has no section [orchestrator]",
-        "\n1 problem in 1 check, 39 skipped\n",
+        "\n1 problem in 2 checks, 39 skipped\n",
     ] {
         assert!(shown.contains(part), "without {part}: {shown}");
     }

@@ -10,6 +10,7 @@ mod hostile_input;
 mod hostile_statements;
 mod hung_engines;
 mod installation;
+mod key_files;
 mod killed_at_points;
 mod passwd;
 mod real_postgres;

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
 use crate::installation::{Signal, ended, program, signal, text};
+use crate::key_files::make_keys;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
 fn server() -> String {
@@ -22,15 +22,12 @@ async fn execute(url: &str, sql: String) {
 
 /// A configuration in the folder for a database of this name.
 fn configure(folder: &tempfile::TempDir, database: &str, zookeeper: &str) -> String {
-    let secret = folder.path().join("cluster.secret");
-    std::fs::write(&secret, "ab".repeat(32)).unwrap();
-    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let keys = make_keys(folder.path());
     let (server, _) = server().rsplit_once('/').map(|(server, name)| (server.to_owned(), name.to_owned())).unwrap();
     let url = format!("{server}/{database}");
     let content = format!(
-        "[cluster]\nsecret_file = \"{}\"\n[metadata_agent]\nlisten = \"127.0.0.1:0\"\n\
-         [zookeeper]\nconnect = \"{zookeeper}\"\n[database]\nurl = \"{url}\"\n",
-        secret.display()
+        "[cluster]\nkeys = {keys:?}\n[metadata_agent]\nlisten = \"127.0.0.1:0\"\n\
+         [zookeeper]\nconnect = \"{zookeeper}\"\n[database]\nurl = \"{url}\"\n"
     );
     std::fs::write(folder.path().join("enginehouse.toml"), content).unwrap();
     url

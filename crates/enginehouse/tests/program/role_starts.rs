@@ -4,7 +4,6 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::installation::{
     END_DEADLINE, Installation, Signal, catches, ended, eventually, program, signal, state, text,
 };
+use crate::key_files::make_keys;
 use sqlx::{Connection as _, Executor as _};
 use tokio::net::TcpSocket;
 
@@ -26,13 +26,10 @@ struct Role {
 impl Role {
     fn new(listen: &str, database: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let secret = folder.path().join("cluster.secret");
-        std::fs::write(&secret, "ab".repeat(32)).unwrap();
-        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let keys = make_keys(folder.path());
         let content = format!(
-            "[cluster]\nsecret_file = \"{}\"\n[metadata_agent]\nlisten = \"{listen}\"\n\
-             [zookeeper]\nconnect = \"127.0.0.1:1\"\n[database]\nurl = \"{database}\"\n",
-            secret.display()
+            "[cluster]\nkeys = {keys:?}\n[metadata_agent]\nlisten = \"{listen}\"\n\
+             [zookeeper]\nconnect = \"127.0.0.1:1\"\n[database]\nurl = \"{database}\"\n"
         );
         std::fs::write(folder.path().join("enginehouse.toml"), content).unwrap();
         Self { folder }

@@ -13,6 +13,7 @@ use hs2::{Auth, Client, ClientError, ClientOptions, ClientTls, Session};
 use tests::certificate::Certificate;
 
 use crate::installation::{END_DEADLINE, Installation, Signal, ended, eventually, program, signal, text};
+use crate::key_files::make_keys;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 const NEEDS_TLS: &str = "this login requires TLS: add ssl=true";
@@ -273,15 +274,14 @@ fn a_bad_new_certificate_keeps_the_old_one_and_a_good_one_follows() {
 fn a_certificate_that_cannot_be_used_is_refused_at_start() {
     let folder = tempfile::tempdir().unwrap();
     let [good, other] = ["good", "other"].map(|name| Certificate::create(folder.path(), name).unwrap());
-    let secret = file(folder.path(), "secret", "ab".repeat(32).as_bytes());
-    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let keys = make_keys(folder.path());
     for (certificate, key, expected) in [
         (&good.certificate, &other.key, "does not belong to the certificate"),
         (&good.key, &good.key, "there is no certificate"),
         (&folder.path().join("absent"), &good.key, "cannot read the certificate"),
     ] {
         let configuration = format!(
-            "[cluster]\nsecret_file = {secret:?}\n[proxy]\nlisten = \"127.0.0.1:0\"\n[tls]\nmode = \"required\"\n\
+            "[cluster]\nkeys = {keys:?}\n[proxy]\nlisten = \"127.0.0.1:0\"\n[tls]\nmode = \"required\"\n\
              certificate_file = {certificate:?}\nkey_file = {key:?}\n"
         );
         let configuration = file(folder.path(), "c.toml", configuration.as_bytes());

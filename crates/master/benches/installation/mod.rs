@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use agent_api::{AgentApi as _, AgentClient, Role};
+use agent_api::{AgentApi as _, AgentClient};
 use async_trait::async_trait;
 use coordination::{Observation as Coordination, Permit, PermitNode, Registration, RegistrationNode};
 use master::{
@@ -211,6 +211,7 @@ impl Still {
                 uid: uid.clone(),
                 catalog: None,
                 owner: None,
+                keys: Vec::new(),
             };
             let (tenant, pool, unit) = (record.slot.tenant, record.slot.pool, record.slot.unit);
             PermitNode {
@@ -228,7 +229,7 @@ impl Still {
         permits.sort_by(|one, other| one.engine.cmp(&other.engine));
         Self {
             orchestrator,
-            client: installation.agent.client(Role::Master),
+            client: installation.agent.client(keys::Role::Master),
             coordination: Coordination { permits, ..Coordination::default() },
             selector: selector(&installation.settings.cluster),
             instances: Mutex::default(),

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use coordination::{
-    EngineCredential, Error as ZkError, Identity, Layout, Registration, Session, SessionSettings, registry,
+    EngineCredential, Error as ZkError, Identity, Layout, Logins, Registration, Session, SessionSettings, registry,
 };
+use keys::{Current, KeyGeneration, MasterKeys};
 use model::clock::SharedClock;
-use model::credential::ClusterSecret;
 use model::labels::LabelMap;
 use model::observation::ObservedNode;
 use model::{EngineName, Epoch};
@@ -42,7 +42,7 @@ pub struct Life {
 pub struct Engines {
     pub memory: Memory,
     servers: String,
-    secret: ClusterSecret,
+    keys: Current<MasterKeys>,
     clock: SharedClock,
     lives: Arc<Mutex<HashMap<EngineName, watch::Sender<Life>>>>,
     created: Arc<AtomicUsize>,
@@ -55,9 +55,9 @@ impl std::fmt::Debug for Engines {
 }
 
 impl Engines {
-    pub fn new(servers: String, secret: ClusterSecret, clock: SharedClock) -> Self {
+    pub fn new(servers: String, keys: Current<MasterKeys>, clock: SharedClock) -> Self {
         let memory = Memory::new(Arc::clone(&clock));
-        Self { memory, servers, secret, clock, lives: Arc::default(), created: Arc::default() }
+        Self { memory, servers, keys, clock, lives: Arc::default(), created: Arc::default() }
     }
 
     /// The life of the engine, which may not have begun.
@@ -71,8 +71,13 @@ impl Engines {
 
     /// Lives until it is ordered to drain.
     async fn live(self, engine: EngineName, uid: String) {
-        let credential = EngineCredential::derive(&self.secret, &engine);
-        let settings = SessionSettings::new(self.servers.as_str(), Layout::default(), Identity::Engine(credential));
+        let keys = self.keys.get().engine(&engine);
+        let credential = EngineCredential::new(engine.clone(), keys.zookeeper_password, keys.readers);
+        let settings = SessionSettings::new(
+            self.servers.as_str(),
+            Layout::default(),
+            Identity::fixed(Logins::engine(&credential)),
+        );
         let session = loop {
             match Session::connect(&settings, &self.clock).await {
                 Ok(session) => break session,
@@ -117,6 +122,7 @@ impl Engines {
                 uid: uid.to_owned(),
                 catalog: None,
                 owner: None,
+                keys: vec![KeyGeneration::FIRST],
             };
             registry::register(session, &permit, &registration).await?;
             self.note(engine, |life| life.ready = Some(Instant::now()));

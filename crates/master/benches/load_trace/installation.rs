@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use coordination::{Error as ZkError, Identity, Layout, Rebuild, Session, SessionSettings, Supervisor, agents, bell};
+use coordination::{
+    Error as ZkError, Identity, Layout, Logins, Rebuild, Session, SessionSettings, Supervisor, agents, bell,
+};
 use embedded_zookeeper::{Config, Server};
+use keys::{KeyGeneration, Root, SecretKey};
 use master::{CandidateState, Launch, Launcher, Master, Parts, Settings};
 use metadata::{Caller, CommitRequest, Request, StartRequest, StopRequest, Store, StoreSettings};
 use model::alteration::{RequestId, Source};
 use model::change::{Change, Object, Rules};
 use model::clock::{SharedClock, SystemClock};
-use model::credential::ClusterSecret;
 use model::instance::InstanceKind;
 use model::ledger::{RESERVATION_TTL, ScopeKey};
 use model::slot::Replacement;
@@ -79,7 +81,7 @@ struct Registered(String);
 #[async_trait]
 impl Rebuild for Registered {
     async fn rebuild(&self, session: &Session) -> Result<Vec<String>, ZkError> {
-        Ok(vec![agents::register(session, "agent-1", &self.0).await?])
+        Ok(vec![agents::register(session, "agent-1", &self.0, &[KeyGeneration::FIRST]).await?])
     }
 }
 
@@ -97,7 +99,11 @@ impl Installation {
         let config = Config { data_dir: Some(folder.join("zookeeper")), ..Config::default() };
         let zookeeper = Server::start(config).await.unwrap();
         let servers = zookeeper.addr().to_string();
-        let (clock, secret) = (SystemClock::shared(), ClusterSecret::new(*b"a cluster secret").unwrap());
+        let (clock, first) = (SystemClock::shared(), KeyGeneration::FIRST);
+        let root = Root::new("enginehouse", SecretKey::new([1; 32]));
+        let keys = root.all_roles(first, &[first], coordination::digest).unwrap();
+        let agent_keys = keys.metadata_agent.get();
+        let of_agent = Identity::fixed(Logins::metadata_agent(agent_keys.zookeeper_passwords(), &agent_keys.digests()));
         let mut rules = Rules { max_engines: trace.requests.len(), ..Rules::default() };
         rules.defaults.instances = InstanceKind::Process;
         Store::migrate(database).await.unwrap();
@@ -105,7 +111,7 @@ impl Installation {
         let agent = Agent::start_at("127.0.0.1:0", store.clone()).await;
         let session = |identity| SessionSettings::new(servers.as_str(), Layout::default(), identity);
         let registered = Arc::new(Registered(agent.address.clone()));
-        let supervisor = Supervisor::start(session(Identity::Agent(secret.clone())), Arc::clone(&clock), registered);
+        let supervisor = Supervisor::start(session(of_agent), Arc::clone(&clock), registered);
         supervisor.ready(READY_DEADLINE).await.unwrap();
         let requests = AtomicUsize::new(0);
         let epoch = store.raise_epoch(Epoch(0), "the bench").await.unwrap().epoch;
@@ -113,10 +119,10 @@ impl Installation {
             let number = requests.fetch_add(1, Ordering::SeqCst);
             create(&store, &clock, number, epoch, change).await;
         }
-        let engines = Engines::new(servers.clone(), secret.clone(), Arc::clone(&clock));
+        let engines = Engines::new(servers.clone(), keys.master.clone(), Arc::clone(&clock));
         let parts = Parts {
-            coordination: session(Identity::Master(secret.clone())),
-            secret,
+            coordination: session(master::identity(&keys.master)),
+            keys: keys.master,
             orchestrator: Arc::new(engines.clone()) as Arc<dyn Orchestrator>,
             launcher: Arc::new(Entries),
             clock: Arc::clone(&clock),

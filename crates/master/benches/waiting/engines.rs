@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use coordination::{Identity, Observation, PermitNode, Registration, Session, observe, registry};
+use coordination::{Observation, PermitNode, Registration, Session, observe, registry};
 use futures::future::join_all;
 use model::labels::LabelMap;
 use model::observation::ObservedNode;
@@ -118,6 +118,7 @@ async fn register_one(session: &Session, permit: &PermitNode) -> Option<EngineNa
             uid: permit.uid()?.to_owned(),
             catalog: None,
             owner: None,
+            keys: vec![keys::KeyGeneration::FIRST],
         };
         registry::register(session, permit, &registration).await.ok()?;
     }
@@ -126,7 +127,7 @@ async fn register_one(session: &Session, permit: &PermitNode) -> Option<EngineNa
 
 /// The identity that may register engines without the key of each.
 pub fn identity(fixture: &Fixture) -> coordination::SessionSettings {
-    fixture.coordination(Identity::Master(fixture.secret.clone()))
+    fixture.coordination(master::identity(&fixture.keys.master))
 }
 
 pub fn observed(memory: &Memory) -> (Arc<Observed>, mpsc::Receiver<(EngineName, Instant)>) {

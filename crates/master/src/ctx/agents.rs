@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_api::{AgentClient, AgentPool, ApiError, ApiErrorKind, PoolOptions, Role};
+use agent_api::{AgentClient, AgentPool, ApiError, ApiErrorKind, Caller, MetadataAgentEndpoint, PoolOptions};
 use coordination::Agent;
 
 use super::Failure;
@@ -14,19 +14,15 @@ const MAX_AGENTS_TRIED: usize = 3;
 pub(super) struct Agents(AgentPool);
 
 impl Agents {
-    pub(super) fn new(key: String, call_deadline: Duration) -> Self {
-        Self(AgentPool::new(PoolOptions {
-            role: Role::Master,
-            key,
-            call_deadline,
-            max_tried: MAX_AGENTS_TRIED,
-            keep_connections: true,
-        }))
+    pub(super) fn new(caller: Caller, call_deadline: Duration) -> Self {
+        Self(AgentPool::new(PoolOptions { caller, call_deadline, max_tried: MAX_AGENTS_TRIED, keep_connections: true }))
     }
 
     /// Replaces the registered agents.
     pub(super) fn registered(&self, agents: &[Agent]) {
-        self.0.set_addresses(agents.iter().map(|agent| agent.address.as_str()));
+        let endpoint =
+            |agent: &Agent| MetadataAgentEndpoint { address: agent.address.clone(), keys: agent.keys.clone() };
+        self.0.set_agents(agents.iter().map(endpoint));
     }
 
     /// Sends a call; the next agent is tried where one is unavailable or its answer is lost.
@@ -66,6 +62,7 @@ fn failure(error: ApiError) -> Failure {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
+    use keys::{KeyGeneration, Root, SecretKey};
     use model::error::{ErrorKind, UserError};
 
     use super::*;
@@ -73,8 +70,15 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_sends_a_reading_to_the_next_agent_and_ends_a_write() {
         let agents = || {
-            let agents = Agents::new("key".to_owned(), Duration::from_secs(1));
-            let agent = |at: i64| Agent { id: format!("agent-{at}"), address: format!("host-{at}:1"), session: at };
+            let (root, first) = (Root::new("eh", SecretKey::new([1; 32])), KeyGeneration::FIRST);
+            let keys = root.all_roles(first, &[first], coordination::digest).unwrap();
+            let agents = Agents::new(Caller::new(keys.master), Duration::from_secs(1));
+            let agent = |at: i64| Agent {
+                id: format!("agent-{at}"),
+                address: format!("host-{at}:1"),
+                keys: vec![first],
+                session: at,
+            };
             agents.registered(&[agent(0), agent(1)]);
             agents
         };

@@ -4,14 +4,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_api::AgentApi;
+use agent_api::{AgentApi, Caller, EngineEndpoint};
 use async_trait::async_trait;
 use coordination::permit_batch::UidUpdate;
-use coordination::{Lock, Observer, Permit, SessionState, Wakeups, ZkErrorKind, alter_node};
+use coordination::{Lock, Observer, Permit, SessionState, Wakeups, ZkErrorKind, access_renewal, alter_node};
 use model::alteration::{Abort, AlterationRecord, RequestId};
 use model::cause::chain;
 use model::clock::SharedClock;
-use model::credential::Purpose;
 use model::demand::Demand;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
@@ -27,12 +26,13 @@ use orchestrator::Orchestrator;
 use parking_lot::Mutex;
 use planner::{Instance, Probe};
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::agents::Agents;
 use super::batch::Batcher;
 use super::bounded::bounded;
 use super::launch::Launcher;
-use super::loads::{LoadPoller, Loads, StatusClient};
+use super::loads::{LoadPoller, Loads, StatusClient, endpoint};
 use super::observation::instance;
 use super::{Applied, ControllerCtx, Effect, Failure, InstanceCache, InstanceList, Lease, LeaseState, Observation};
 use crate::candidate::Parts;
@@ -58,14 +58,14 @@ pub(crate) struct Deps {
 
 impl Deps {
     pub fn new(settings: &Settings, parts: &Parts) -> Self {
-        let key = parts.secret.derive(&Purpose::MetadataAgent);
+        let caller = Caller::new(parts.keys.clone());
         Self {
             orchestrator: Arc::clone(&parts.orchestrator),
             launcher: Arc::clone(&parts.launcher),
-            agents: Agents::new(key, settings.effect_deadline / PART_OF_EFFECT),
+            agents: Agents::new(caller.clone(), settings.effect_deadline / PART_OF_EFFECT),
             settings: settings.clone(),
             clock: Arc::clone(&parts.clock),
-            statuses: Arc::new(StatusClient::new(parts.secret.clone(), settings.status_deadline)),
+            statuses: Arc::new(StatusClient::new(caller, settings.status_deadline)),
             selector: selector(&settings.cluster),
         }
     }
@@ -110,21 +110,24 @@ pub(crate) struct LiveCtx {
     events: tokio::sync::Mutex<orchestrator::WakeUps>,
     pub(super) batchers: Batchers,
     poller: LoadPoller,
+    _renewal: AbortOnDropHandle<()>,
 }
 
 impl LiveCtx {
     pub fn new(deps: Arc<Deps>, lock: Lock) -> Self {
         let statuses = Arc::clone(&deps.statuses);
-        let ask = move |engine: EngineName, address: String| {
+        let ask = move |engine: EngineName, endpoint: EngineEndpoint| {
             let statuses = Arc::clone(&statuses);
-            async move { statuses.ask(&engine, &address).await }
+            async move { statuses.ask(&engine, &endpoint).await }
         };
         let wakeups = Wakeups::start(lock.session());
         let events = tokio::sync::Mutex::new(deps.orchestrator.watch());
         let poller = LoadPoller::start(&deps.settings, Loads::default(), ask);
+        let lock = Arc::new(lock);
+        let renewal = tokio::spawn(access_renewal::keep_renewed(Arc::downgrade(&lock)));
         Self {
             deps,
-            lock: Mutex::new(Some(Arc::new(lock))),
+            lock: Mutex::new(Some(lock)),
             observer: Observer::default(),
             instances: Mutex::default(),
             unchecked: Mutex::default(),
@@ -132,6 +135,7 @@ impl LiveCtx {
             events,
             batchers: Batchers::new(),
             poller,
+            _renewal: AbortOnDropHandle::new(renewal),
         }
     }
 
@@ -282,7 +286,7 @@ impl ControllerCtx for LiveCtx {
         tenants: &BTreeSet<TenantName>,
     ) -> Result<Vec<Demand>, Failure> {
         let targets = load_targets(&observation.coordination, tenants);
-        self.poller.poll_now(targets, |engine, address| self.deps.statuses.ask_within(engine, address)).await;
+        self.poller.poll_now(targets, |engine, endpoint| self.deps.statuses.ask_within(engine, endpoint)).await;
         (observation.loads, observation.uses) = (self.poller.loads(), self.deps.statuses.uses().into());
         self.deps.agents.read(|agent| async move { agent.demand().await }).await
     }
@@ -317,13 +321,13 @@ impl ControllerCtx for LiveCtx {
 }
 
 /// The registered engines of the tenants that don't drain, with their addresses.
-fn load_targets(seen: &coordination::Observation, tenants: &BTreeSet<TenantName>) -> Vec<(EngineName, String)> {
+fn load_targets(seen: &coordination::Observation, tenants: &BTreeSet<TenantName>) -> Vec<(EngineName, EngineEndpoint)> {
     let draining: HashSet<&EngineName> = seen.drains.iter().map(|drain| &drain.engine).collect();
     let permits = seen.permits.iter().filter(|permit| !draining.contains(&permit.engine));
     let of_tenants = permits.filter(|permit| permit.content.as_ref().is_ok_and(|it| tenants.contains(&it.tenant)));
     let registered = of_tenants.filter_map(|permit| {
         let registration = permit.registration.as_ref()?.content.as_ref().ok()?;
-        Some((permit.engine.clone(), registration.address.clone()))
+        Some((permit.engine.clone(), endpoint(registration)))
     });
     registered.collect()
 }

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_api::{RetireRequest, SERVICE_MASTER, engine_status, retire};
-use coordination::Observation as Coordination;
+use agent_api::{Caller, EngineEndpoint, RetireRequest, engine_status, retire};
+use coordination::{Observation as Coordination, Registration};
 use futures::stream::{self, Stream, StreamExt};
-use hs2::{Auth, Client, ClientOptions};
-use model::credential::{ClusterSecret, Purpose};
+use hs2::{Client, ClientOptions};
 use model::engine_name::EngineName;
 use model::shared::Shared;
 use parking_lot::Mutex;
@@ -64,21 +63,21 @@ impl Loads {
 /// Polls in the background until it is dropped.
 pub(crate) struct LoadPoller {
     loads: Loads,
-    targets: watch::Sender<BTreeMap<EngineName, String>>,
+    targets: watch::Sender<BTreeMap<EngineName, EngineEndpoint>>,
     /// By uid, where an engine was registered: a draining one is no longer registered and can still be polled.
-    addresses: Mutex<HashMap<String, String>>,
+    endpoints: Mutex<HashMap<String, EngineEndpoint>>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl LoadPoller {
     pub fn start<A, F>(settings: &Settings, loads: Loads, ask: A) -> Self
     where
-        A: Fn(EngineName, String) -> F + Send + Sync + 'static,
+        A: Fn(EngineName, EngineEndpoint) -> F + Send + Sync + 'static,
         F: Future<Output = Result<EngineLoad, Failure>> + Send + 'static,
     {
         let (targets, watched) = watch::channel(BTreeMap::new());
         let task = tokio::spawn(poll(ask, settings.clone(), watched, loads.clone()));
-        Self { loads, targets, addresses: Mutex::default(), _task: AbortOnDropHandle::new(task) }
+        Self { loads, targets, endpoints: Mutex::default(), _task: AbortOnDropHandle::new(task) }
     }
 
     pub fn loads(&self) -> Shared<BTreeMap<EngineName, EngineLoad>> {
@@ -90,8 +89,11 @@ impl LoadPoller {
     }
 
     /// Polls these engines now, and waits for their answers. Beyond [`MAX_POLLED_FOR_DEMAND`] the others keep their last load.
-    pub async fn poll_now<F>(&self, targets: Vec<(EngineName, String)>, ask: impl Fn(EngineName, String) -> F)
-    where
+    pub async fn poll_now<F>(
+        &self,
+        targets: Vec<(EngineName, EngineEndpoint)>,
+        ask: impl Fn(EngineName, EngineEndpoint) -> F,
+    ) where
         F: Future<Output = (EngineName, Option<EngineLoad>)>,
     {
         let asked: Vec<F> = targets.into_iter().take(MAX_POLLED_FOR_DEMAND).map(|(name, at)| ask(name, at)).collect();
@@ -108,23 +110,26 @@ impl LoadPoller {
 
     /// Polls the running engines whose address is known.
     pub fn retarget(&self, coordination: &Coordination, instances: &[Shared<Instance>]) {
-        let mut addresses = self.addresses.lock();
+        let mut endpoints = self.endpoints.lock();
         let registrations = coordination.permits.iter().filter_map(|permit| permit.registration.as_ref());
         for registration in registrations.filter_map(|node| node.content.as_ref().ok()) {
-            if !registration.address.is_empty() && addresses.get(&registration.uid) != Some(&registration.address) {
-                addresses.insert(registration.uid.clone(), registration.address.clone());
+            if !registration.address.is_empty() {
+                let endpoint = endpoint(registration);
+                if endpoints.get(&endpoint.uid) != Some(&endpoint) {
+                    endpoints.insert(endpoint.uid.clone(), endpoint);
+                }
             }
         }
         let alive = || instances.iter().filter(|instance| instance.is_alive());
         let uids: HashSet<&str> = alive().map(|instance| instance.uid.as_str()).collect();
-        addresses.retain(|uid, _| uids.contains(uid.as_str()));
-        let targets: BTreeMap<EngineName, String> = alive()
-            .filter_map(|instance| Some((instance.name.clone(), addresses.get(&instance.uid)?.clone())))
+        endpoints.retain(|uid, _| uids.contains(uid.as_str()));
+        let targets: BTreeMap<EngineName, EngineEndpoint> = alive()
+            .filter_map(|instance| Some((instance.name.clone(), endpoints.get(&instance.uid)?.clone())))
             .collect();
         self.set_targets(targets);
     }
 
-    pub fn set_targets(&self, targets: BTreeMap<EngineName, String>) {
+    pub fn set_targets(&self, targets: BTreeMap<EngineName, EngineEndpoint>) {
         self.targets.send_if_modified(|known| {
             let changed = *known != targets;
             *known = targets;
@@ -138,35 +143,35 @@ impl LoadPoller {
 async fn poll<A, F>(
     ask: A,
     settings: Settings,
-    mut targets: watch::Receiver<BTreeMap<EngineName, String>>,
+    mut targets: watch::Receiver<BTreeMap<EngineName, EngineEndpoint>>,
     loads: Loads,
 ) where
-    A: Fn(EngineName, String) -> F,
+    A: Fn(EngineName, EngineEndpoint) -> F,
     F: Future<Output = Result<EngineLoad, Failure>>,
 {
     let (mut first, mut next_round) = (0_usize, Instant::now());
-    let mut polled: BTreeMap<EngineName, String> = BTreeMap::new();
+    let mut polled: BTreeMap<EngineName, EngineEndpoint> = BTreeMap::new();
     loop {
-        let addresses = targets.borrow_and_update().clone();
+        let endpoints = targets.borrow_and_update().clone();
         let mut known = loads.get();
-        known.retain(|engine, _| addresses.contains_key(engine));
+        known.retain(|engine, _| endpoints.contains_key(engine));
         loads.set(known);
-        let is_new = |(engine, address): &(&EngineName, &String)| polled.get(*engine) != Some(*address);
-        let round: Vec<(&EngineName, &String)> = if Instant::now() >= next_round {
+        let is_new = |(engine, endpoint): &(&EngineName, &EngineEndpoint)| polled.get(*engine) != Some(*endpoint);
+        let round: Vec<(&EngineName, &EngineEndpoint)> = if Instant::now() >= next_round {
             next_round = Instant::now() + settings.status_poll;
-            let turn = addresses.iter().cycle().skip(first).take(addresses.len().min(MAX_POLLED)).collect();
-            first = if addresses.is_empty() { 0 } else { (first + MAX_POLLED) % addresses.len() };
+            let turn = endpoints.iter().cycle().skip(first).take(endpoints.len().min(MAX_POLLED)).collect();
+            first = if endpoints.is_empty() { 0 } else { (first + MAX_POLLED) % endpoints.len() };
             turn
         } else {
-            addresses.iter().filter(is_new).take(MAX_POLLED).collect()
+            endpoints.iter().filter(is_new).take(MAX_POLLED).collect()
         };
-        let polling = round.into_iter().map(|(engine, address)| {
-            let (engine, answer) = (engine.clone(), ask(engine.clone(), address.clone()));
+        let polling = round.into_iter().map(|(engine, endpoint)| {
+            let (engine, answer) = (engine.clone(), ask(engine.clone(), endpoint.clone()));
             async move { (engine, timeout(settings.status_deadline, answer).await.ok().and_then(Result::ok)) }
         });
         let polling: Vec<_> = polling.collect();
         publish(stream::iter(polling).buffer_unordered(POLLED_AT_ONCE), &loads).await;
-        polled = addresses;
+        polled = endpoints;
         sleep(ROUND_PAUSE).await;
         if let Ok(Err(_)) = timeout_at(next_round, targets.changed()).await {
             return;
@@ -202,9 +207,9 @@ const MAX_KEPT: usize = 2_000;
 
 /// A client of engine agents with cached connections, and the idle times that they reported.
 pub(super) struct StatusClient {
-    secret: ClusterSecret,
+    caller: Caller,
     deadline: Duration,
-    kept: Mutex<BTreeMap<EngineName, (String, Client)>>,
+    kept: Mutex<BTreeMap<EngineName, (EngineEndpoint, Client)>>,
     /// The uses of the last polls. They change with every poll, so they are no part of the loads, a change of which wakes
     /// the master.
     uses: Mutex<BTreeMap<EngineName, Reported>>,
@@ -221,16 +226,16 @@ struct Reported {
 }
 
 impl StatusClient {
-    pub(super) fn new(secret: ClusterSecret, deadline: Duration) -> Self {
-        Self { secret, deadline, kept: Mutex::default(), uses: Mutex::default(), served: Mutex::default() }
+    pub(super) fn new(caller: Caller, deadline: Duration) -> Self {
+        Self { caller, deadline, kept: Mutex::default(), uses: Mutex::default(), served: Mutex::default() }
     }
 
     /// Polls one engine agent.
-    pub(super) async fn ask(&self, engine: &EngineName, address: &str) -> Result<EngineLoad, Failure> {
+    pub(super) async fn ask(&self, engine: &EngineName, endpoint: &EngineEndpoint) -> Result<EngineLoad, Failure> {
         self.uses.lock().remove(engine);
-        let mut client = self.client(engine, address).await?;
+        let mut client = self.client(engine, endpoint).await?;
         let answer = engine_status(&mut client, self.deadline).await.map_err(|error| away(engine, &error))?;
-        self.keep(engine, address, client);
+        self.keep(engine, endpoint, client);
         if let Some(served) = answer.served {
             self.served.lock().insert(engine.clone(), served);
         }
@@ -243,8 +248,12 @@ impl StatusClient {
     }
 
     /// Polls one engine agent for a tick in which sessions wait: it has less time than in a round.
-    pub(super) async fn ask_within(&self, engine: EngineName, address: String) -> (EngineName, Option<EngineLoad>) {
-        let answer = timeout(DEMAND_DEADLINE, self.ask(&engine, &address)).await;
+    pub(super) async fn ask_within(
+        &self,
+        engine: EngineName,
+        endpoint: EngineEndpoint,
+    ) -> (EngineName, Option<EngineLoad>) {
+        let answer = timeout(DEMAND_DEADLINE, self.ask(&engine, &endpoint)).await;
         (engine, answer.ok().and_then(Result::ok))
     }
 
@@ -273,40 +282,41 @@ impl StatusClient {
     pub(super) async fn retire(
         &self,
         engine: &EngineName,
-        address: &str,
+        endpoint: &EngineEndpoint,
         request: &RetireRequest,
     ) -> Result<bool, Failure> {
-        let mut client = self.client(engine, address).await?;
+        let mut client = self.client(engine, endpoint).await?;
         let agreed = retire(&mut client, request, self.deadline).await.map_err(|error| away(engine, &error))?;
-        self.keep(engine, address, client);
+        self.keep(engine, endpoint, client);
         Ok(agreed)
     }
 
     /// A connection to an engine agent. One that failed once is not used again.
-    async fn client(&self, engine: &EngineName, address: &str) -> Result<Client, Failure> {
-        let kept = self.take(engine).filter(|(at, client)| at == address && !client.is_broken());
+    async fn client(&self, engine: &EngineName, endpoint: &EngineEndpoint) -> Result<Client, Failure> {
+        let kept = self.take(engine).filter(|(at, client)| at == endpoint && !client.is_broken());
         match kept {
             Some((_, client)) => Ok(client),
-            None => self.connect(engine, address).await.map_err(|error| away(engine, &error)),
+            None => self.connect(engine, endpoint).await.map_err(|error| away(engine, &error)),
         }
     }
 
-    async fn connect(&self, engine: &EngineName, address: &str) -> Result<Client, hs2::ClientError> {
-        let key = self.secret.derive(&Purpose::Engine(engine));
-        let mut options = ClientOptions::new(address, Auth::service(SERVICE_MASTER, key, ""));
+    async fn connect(&self, engine: &EngineName, endpoint: &EngineEndpoint) -> Result<Client, hs2::ClientError> {
+        let auth = self.caller.engine(engine, endpoint, "");
+        let auth = auth.map_err(|error| hs2::ClientError::Unauthenticated(error.text()))?;
+        let mut options = ClientOptions::new(&endpoint.address, auth);
         options.connect_deadline = self.deadline;
         options.call_deadline = self.deadline;
         Client::connect(&options).await
     }
 
-    fn take(&self, engine: &EngineName) -> Option<(String, Client)> {
+    fn take(&self, engine: &EngineName) -> Option<(EngineEndpoint, Client)> {
         self.kept.lock().remove(engine)
     }
 
-    fn keep(&self, engine: &EngineName, address: &str, client: Client) {
+    fn keep(&self, engine: &EngineName, endpoint: &EngineEndpoint, client: Client) {
         let mut kept = self.kept.lock();
         if kept.len() < MAX_KEPT {
-            kept.insert(engine.clone(), (address.to_owned(), client));
+            kept.insert(engine.clone(), (endpoint.clone(), client));
         }
     }
 
@@ -315,6 +325,15 @@ impl StatusClient {
         self.kept.lock().retain(|engine, _| engines(engine));
         self.uses.lock().retain(|engine, _| engines(engine));
         self.served.lock().retain(|engine, _| engines(engine));
+    }
+}
+
+/// Where the agent of a registered engine is.
+pub(super) fn endpoint(registration: &Registration) -> EngineEndpoint {
+    EngineEndpoint {
+        uid: registration.uid.clone(),
+        address: registration.address.clone(),
+        keys: registration.keys.clone(),
     }
 }
 

@@ -15,6 +15,7 @@ use model::slot::{Renewal, Replacement, SlotKey};
 
 use super::apply::{permit, unfit};
 use super::live::LiveCtx;
+use super::loads::endpoint;
 use super::{Applied, Expected, Failure};
 
 impl LiveCtx {
@@ -49,10 +50,10 @@ impl LiveCtx {
     ) -> Result<bool, Failure> {
         let registration = permit(expected, engine).and_then(|permit| permit.registration.as_ref());
         let registration = registration.and_then(|node| node.content.as_ref().ok()).filter(|live| live.uid == uid);
-        let address = &registration.ok_or_else(|| unfit("an engine that is not registered"))?.address;
+        let endpoint = endpoint(registration.ok_or_else(|| unfit("an engine that is not registered"))?);
         // An agent that reports none does not know the call: it is never retired.
         let Some(idle) = self.statuses().idle(engine) else { return Ok(false) };
         let request = RetireRequest { uid: uid.to_owned(), idle };
-        self.statuses().retire(engine, address, &request).await
+        self.statuses().retire(engine, &endpoint, &request).await
     }
 }

@@ -67,7 +67,7 @@ pub fn id(text: &str) -> RequestId {
 }
 
 pub fn agent(session: i64) -> Agent {
-    Agent { id: "agent-1".to_owned(), address: "127.0.0.1:1".to_owned(), session }
+    Agent { id: "agent-1".to_owned(), address: "127.0.0.1:1".to_owned(), keys: Vec::new(), session }
 }
 
 impl Fake {
@@ -296,6 +296,7 @@ impl State {
                         uid: live.uid.clone().unwrap(),
                         catalog: live.catalog,
                         owner: None,
+                        keys: Vec::new(),
                     }),
                     session: 1,
                     ctime_ms: 0,

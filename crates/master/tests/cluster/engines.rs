@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordination::{EngineCredential, Error as ZkError, Identity, NoRebuild, Registration, Supervisor, registry};
+use coordination::{
+    EngineCredential, Error as ZkError, Identity, Logins, NoRebuild, Registration, Supervisor, registry,
+};
+use keys::{Current, KeyGeneration, MasterKeys};
 use model::clock::SharedClock;
-use model::credential::ClusterSecret;
 use model::engine_state::Phase;
 use model::labels::{LabelMap, UNIT_CONFIGS};
 use model::shared::Shared;
@@ -21,7 +23,7 @@ use super::zookeeper_settings;
 pub(super) struct Engines {
     pub memory: Memory,
     pub servers: String,
-    pub secret: ClusterSecret,
+    pub keys: Current<MasterKeys>,
     pub clock: SharedClock,
     pub broken: Arc<Mutex<BTreeSet<String>>>,
     pub sessions: BTreeMap<String, Supervisor>,
@@ -49,8 +51,9 @@ impl Engines {
     async fn live_on(&mut self, engine: &ObservedInstance) -> Result<(), ZkError> {
         let sizes = engine.labels.get(UNIT_CONFIGS).cloned().unwrap_or_default();
         let supervisor = self.sessions.entry(engine.uid.clone()).or_insert_with(|| {
-            let credential = EngineCredential::derive(&self.secret, &engine.name);
-            let settings = zookeeper_settings(&self.servers, Identity::Engine(credential));
+            let keys = self.keys.get().engine(&engine.name);
+            let credential = EngineCredential::new(engine.name.clone(), keys.zookeeper_password, keys.readers);
+            let settings = zookeeper_settings(&self.servers, Identity::fixed(Logins::engine(&credential)));
             Supervisor::start(settings, Arc::clone(&self.clock), Arc::new(NoRebuild))
         });
         let session = supervisor.session()?;
@@ -73,6 +76,7 @@ impl Engines {
             uid: engine.uid.clone(),
             catalog: None,
             owner: None,
+            keys: vec![KeyGeneration::FIRST],
         };
         registry::register(&session, &permit, &live).await
     }

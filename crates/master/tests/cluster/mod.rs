@@ -11,15 +11,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use coordination::{
-    Alteration, CreateOutcome, Error as ZkError, Identity, Layout, Rebuild, Session, Supervisor, agents, alter_node,
+    Alteration, CreateOutcome, Error as ZkError, Identity, Layout, Logins, Rebuild, Session, Supervisor, agents,
+    alter_node,
 };
 use embedded_zookeeper::{Config, Server};
+use keys::{AllKeys, KeyGeneration, Root, SecretKey};
 use master::{CandidateState, Launch, Launcher, Master, Parts, Settings};
 use metadata::{Caller, CommitRequest, Request, RestartRequest, StartRequest, StopRequest, Store};
 use model::alteration::{RequestId, Source};
 use model::change::{Change, Object, ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
 use model::clock::{SharedClock, SystemClock};
-use model::credential::ClusterSecret;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
@@ -40,6 +41,17 @@ use crate::agent::Agent;
 /// The longest that anything is waited for.
 const WAIT: Duration = Duration::from_secs(30);
 
+/// The keys of the agents, which know no ZooKeeper.
+fn keys() -> AllKeys {
+    let (root, first) = (Root::new("eh", SecretKey::new([1; 32])), KeyGeneration::FIRST);
+    root.all_roles(first, &[first], coordination::digest).unwrap()
+}
+
+pub fn engine_agent_identity(keys: &AllKeys) -> Identity {
+    let keys = keys.metadata_agent.get();
+    Identity::fixed(Logins::metadata_agent(keys.zookeeper_passwords(), &keys.digests()))
+}
+
 pub struct Cluster {
     pub zookeeper: Option<Server>,
     folder: tempfile::TempDir,
@@ -47,7 +59,7 @@ pub struct Cluster {
     pub store: Store,
     pub memory: Memory,
     pub clock: SharedClock,
-    pub secret: ClusterSecret,
+    pub keys: AllKeys,
     pub watch_events: bool,
     /// Sizes of engines that start and never answer.
     pub broken: Arc<Mutex<BTreeSet<String>>>,
@@ -70,7 +82,7 @@ struct Registered {
 #[async_trait]
 impl Rebuild for Registered {
     async fn rebuild(&self, session: &Session) -> Result<Vec<String>, ZkError> {
-        Ok(vec![agents::register(session, &self.id, &self.address).await?])
+        Ok(vec![agents::register(session, &self.id, &self.address, &[KeyGeneration::FIRST]).await?])
     }
 }
 
@@ -113,13 +125,13 @@ impl Cluster {
         let servers = zookeeper.addr().to_string();
         let first = Agent::start().await;
         let clock = SystemClock::shared();
-        let secret = ClusterSecret::new(*b"a cluster secret").unwrap();
+        let keys = keys();
         let memory = Memory::new(Arc::clone(&clock));
         let broken = Arc::new(Mutex::new(BTreeSet::new()));
         let engines = Engines {
             memory: memory.clone(),
             servers: servers.clone(),
-            secret: secret.clone(),
+            keys: keys.master.clone(),
             clock: Arc::clone(&clock),
             broken: Arc::clone(&broken),
             sessions: BTreeMap::new(),
@@ -131,7 +143,7 @@ impl Cluster {
             store: first.store.clone(),
             memory,
             clock,
-            secret,
+            keys,
             watch_events: true,
             broken,
             engines: tokio::spawn(engines.live()),
@@ -162,7 +174,7 @@ impl Cluster {
 
     async fn register_agent(&mut self, id: &str, agent: Agent) {
         let registered = Registered { id: id.to_owned(), address: agent.address.clone() };
-        let settings = self.zookeeper_settings(Identity::Agent(self.secret.clone()));
+        let settings = self.zookeeper_settings(engine_agent_identity(&self.keys));
         let supervisor = Supervisor::start(settings, Arc::clone(&self.clock), Arc::new(registered));
         supervisor.ready(WAIT).await.unwrap();
         self.agents.insert(id.to_owned(), (agent, supervisor));
@@ -211,8 +223,8 @@ impl Cluster {
     /// A master whose engines are elsewhere.
     pub fn master_of(&self, at: Arc<dyn Orchestrator>, launcher: Arc<dyn Launcher>, settings: Settings) -> Master {
         let parts = Parts {
-            coordination: self.zookeeper_settings(Identity::Master(self.secret.clone())),
-            secret: self.secret.clone(),
+            coordination: self.zookeeper_settings(master::identity(&self.keys.master)),
+            keys: self.keys.master.clone(),
             orchestrator: at,
             launcher,
             clock: Arc::clone(&self.clock),
@@ -362,7 +374,7 @@ impl Cluster {
     }
 
     async fn look(&self) -> Result<Session, ZkError> {
-        let settings = zookeeper_settings(&self.servers, Identity::Master(self.secret.clone()));
+        let settings = zookeeper_settings(&self.servers, master::identity(&self.keys.master));
         Session::connect(&settings, &self.clock).await
     }
 

@@ -111,7 +111,7 @@ impl Installation {
             let engines = Engines {
                 memory: memory.clone(),
                 servers: fixture.zookeeper.addr().to_string(),
-                secret: fixture.secret.clone(),
+                keys: fixture.keys.master.clone(),
                 clock: Arc::clone(&fixture.clock),
                 broken: Arc::default(),
                 sessions: BTreeMap::new(),
@@ -140,8 +140,8 @@ impl Installation {
         let memory = fake(&fixture, cores);
         let (orchestrator, agents) = engines(&fixture, &memory);
         let parts = Parts {
-            coordination: fixture.coordination(Identity::Master(fixture.secret.clone())),
-            secret: fixture.secret.clone(),
+            coordination: fixture.coordination(master::identity(&fixture.keys.master)),
+            keys: fixture.keys.master.clone(),
             orchestrator,
             launcher: Arc::new(Entries),
             clock: Arc::clone(&fixture.clock),
@@ -198,8 +198,8 @@ fn proxy_settings(fixture: &Fixture) -> proxy::Settings {
         discovery: None,
         hosts: Vec::new(),
         tls: None,
-        zookeeper: fixture.coordination(Identity::Proxy(fixture.secret.clone())),
-        secret: fixture.secret.clone(),
+        zookeeper: fixture.coordination(proxy::identity(&fixture.keys.proxy)),
+        keys: fixture.keys.proxy.clone(),
         serves_clients: true,
         authentication: None,
         roles: RoleLists::of_admins(&["admin"]),

@@ -102,14 +102,13 @@ fn grace_seconds(engine: &EnginePod, grace: Duration, now_ms: i64) -> Option<u32
 mod tests {
     use super::*;
     use crate::kubernetes::read::{self, Classified};
-    use crate::kubernetes::signature::{SIGNATURE_ANNOTATION, Signer};
-    use model::credential::ClusterSecret;
+    use crate::kubernetes::signature::{self, SIGNATURE_ANNOTATION};
     use serde_json::json;
 
     const MINUTE: Duration = Duration::from_mins(1);
 
     fn engine(node: Option<&str>, phase: &str, deletion: Option<(&str, i64)>) -> EnginePod {
-        let signer = Signer::new(ClusterSecret::new(*b"0123456789abcdef").unwrap(), "eh");
+        let signer = signature::tests::signer("eh");
         let pod = serde_json::from_value(json!({
             "metadata": {"name": "one", "namespace": "n", "uid": "u",
                 "annotations": {SIGNATURE_ANNOTATION: signer.sign("n", "one")},

@@ -51,7 +51,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::clock::SharedClock;
-use model::credential::ClusterSecret;
 use model::labels::LabelMap;
 use model::observation::ObservedNode;
 use model::shared::Shared;
@@ -65,6 +64,7 @@ pub use connect::client_of;
 pub use egress::Egress;
 pub use guest::Guest;
 pub use permissions::Permission;
+pub use signature::PodKey;
 
 use cluster::Cluster;
 use epoch_fence::EpochFence;
@@ -86,14 +86,9 @@ pub struct Kubernetes {
 
 impl Kubernetes {
     /// Starts the watches; must be called inside a tokio runtime.
-    pub fn open(
-        client: kube::Client,
-        config: Config,
-        secret: ClusterSecret,
-        clock: SharedClock,
-    ) -> Result<Self, Error> {
+    pub fn open(client: kube::Client, config: Config, key: Arc<dyn PodKey>, clock: SharedClock) -> Result<Self, Error> {
         config.validate()?;
-        let signer = Signer::new(secret, config.cluster.clone());
+        let signer = Signer::new(key);
         let store = Store::new(config.namespaces.as_deref(), signer.clone());
         let cluster = Arc::new(Cluster::new(client, config, signer, clock, store));
         let tasks = watch::start(&cluster);

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::clock::ManualClock;
-use model::credential::ClusterSecret;
 use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
-use orchestrator::kubernetes::{Config, Kubernetes};
+use orchestrator::kubernetes::{Config, Kubernetes, PodKey};
 use orchestrator::{Error, Exit, Listing, ObservedInstance, Orchestrator, Spec};
 
 /// The limit of every wait of a case.
@@ -54,6 +53,19 @@ pub trait Harness: Send + Sync {
     fn remove_by_hand(&self, engine: &ObservedInstance);
 }
 
+/// Marks the pods of the suite.
+struct Prefix;
+
+impl PodKey for Prefix {
+    fn sign(&self, pod: &str) -> String {
+        format!("suite {pod}")
+    }
+
+    fn verifies(&self, pod: &str, signature: &str) -> bool {
+        self.sign(pod) == signature
+    }
+}
+
 /// An instance over pods of all namespaces, or of one.
 pub fn pods(
     home: &str,
@@ -68,8 +80,7 @@ pub fn pods(
     config.namespaces = namespace.map(|name| vec![name.to_owned()]);
     // The suite creates engines of two installations.
     config.selector.remove(labels::CLUSTER);
-    let secret = ClusterSecret::new(*b"0123456789abcdef").unwrap();
-    Arc::new(Kubernetes::open(client, config, secret, clock).unwrap())
+    Arc::new(Kubernetes::open(client, config, Arc::new(Prefix), clock).unwrap())
 }
 
 /// The program of a pod; the simulated kubelets read it.

@@ -1,18 +1,18 @@
 //! Test support: specs, instances, waiting.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::charge::Charge;
 use model::configuration::{Configuration, Defaults};
-use model::credential::ClusterSecret;
 use model::engine_labels::EngineLabels;
 use model::engine_type::EngineType;
 use model::instance::InstanceKind;
 use model::labels::LabelMap;
 use model::{Epoch, Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
 use orchestrator::kubernetes::signature::Signer;
-use orchestrator::kubernetes::{Config, Kubernetes};
+use orchestrator::kubernetes::{Config, Kubernetes, PodKey};
 use orchestrator::{InstanceOptions, Listing, Orchestrator as _, SparkOptions, Spec, SpecFile};
 
 use super::cluster::Cluster;
@@ -23,12 +23,25 @@ pub const LONG: Duration = Duration::from_hours(1);
 /// The limit of every wait of a test.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-pub fn secret() -> ClusterSecret {
-    ClusterSecret::new(*b"0123456789abcdef").unwrap()
+/// Marks the pods of one installation.
+struct KeyOf(&'static str);
+
+impl PodKey for KeyOf {
+    fn sign(&self, pod: &str) -> String {
+        format!("{} {pod}", self.0)
+    }
+
+    fn verifies(&self, pod: &str, signature: &str) -> bool {
+        self.sign(pod) == signature
+    }
+}
+
+pub fn pod_key() -> Arc<dyn PodKey> {
+    Arc::new(KeyOf("eh"))
 }
 
 pub fn signer() -> Signer {
-    Signer::new(secret(), "eh")
+    Signer::new(pod_key())
 }
 
 pub fn config() -> Config {
@@ -40,7 +53,7 @@ pub fn open(cluster: &Cluster) -> Kubernetes {
 }
 
 pub fn open_with(cluster: &Cluster, config: Config) -> Kubernetes {
-    Kubernetes::open(cluster.client(), config, secret(), cluster.clock.clone()).unwrap()
+    Kubernetes::open(cluster.client(), config, pod_key(), cluster.clock.clone()).unwrap()
 }
 
 fn slot() -> SlotKey {

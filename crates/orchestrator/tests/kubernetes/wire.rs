@@ -8,7 +8,7 @@ use orchestrator::{Error, Orchestrator as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 
-use super::support::{config, secret};
+use super::support::{config, pod_key};
 
 /// Accepts any number of connections and sends the same reply to each request.
 async fn server(reply: &'static str) -> String {
@@ -33,7 +33,7 @@ async fn server(reply: &'static str) -> String {
 
 async fn listed_from(url: &str) -> Error {
     let client = client_of(kube::Config::new(url.parse().unwrap())).unwrap();
-    let kubernetes = Kubernetes::open(client, config(), secret(), ManualClock::at(0)).unwrap();
+    let kubernetes = Kubernetes::open(client, config(), pod_key(), ManualClock::at(0)).unwrap();
     kubernetes.list(&LabelMap::new()).await.unwrap_err()
 }
 

@@ -12,7 +12,7 @@ use orchestrator::Spec;
 use orchestrator::kubernetes::{Config, Kubernetes, Permission, client_of};
 use serde_json::{Value, json};
 
-use super::specs::{config, secret};
+use super::specs::{config, pod_key};
 
 /// The client configuration of the administrator.
 async fn admin() -> kube::Config {
@@ -59,7 +59,7 @@ impl TestNamespace {
     }
 
     pub fn open(&self) -> Kubernetes {
-        Kubernetes::open(self.client.clone(), self.config.clone(), secret(), SystemClock::shared()).unwrap()
+        Kubernetes::open(self.client.clone(), self.config.clone(), pod_key(), SystemClock::shared()).unwrap()
     }
 
     /// The spec, moved into this namespace.
@@ -154,6 +154,6 @@ impl TestNamespace {
     }
 
     pub fn open_as(&self, client: kube::Client) -> Kubernetes {
-        Kubernetes::open(client, self.config.clone(), secret(), SystemClock::shared()).unwrap()
+        Kubernetes::open(client, self.config.clone(), pod_key(), SystemClock::shared()).unwrap()
     }
 }

@@ -163,7 +163,7 @@ impl Session {
         }
         self.current = None;
         let engine = self.engines.remove(&binding)?;
-        let uid = (engine.route.catalog == TableCatalog::Own).then(|| engine.route.uid.clone());
+        let uid = (engine.route.catalog == TableCatalog::Own).then(|| engine.route.endpoint.uid.clone());
         self.released = Some(Released { uid });
         Some(engine)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use authentication::ImpersonationRules;
-use coordination::{Identity, Lock, Permit, permits};
+use coordination::{Lock, Permit, permits};
 use engine_agent::metadata::MetadataAgent;
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 use metadata::Store;
@@ -80,8 +80,8 @@ impl Cluster {
             discovery: None,
             hosts: Vec::new(),
             tls: None,
-            zookeeper: fixture.coordination(Identity::Proxy(fixture.secret.clone())),
-            secret: fixture.secret.clone(),
+            zookeeper: fixture.coordination(proxy::identity(&fixture.keys.proxy)),
+            keys: fixture.keys.proxy.clone(),
             serves_clients: true,
             authentication: None,
             roles: RoleLists::of_admins(&["admin"]),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordination::Identity;
 use model::rights::RoleLists;
 use proxy::{IdleLimits, Limits, Product, Proxy, Settings};
 use reservation_client::{
@@ -20,8 +19,8 @@ pub async fn second_proxy(cluster: &Cluster) -> Proxy {
         discovery: None,
         hosts: Vec::new(),
         tls: None,
-        zookeeper: cluster.fixture.coordination(Identity::Proxy(cluster.fixture.secret.clone())),
-        secret: cluster.fixture.secret.clone(),
+        zookeeper: cluster.fixture.coordination(proxy::identity(&cluster.fixture.keys.proxy)),
+        keys: cluster.fixture.keys.proxy.clone(),
         serves_clients: true,
         authentication: None,
         roles: RoleLists::of_admins(&["admin"]),

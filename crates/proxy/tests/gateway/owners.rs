@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use hs2::Session;
 use hs2::session::StatementProgress;
-use model::credential::Purpose;
 use model::demand::DemandKey;
 use model::demand_report::UnmetDemand;
 use model::name::TenantName;
@@ -201,8 +200,7 @@ async fn an_engine_that_a_stale_registry_offers_to_another_user_refuses() {
     let of_ann = launch(&cluster, 1, user("ann")).await;
     let wire = Wire::to(cluster.address(&of_ann).await.parse().unwrap()).await;
     // The nodes as a proxy might have read them of another engine.
-    let key = cluster.fixture.secret.derive(&Purpose::ZookeeperMaster);
-    let tool = zookeeper_client::Client::connector().with_auth("digest", format!("master:{key}").as_bytes());
+    let tool = zookeeper_client::Client::connector().with_auth("digest", cluster.fixture.master_login().as_bytes());
     let tool = tool.connect(&cluster.fixture.zookeeper.addr().to_string()).await.unwrap();
     let permit = format!("/enginehouse/engines/{}", of_ann.name);
     for (path, address) in [(format!("{permit}/live"), Some(wire.address())), (permit, None)] {

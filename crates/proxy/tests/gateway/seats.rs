@@ -90,7 +90,7 @@ async fn engines_with_seats_are_filled_one_after_the_other() {
 async fn a_session_waits_while_the_only_engine_retires() {
     let (cluster, _admin, engine) = Cluster::with_engine().await;
     let address = cluster.address(&engine).await;
-    let mut master = engine.try_connect(&address, agent_api::SERVICE_MASTER, engine.key(), "").await.unwrap();
+    let mut master = engine.try_connect(&address, agent_api::SERVICE_MASTER, "").await.unwrap();
     let request = RetireRequest { uid: engine.uid.clone(), idle: Duration::ZERO };
     assert!(agent_api::retire(&mut master, &request, WAIT).await.unwrap());
     let mut ann = cluster.session("ann").await;

@@ -1,7 +1,6 @@
 //! Permissions of the identities.
 
 use coordination::{Session, ZkErrorKind, agents, alter_node, bootstrap, discovery, permits, registry};
-use model::credential::ClusterSecret;
 use zookeeper_client::{Acls, CreateMode, Error};
 
 use super::alter::alteration;
@@ -24,7 +23,7 @@ pub async fn an_engine_may_only_register_itself(installation: Installation) {
     let lock = installation.lock().await;
     installation.permitted(&lock, "e-other", "uid-2").await;
     let session = installation.registered(&lock, "e-own", "uid-1").await;
-    let key = coordination::EngineCredential::derive(&installation.secret, &engine("e-own")).password;
+    let key = installation.credential("e-own").password;
     let own = installation.stranger(Some(&format!("engine-e-own:{key}"))).await;
     let anyone = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
@@ -53,8 +52,7 @@ pub async fn an_engine_may_only_register_itself(installation: Installation) {
 pub async fn agents_create_the_alter_node_and_only_the_master_deletes_it(installation: Installation) {
     let agent = installation.session(installation.agent()).await;
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
-    let key = installation.secret.derive(&model::credential::Purpose::ZookeeperAgent);
-    let raw = installation.stranger(Some(&format!("agent:{key}"))).await;
+    let raw = installation.stranger(Some(&format!("agent:{}", installation.passwords("agent")[0]))).await;
     assert_eq!(raw.delete(&installation.path("lock/alter/a-1"), None).await, Err(Error::NoAuth));
     assert_eq!(raw.set_data(&installation.path("lock/alter"), b"", None).await.map(drop), Err(Error::NoAuth));
     let proxy = installation.session(installation.proxy()).await;
@@ -70,7 +68,7 @@ pub async fn anonymous_clients_neither_read_nor_write_our_nodes(installation: In
     let lock = installation.lock().await;
     installation.permitted(&lock, "e-1", "uid-1").await;
     let agent = installation.session(installation.agent()).await;
-    agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
+    agents::register(&agent, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let proxy = installation.session(installation.proxy()).await;
     discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", false).await.unwrap();
@@ -87,14 +85,13 @@ pub async fn anonymous_clients_neither_read_nor_write_our_nodes(installation: In
     assert_eq!(stranger.list_children(&installation.path("proxies")).await.unwrap().len(), 1);
 }
 
-pub async fn another_secret_is_denied(installation: Installation) {
+pub async fn keys_of_another_installation_are_denied(installation: Installation) {
     let lock = installation.lock().await;
     installation.permitted(&lock, "e-1", "uid-1").await;
-    let mut other = installation.clone();
-    other.secret = ClusterSecret::new(*b"a secret of another root").unwrap();
+    let other = installation.with_generations(&["another installation"]);
     let session = Session::connect(&other.settings(other.master()), &other.clock).await.unwrap();
     assert_eq!(permits::list(&session).await.unwrap_err().kind(), ZkErrorKind::Denied);
     assert_eq!(other.election().win().await.unwrap_err().kind(), ZkErrorKind::Denied);
-    let error = agents::register(&session, "agent-1", "127.0.0.1:1").await.unwrap_err().user("tenant \"t_1\"");
-    assert!(error.text().contains("cluster secret"), "{error}");
+    let error = agents::register(&session, "agent-1", "127.0.0.1:1", &[]).await.unwrap_err().user("tenant \"t_1\"");
+    assert!(error.text().contains("cluster.keys"), "{error}");
 }

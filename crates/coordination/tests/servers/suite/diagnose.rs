@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use coordination::diagnose::{self, BaseNodeStatus};
-use coordination::{DrainOrder, Identity, Session, agents, discovery, drains, observe, probe_handshake};
-use model::credential::ClusterSecret;
+use coordination::{DrainOrder, Session, agents, discovery, drains, observe, probe_handshake};
 use tokio::net::TcpListener;
 use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
 
@@ -63,11 +62,10 @@ fn acl_of(word: &str) -> Acl {
     Acl::new(letters.chars().map(right).fold(Permission::NONE, |all, one| all | one), AuthId::new(scheme, id))
 }
 
-pub async fn another_secret_may_not_read_access_lists(installation: Installation) {
+pub async fn keys_of_another_installation_may_not_read_access_lists(installation: Installation) {
     drop(master(&installation).await);
-    let secret = ClusterSecret::new(*b"another secret of the suite").unwrap();
-    let session =
-        Session::connect(&installation.settings(Identity::Master(secret)), &installation.clock).await.unwrap();
+    let other = installation.with_generations(&["another installation"]);
+    let session = other.engine_session(other.master()).await;
     let nodes = diagnose::base_nodes(&session).await.unwrap();
     assert_eq!(nodes[0].status, BaseNodeStatus::Unreadable, "{nodes:#?}");
 }
@@ -90,7 +88,7 @@ pub async fn the_queue_for_the_lock_is_listed_in_order(installation: Installatio
 pub async fn an_observation_without_the_lock_writes_nothing(installation: Installation) {
     let lock = installation.lock().await;
     let agent = installation.session(installation.agent()).await;
-    agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
+    agents::register(&agent, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
     let _engine = installation.registered(&lock, "e-1", "uid-1").await;
     let fact = DrainOrder { uid: Some("uid-2".to_owned()), grace_ms: 5, reason: "because".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-2"), None, None, &fact).await.unwrap();

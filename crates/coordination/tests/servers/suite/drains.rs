@@ -23,7 +23,7 @@ pub async fn a_drain_deletes_registration_and_permit_in_one_step(installation: I
 pub async fn a_drain_fails_as_a_whole_if_the_registration_changed(installation: Installation) {
     let lock = installation.lock().await;
     let without = installation.permitted(&lock, "e-1", "uid-1").await;
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     registry::register(&session, &without, &registration("uid-1")).await.unwrap();
     let came = drains::drain(&lock, &engine("e-1"), Some(&without), None, &order("uid-1")).await.unwrap_err();
     assert_eq!(came, Error::NotEmpty { path: installation.path("engines/e-1") });
@@ -43,7 +43,7 @@ pub async fn a_drain_fails_as_a_whole_if_the_registration_changed(installation: 
 pub async fn a_drain_fails_if_a_registration_came_and_went(installation: Installation) {
     let lock = installation.lock().await;
     let seen = installation.made(&lock, "e-1", "uid-1").await;
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     registry::register(&session, &seen, &registration("uid-1")).await.unwrap();
     session.close().await;
     let read = || async { permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap() };
@@ -67,7 +67,7 @@ pub async fn a_superseded_engine_drains_only_while_the_newer_is_registered(insta
     assert_eq!(early.unwrap_err(), Error::NoNode { path: installation.path("engines/e-2/live") });
     assert_eq!(drains::list(lock.session()).await.unwrap(), []);
 
-    let session = installation.session(installation.engine("e-2")).await;
+    let session = installation.engine_session(installation.engine("e-2")).await;
     registry::register(&session, &newer, &registration("uid-2")).await.unwrap();
     drains::drain(&lock, &engine("e-1"), Some(&seen), Some(&engine("e-2")), &order("uid-1")).await.unwrap();
 }

@@ -21,7 +21,7 @@ fn order(uid: &str) -> DrainOrder {
 
 /// A client with the key of engine `e-1`.
 async fn intruder(installation: &Installation) -> Client {
-    let key = coordination::EngineCredential::derive(&installation.secret, &engine("e-1")).password;
+    let key = installation.credential("e-1").password;
     installation.stranger(Some(&format!("engine-e-1:{key}"))).await
 }
 
@@ -99,7 +99,7 @@ pub async fn strays_cause_no_wake_up(installation: Installation) {
     let anyone = CreateMode::Persistent.with_acls(Acls::anyone_all());
     intruder(&installation).await.create(&installation.path("engines/e-1/mine"), b"", &anyone).await.unwrap();
     assert!(timeout(Duration::from_millis(500), wakeups.next()).await.is_err());
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     registry::register(&session, &seen(&lock).await, &registration("uid-1")).await.unwrap();
     within(wakeups.next()).await;
 }
@@ -160,7 +160,7 @@ pub async fn a_registration_that_is_too_long_is_not_read(installation: Installat
     let why = looked[0].registration.as_ref().unwrap().content.clone().unwrap_err();
     assert!(why.contains("400000 bytes"), "{why}");
     // An honest engine does not write a registration that would not be read.
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     let endless = coordination::Registration {
         address: "a".repeat(registration::MAX_REGISTRATION_BYTES),
         ..registration("uid-1")
@@ -244,7 +244,7 @@ pub async fn a_drain_with_strays_fails_if_the_registration_changed(installation:
     intruder(&installation).await.create(&installation.path("engines/e-1/mine"), b"", &anyone).await.unwrap();
     let read = || async { permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap() };
     let without = read().await;
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     registry::register(&session, &without, &registration("uid-1")).await.unwrap();
     let with = read().await;
     let came = drains::drain(&lock, &engine("e-1"), Some(&without), None, &order("uid-1")).await.unwrap_err();

@@ -12,22 +12,24 @@ mod diagnose;
 mod drains;
 mod elections;
 mod hostile;
+mod key_generations;
 mod registrations;
 mod relay;
 mod sessions;
 mod views;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::{
-    EngineCredential, Identity, Layout, Lock, Permit, PermitNode, Registration, Session, SessionSettings, SessionState,
-    bootstrap, permits, registry,
+    EngineCredential, Identity, Layout, Lock, Logins, Permit, PermitNode, Registration, Session, SessionSettings,
+    SessionState, bootstrap, digest, permits, registry,
 };
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
 use model::clock::{SharedClock, SystemClock};
-use model::credential::ClusterSecret;
+use model::role_digests::RoleDigests;
 use model::{EngineName, PoolName, TenantName, UnitName};
 use tokio::time::{sleep, timeout};
 use zookeeper_client as zk;
@@ -56,7 +58,11 @@ cases![
     access::an_engine_may_only_register_itself,
     access::agents_create_the_alter_node_and_only_the_master_deletes_it,
     access::anonymous_clients_neither_read_nor_write_our_nodes,
-    access::another_secret_is_denied,
+    access::keys_of_another_installation_are_denied,
+    key_generations::nodes_are_opened_to_new_keys_and_closed_to_old_ones,
+    key_generations::new_logins_are_added_to_open_sessions,
+    key_generations::a_master_renews_the_lists_when_its_logins_change,
+    key_generations::an_agent_changes_the_keys_in_its_node,
     elections::the_next_candidate_follows_when_the_master_resigns,
     elections::a_cancelled_candidate_leaves_nothing_behind,
     elections::an_expired_master_writes_nothing_and_is_replaced,
@@ -104,7 +110,7 @@ cases![
     hostile::a_permit_left_behind_is_reused_for_its_engine,
     hostile::a_drain_with_strays_fails_if_the_registration_changed,
     diagnose::base_nodes_are_compared_with_the_layout,
-    diagnose::another_secret_may_not_read_access_lists,
+    diagnose::keys_of_another_installation_may_not_read_access_lists,
     diagnose::the_queue_for_the_lock_is_listed_in_order,
     diagnose::an_observation_without_the_lock_writes_nothing,
     diagnose::a_handshake_probe_shows_the_granted_session,
@@ -166,7 +172,8 @@ pub async fn run(server: &str, servers: &str) -> usize {
 pub struct Installation {
     pub servers: String,
     pub layout: Layout,
-    pub secret: ClusterSecret,
+    /// What its keys are made from, one for each accepted generation.
+    pub generations: Vec<&'static str>,
     pub clock: SharedClock,
 }
 
@@ -175,7 +182,7 @@ impl Installation {
         Self {
             servers: servers.to_owned(),
             layout: Layout::new(root, None).unwrap(),
-            secret: ClusterSecret::new(*b"a secret of the test suite").unwrap(),
+            generations: vec!["a generation of the test suite"],
             clock: SystemClock::shared(),
         }
     }
@@ -196,28 +203,65 @@ impl Installation {
     }
 
     pub fn proxy(&self) -> Identity {
-        Identity::Proxy(self.secret.clone())
+        Identity::fixed(Logins::proxy(self.passwords("proxy"), &self.roles()))
     }
 
     pub fn master(&self) -> Identity {
-        Identity::Master(self.secret.clone())
+        Identity::fixed(self.master_logins())
+    }
+
+    pub fn master_logins(&self) -> Logins {
+        let installation = self.clone();
+        let engines = move |engine: &EngineName| installation.passwords(engine.as_str());
+        Logins::master(self.passwords("master"), &self.roles(), Arc::new(engines))
     }
 
     pub fn agent(&self) -> Identity {
-        Identity::Agent(self.secret.clone())
+        Identity::fixed(self.agent_logins())
+    }
+
+    pub fn agent_logins(&self) -> Logins {
+        Logins::metadata_agent(self.passwords("agent"), &self.roles())
     }
 
     pub fn engine(&self, name: &str) -> Identity {
-        Identity::Engine(EngineCredential::derive(&self.secret, &engine(name)))
+        Identity::fixed(Logins::engine(&self.credential(name)))
     }
 
+    pub fn credential(&self, name: &str) -> EngineCredential {
+        let password = self.passwords(name).swap_remove(0);
+        EngineCredential { engine: engine(name), password, readers: self.roles() }
+    }
+
+    /// The passwords of a role or an engine, one for each generation.
+    pub fn passwords(&self, of: &str) -> Vec<String> {
+        self.generations.iter().map(|generation| format!("{of} of {generation}")).collect()
+    }
+
+    fn roles(&self) -> Vec<RoleDigests> {
+        let of = |generation: &str, user: &str| digest(user, &format!("{user} of {generation}"));
+        let roles = |generation: &&str| RoleDigests {
+            master: of(generation, "master"),
+            proxy: of(generation, "proxy"),
+            metadata_agent: of(generation, "agent"),
+        };
+        self.generations.iter().map(roles).collect()
+    }
+
+    /// The same root with keys of other generations.
+    pub fn with_generations(&self, generations: &[&'static str]) -> Self {
+        Self { generations: generations.to_vec(), ..self.clone() }
+    }
+
+    /// The session of a role, with the base nodes.
     pub async fn session(&self, identity: Identity) -> Session {
-        let base = !matches!(identity, Identity::Engine(_));
-        let session = Session::connect(&self.settings(identity), &self.clock).await.unwrap();
-        if base {
-            bootstrap::create_base_nodes(&session).await.unwrap();
-        }
+        let session = self.engine_session(identity).await;
+        bootstrap::create_base_nodes(&session).await.unwrap();
         session
+    }
+
+    pub async fn engine_session(&self, identity: Identity) -> Session {
+        Session::connect(&self.settings(identity), &self.clock).await.unwrap()
     }
 
     pub fn election(&self) -> coordination::Election {
@@ -238,8 +282,7 @@ impl Installation {
     }
 
     pub async fn as_master(&self) -> zk::Client {
-        let key = self.secret.derive(&model::credential::Purpose::ZookeeperMaster);
-        self.stranger(Some(&format!("master:{key}"))).await
+        self.stranger(Some(&format!("master:{}", self.passwords("master")[0]))).await
     }
 
     /// Expires a session: a second connection takes it over and closes it. The first one takes it back as soon as it notices, so
@@ -315,6 +358,7 @@ pub fn registration(uid: &str) -> Registration {
         uid: uid.to_owned(),
         catalog: Some(model::table_catalog::TableCatalog::Shared),
         owner: None,
+        keys: Vec::new(),
     }
 }
 

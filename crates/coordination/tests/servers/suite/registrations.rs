@@ -16,12 +16,12 @@ pub async fn agents_come_and_go_with_their_sessions(installation: Installation) 
     let reader = installation.session(installation.proxy()).await;
     let (one, other) =
         (installation.session(installation.agent()).await, installation.session(installation.agent()).await);
-    agents::register(&one, "agent-1", "127.0.0.1:1").await.unwrap();
-    agents::register(&one, "agent-1", "127.0.0.1:1").await.unwrap();
-    agents::register(&other, "agent-2", "127.0.0.1:2").await.unwrap();
-    let held = agents::register(&other, "agent-1", "127.0.0.1:2").await.unwrap_err();
+    agents::register(&one, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
+    agents::register(&one, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
+    agents::register(&other, "agent-2", "127.0.0.1:2", &[]).await.unwrap();
+    let held = agents::register(&other, "agent-1", "127.0.0.1:2", &[]).await.unwrap_err();
     assert_eq!(held, Error::StillHeld { path: installation.path("agents/agent-1"), session: one.id() });
-    assert_eq!(agents::register(&one, "a/b", "").await.unwrap_err().kind(), ZkErrorKind::Invalid);
+    assert_eq!(agents::register(&one, "a/b", "", &[]).await.unwrap_err().kind(), ZkErrorKind::Invalid);
 
     reader.sync().await.unwrap();
     let there: Vec<_> = agents::list(&reader)
@@ -45,7 +45,7 @@ pub async fn agents_come_and_go_with_their_sessions(installation: Installation) 
 
 pub async fn an_engine_registers_only_below_a_permit_of_its_uid(installation: Installation) {
     let lock = installation.lock().await;
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     let standing = registry::read_own(&session, &engine("e-1")).await.unwrap();
     assert_eq!((standing.permit, standing.drain), (None, None));
 
@@ -72,7 +72,7 @@ pub async fn an_engine_registers_only_below_a_permit_of_its_uid(installation: In
 pub async fn a_stale_permit_admits_no_engine(installation: Installation) {
     let lock = installation.lock().await;
     installation.permitted(&lock, "e-1", "uid-1").await;
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     let old = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
     permits::set_uid(&lock, &old, "uid-2").await.unwrap();
     let error = registry::register(&session, &old, &registration("uid-1")).await.unwrap_err();
@@ -91,7 +91,7 @@ pub async fn a_permit_keeps_its_number_of_sessions_until_it_is_rewritten(install
     permits::create(&lock, &engine("e-1"), &Permit { sessions: Some(3), ..permit(None) }).await.unwrap();
     permits::record_uid(&lock, &engine("e-1"), "uid-1").await.unwrap();
     assert_eq!(sessions("e-1").await, Some(3));
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     let mine = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
     permits::set_sessions(&lock, &mine, Some(5)).await.unwrap();
     assert_eq!(sessions("e-1").await, Some(5));
@@ -112,7 +112,7 @@ pub async fn a_permit_keeps_its_number_of_sessions_until_it_is_rewritten(install
 pub async fn registering_succeeds_once_the_expired_registration_is_gone(installation: Installation) {
     let lock = installation.lock().await;
     let dead = installation.registered(&lock, "e-1", "uid-1").await;
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     let permit = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
     let error = registry::register(&session, &permit, &registration("uid-1")).await.unwrap_err();
     assert_eq!(error, Error::StillHeld { path: installation.path("engines/e-1/live"), session: dead.id() });
@@ -142,7 +142,7 @@ pub async fn a_later_observation_sees_what_a_first_one_sees(installation: Instal
     check("one without a uid").await;
     permits::record_uid(&lock, &engine("e-1"), "uid-1").await.unwrap();
     check("its uid").await;
-    let first = installation.session(installation.engine("e-1")).await;
+    let first = installation.engine_session(installation.engine("e-1")).await;
     registry::register(&first, &read("e-1").await, &registration("uid-1")).await.unwrap();
     assert!(check("a registration").await[1].answered);
     permits::set_sessions(&lock, &read("e-1").await, Some(3)).await.unwrap();
@@ -150,11 +150,11 @@ pub async fn a_later_observation_sees_what_a_first_one_sees(installation: Instal
     installation.expire(&first).await;
     eventually("it is gone", || async { read("e-1").await.registration.is_none() }).await;
     assert!(check("no registration").await[1].registration.is_none());
-    let second = installation.session(installation.engine("e-1")).await;
+    let second = installation.engine_session(installation.engine("e-1")).await;
     registry::register(&second, &read("e-1").await, &registration("uid-1")).await.unwrap();
     let of = |permits: &[Shared<PermitNode>]| permits[1].registration.as_ref().unwrap().session;
     assert_eq!(of(&check("another registration").await), second.id());
-    let key = coordination::EngineCredential::derive(&installation.secret, &engine("e-1")).password;
+    let key = installation.credential("e-1").password;
     let hostile = installation.stranger(Some(&format!("engine-e-1:{key}"))).await;
     let (stray, options) =
         (installation.path("engines/e-1/mine"), CreateMode::Persistent.with_acls(Acls::anyone_all()));
@@ -174,13 +174,13 @@ pub async fn a_later_observation_sees_what_a_first_one_sees(installation: Instal
 pub async fn a_permit_is_deleted_exactly_as_it_was_read(installation: Installation) {
     let lock = installation.lock().await;
     let before = installation.permitted(&lock, "e-1", "uid-1").await;
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     registry::register(&session, &before, &registration("uid-1")).await.unwrap();
     let error = permits::delete(&lock, &before).await.unwrap_err();
     assert_eq!(error, Error::NotEmpty { path: installation.path("engines/e-1") });
 
     // A hostile engine creates a node below its permit.
-    let key = coordination::EngineCredential::derive(&installation.secret, &engine("e-1")).password;
+    let key = installation.credential("e-1").password;
     let hostile = installation.stranger(Some(&format!("engine-e-1:{key}"))).await;
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     hostile.create(&installation.path("engines/e-1/mine"), b"", &options).await.unwrap();
@@ -196,7 +196,7 @@ pub async fn a_first_registration_leaves_a_mark_that_outlives_it(installation: I
     let lock = installation.lock().await;
     let made = installation.made(&lock, "e-1", "uid-1").await;
     assert!(!made.answered);
-    let first = installation.session(installation.engine("e-1")).await;
+    let first = installation.engine_session(installation.engine("e-1")).await;
     registry::register(&first, &made, &registration("uid-1")).await.unwrap();
     let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
     assert!(seen.answered && seen.registration.is_some() && seen.strays == 0, "{seen:?}");
@@ -208,7 +208,7 @@ pub async fn a_first_registration_leaves_a_mark_that_outlives_it(installation: I
 
     // An engine that registers again may have read its permit before or after the mark was created.
     for permit in [read().await, made] {
-        let session = installation.session(installation.engine("e-1")).await;
+        let session = installation.engine_session(installation.engine("e-1")).await;
         registry::register(&session, &permit, &registration("uid-1")).await.unwrap();
         assert_eq!(read().await.registration.unwrap().session, session.id());
         session.close().await;
@@ -223,7 +223,7 @@ pub async fn a_permit_for_a_running_engine_has_the_mark_at_once(installation: In
     let lock = installation.lock().await;
     let permitted = installation.permitted(&lock, "e-1", "uid-1").await;
     assert!(permitted.answered && permitted.registration.is_none(), "an earlier permit may have had a registration");
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     let own = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
     registry::register(&session, &own, &registration("uid-1")).await.unwrap();
     permits::delete(&lock, &permitted).await.unwrap_err();
@@ -252,7 +252,7 @@ pub async fn a_uid_is_written_once_and_never_over_a_newer_one(installation: Inst
 
 pub async fn an_engine_is_woken_by_its_permit_and_its_drain_order(installation: Installation) {
     let lock = installation.lock().await;
-    let session = installation.session(installation.engine("e-1")).await;
+    let session = installation.engine_session(installation.engine("e-1")).await;
     let mut watch = registry::watch_own(&session, &engine("e-1"));
     watch.arm().await.unwrap();
     installation.permitted(&lock, "e-1", "uid-1").await;

@@ -36,15 +36,15 @@ impl Agent {
         let (engine, clock) = (EngineName::new("e-1").unwrap(), Arc::clone(clock) as SharedClock);
         let key = Key("key".to_owned());
         let layout = coordination::Layout::new("/eh/agent", None).unwrap();
-        let secret = model::credential::ClusterSecret::new(*b"a secret of the test of the agent").unwrap();
-        let identity = coordination::Identity::Agent(secret);
+        let identity = coordination::Identity::fixed(coordination::Logins::metadata_agent(Vec::new(), &[]));
         let settings = Settings {
             engine,
             uid: "uid-1".to_owned(),
             listen: "127.0.0.1:0".parse().unwrap(),
             advertise_host: None,
             run_as: None,
-            key: key.clone(),
+            keys: keys::KeyGeneration::FIRST,
+            callers: keys::Callers::default(),
             config: String::new(),
             catalog: TableCatalog::Shared,
             zookeeper: coordination::SessionSettings::new("127.0.0.1:1".to_owned(), layout, identity),

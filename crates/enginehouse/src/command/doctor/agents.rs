@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use agent_api::{AgentApi as _, AgentClient, Role, SERVICE_PROXY};
+use agent_api::{AgentApi as _, AgentClient, Caller, MetadataAgentEndpoint};
 use coordination::{Agent, Session};
 use futures::future::join_all;
 use hs2::tcli::{TGetInfoReq, TGetInfoType, TGetInfoValue};
-use hs2::{Auth, Client, ClientOptions};
-use model::credential::Purpose;
+use hs2::{Client, ClientOptions};
 use model::span;
 
 use super::checks::{ANSWERS, REGISTERED, VERSIONS};
@@ -54,7 +53,14 @@ pub async fn check(target: &Target, session: Result<&Session, &String>, report: 
         )
     });
     report.checked(REGISTERED, format!("{}: {}", agents.len(), addresses.join(", ")), no_spare.into_iter().collect());
-    let mut contacts = join_all(agents.into_iter().map(|agent| contact(target, agent))).await;
+    let caller = match target.keys.caller() {
+        Ok(caller) => caller,
+        Err(reason) => {
+            report.skip(&[ANSWERS, VERSIONS], &format!("agents accept proxies and masters only: {reason}"));
+            return Vec::new();
+        }
+    };
+    let mut contacts = join_all(agents.into_iter().map(|agent| contact(caller.clone(), agent))).await;
     answers(target, &contacts, report);
     versions(&contacts, report);
     contacts.sort_by_key(|contact| contact.response.clone().unwrap_or(Duration::MAX));
@@ -62,21 +68,26 @@ pub async fn check(target: &Target, session: Result<&Session, &String>, report: 
 }
 
 /// A client of the agent's API.
-pub fn client(target: &Target, address: &str, deadline: Duration) -> AgentClient {
-    AgentClient::new(address.to_owned(), Role::Proxy, target.secret.derive(&Purpose::MetadataAgent), deadline)
+pub fn client(caller: Caller, agent: &Agent, deadline: Duration) -> AgentClient {
+    AgentClient::new(endpoint(agent), caller, deadline)
 }
 
-async fn contact(target: &Target, agent: Agent) -> Contact {
-    let client = client(target, &agent.address, CONNECT_DEADLINE);
+fn endpoint(agent: &Agent) -> MetadataAgentEndpoint {
+    MetadataAgentEndpoint { address: agent.address.clone(), keys: agent.keys.clone() }
+}
+
+async fn contact(caller: Caller, agent: Agent) -> Contact {
+    let client = client(caller.clone(), &agent, CONNECT_DEADLINE);
     let began = Instant::now();
     let response = bounded("the agent's answer", client.master()).await.map(|_| began.elapsed());
-    let version = bounded("the agent's version", version(target, &agent.address)).await;
+    let version = bounded("the agent's version", version(&caller, &agent)).await;
     Contact { agent, response, version }
 }
 
-async fn version(target: &Target, address: &str) -> Result<String, hs2::ClientError> {
-    let auth = Auth::service(SERVICE_PROXY, target.secret.derive(&Purpose::MetadataAgent), "");
-    let mut options = ClientOptions::new(address, auth);
+async fn version(caller: &Caller, agent: &Agent) -> Result<String, hs2::ClientError> {
+    let auth = caller.metadata_agent(&endpoint(agent), "");
+    let auth = auth.map_err(|error| hs2::ClientError::Unauthenticated(error.text()))?;
+    let mut options = ClientOptions::new(&agent.address, auth);
     (options.connect_deadline, options.call_deadline) = (CONNECT_DEADLINE, CONNECT_DEADLINE);
     let mut session = hs2::Session::open(Client::connect(&options).await?, &[]).await?;
     let request = TGetInfoReq { session_handle: session.handle().clone(), info_type: TGetInfoType::CLI_DBMS_VER };

@@ -40,6 +40,7 @@ pub const VERSIONS: Check = check(AGENTS, "versions");
 pub const LOCK: Check = check(MASTER, "lock");
 pub const TICK: Check = check(MASTER, "last tick");
 pub const PROXIES: Check = check(MASTER, "proxies");
+pub const KEYS: Check = check(MASTER, "keys");
 pub const CERTIFICATES: Check = check(MASTER, "certificates");
 pub const USERS_FILE: Check = check(MASTER, "users file");
 pub const DIRECTORY: Check = check(MASTER, "directory");
@@ -74,7 +75,7 @@ pub const QUEUE: Check = check(RESOURCES, "queue");
 pub const LIMITS: Check = check(RESOURCES, "limits");
 
 /// Every check, in the order of the report.
-pub const ALL: [Check; 46] = [
+pub const ALL: [Check; 47] = [
     SERVERS,
     SESSION_TIMEOUT,
     ROOT,
@@ -92,6 +93,7 @@ pub const ALL: [Check; 46] = [
     LOCK,
     TICK,
     PROXIES,
+    KEYS,
     CERTIFICATES,
     USERS_FILE,
     DIRECTORY,

@@ -165,9 +165,10 @@ async fn from_store(
 }
 
 async fn from_agents(target: &Target, agents: &[Agent], node: Option<&RequestId>) -> Result<Desired, String> {
+    let caller = target.keys.caller()?;
     let mut reason = "the desired state cannot be read: neither the database nor a metadata agent responds".to_owned();
     for agent in agents {
-        let client = client(target, &agent.address, CALL_DEADLINE);
+        let client = client(caller.clone(), agent, CALL_DEADLINE);
         let asked = async {
             let snapshot = client.snapshot().await?;
             let of_proxy = client.proxy_snapshot().await?;

@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use coordination::{Identity, Session};
+use coordination::Session;
 use model::cause::chain;
 use model::clock::SharedClock;
-use model::credential::ClusterSecret;
 use orchestrator::kubernetes::Kubernetes;
 use tokio::time::timeout;
 
+use super::role_files::RoleFiles;
 use crate::command::standalone;
 use crate::configuration::{Configuration, OrchestratorKind};
 use crate::output::with_causes;
@@ -27,7 +27,7 @@ pub const REACTION_TIME: Duration = Duration::from_secs(10);
 
 pub struct Target {
     pub configuration: Configuration,
-    pub secret: ClusterSecret,
+    pub keys: RoleFiles,
     pub clock: SharedClock,
     /// Its name in the first line of the report.
     pub named: String,
@@ -50,7 +50,7 @@ impl Target {
     pub async fn of_file(file: &Path, clock: &SharedClock) -> anyhow::Result<Self> {
         let configuration = Configuration::load(file)?;
         let sections = Configuration::named_sections(file)?;
-        let secret = roles::cluster_secret(&configuration)?;
+        let keys = RoleFiles::read(&configuration.cluster)?;
         let absent = |section: &str, what: &str| {
             (!sections.contains(section)).then(|| format!("{} has no section [{section}]{what}", file.display()))
         };
@@ -65,11 +65,12 @@ impl Target {
         let no_orchestrator = absent("orchestrator", "");
         let pods = no_orchestrator.is_none() && configuration.orchestrator.kind == OrchestratorKind::Kubernetes;
         let cluster = if pods {
-            Some(
-                orchestrators::open_kubernetes(&configuration, &secret, clock)
+            Some(match &keys.master {
+                Ok(keys) => orchestrators::open_kubernetes(&configuration, keys, clock)
                     .await
                     .map_err(|error| with_causes(&error)),
-            )
+                Err(reason) => Err(reason.clone()),
+            })
         } else {
             None
         };
@@ -82,7 +83,7 @@ impl Target {
             no_orchestrator,
             no_proxy: absent("proxy", "").or(any_port),
             configuration,
-            secret,
+            keys,
             clock: clock.clone(),
         })
     }
@@ -99,15 +100,16 @@ impl Target {
             cluster: None,
             no_proxy: (!running.listens)
                 .then(|| "the standalone is starting: its proxy does not listen yet".to_owned()),
+            keys: RoleFiles::read(&running.configuration.cluster)?,
             configuration: running.configuration,
-            secret: running.secret,
             clock: clock.clone(),
         })
     }
 
-    /// ZooKeeper, with a master's identity but without a candidacy: only masters may read everything.
+    /// ZooKeeper, if possible with a master's identity but without a candidacy: only masters may read everything.
     pub fn zookeeper(&self) -> anyhow::Result<coordination::SessionSettings> {
-        let mut settings = roles::zookeeper(&self.configuration, Identity::Master(self.secret.clone()))?;
+        let identity = self.keys.zookeeper().map_err(|reason| anyhow::anyhow!("{reason}"))?;
+        let mut settings = roles::zookeeper(&self.configuration, identity)?;
         settings.connect_timeout = CONNECT_DEADLINE;
         settings.request_timeout = CALL_DEADLINE;
         settings.watch_events = false;

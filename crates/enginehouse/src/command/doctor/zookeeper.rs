@@ -111,9 +111,13 @@ pub async fn nodes(target: &Target, session: Result<&Session, &String>, report: 
             return report.skip(&[ROOT, ACCESS_LISTS, DISCOVERY], &why);
         }
     };
-    match bounded("reading access lists", diagnose::base_nodes(session)).await {
-        Ok(nodes) => base(target, &nodes, report),
-        Err(reason) => report.skip(&[ROOT, ACCESS_LISTS], &reason),
+    if let Err(reason) = &target.keys.master {
+        report.skip(&[ROOT, ACCESS_LISTS], &format!("only a master may read access lists: {reason}"));
+    } else {
+        match bounded("reading access lists", diagnose::base_nodes(session)).await {
+            Ok(nodes) => base(target, &nodes, report),
+            Err(reason) => report.skip(&[ROOT, ACCESS_LISTS], &reason),
+        }
     }
     match bounded("reading the discovery namespace", coordination::discovery::list(session)).await {
         Ok((proxies, others)) => {
@@ -147,10 +151,10 @@ fn base(target: &Target, nodes: &[BaseNode], report: &mut Report) {
             "not readable",
             vec![Finding::problem(
                 &root.path,
-                "a master with this cluster secret may not read it",
+                "a master with these keys may not read it",
                 format!(
-                    "every process of an installation needs the same secret ({}) and a root of its own (zookeeper.root)",
-                    target.configuration.cluster.secret_file.display()
+                    "every role of an installation needs keys of the same root key ({}), and each installation a root of its own (zookeeper.root)",
+                    target.configuration.cluster.keys.display()
                 ),
             )],
         ),

@@ -1,18 +1,18 @@
 //! The data directory of a standalone, with an exclusive lock.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use ::keys::{KeyGeneration, Role};
 use anyhow::{Context as _, bail};
-use model::credential::ClusterSecret;
 use rustix::fs::{FlockOperation, flock};
 
+use crate::command::keys;
 use crate::configuration::Configuration;
-use crate::roles;
+use crate::key_files;
 
 /// The file that the owner of the folder locks.
 pub const LOCK_FILE: &str = "standalone.lock";
@@ -20,8 +20,10 @@ pub const LOCK_FILE: &str = "standalone.lock";
 const ADDRESS_FILE: &str = "proxy-address";
 /// The file with the configuration of the running process, for the doctor.
 const CONFIGURATION_FILE: &str = "configuration.toml";
-/// Random bytes of a new cluster secret.
-const SECRET_BYTES: usize = 32;
+/// The root key, in the folder of the key files.
+const ROOT_FILE: &str = "root.key";
+/// The secret of a data directory of version 0.1.0.
+const OLD_SECRET_FILE: &str = "cluster.secret";
 
 /// The data directory; locked until dropped.
 pub struct DataDir {
@@ -69,28 +71,26 @@ impl DataDir {
         Ok(Self { root, _lock: None })
     }
 
-    /// The existing cluster secret.
-    pub fn kept_secret(&self) -> anyhow::Result<ClusterSecret> {
-        roles::read_secret(&self.secret_file())
-    }
-
-    /// The cluster secret; created at the first start, readable by its owner only.
-    pub fn secret(&self) -> anyhow::Result<ClusterSecret> {
-        let path = self.secret_file();
-        if !path.exists() {
-            let mut random = [0_u8; SECRET_BYTES];
-            File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).context("no random bytes")?;
-            let mut hex = String::with_capacity(2 * SECRET_BYTES);
-            for byte in random {
-                let _ = write!(hex, "{byte:02x}");
-            }
-            let unfinished = self.root.join("cluster.secret.new");
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-            writeln!(file, "{hex}")?;
-            file.sync_all()?;
-            fs::rename(&unfinished, &path)?;
+    /// Makes the root key and the key files at the first start. An installation of version 0.1.0 keeps its cluster secret as
+    /// generation 0, for engines that still run.
+    pub fn make_keys(&self, cluster: &str) -> anyhow::Result<()> {
+        let folder = self.keys();
+        let root_file = folder.join(ROOT_FILE);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        if !root_file.exists() {
+            let old = self.root.join(OLD_SECRET_FILE);
+            keys::write_root(&root_file, &keys::new_root(cluster, old.exists().then_some(old.as_path()))?)?;
         }
-        roles::read_secret(&path)
+        let root = keys::read_root(&root_file)?;
+        let mut accepted = vec![KeyGeneration::FIRST];
+        if root.has_cluster_secret() {
+            accepted.push(KeyGeneration::CLUSTER_SECRET);
+        }
+        let missing = Role::ALL.into_iter().filter(|role| !key_files::path(&folder, *role).exists());
+        for role in missing {
+            keys::write_role(&root, role, KeyGeneration::FIRST, &accepted, &folder)?;
+        }
+        Ok(())
     }
 
     /// Writes the configuration of this process, for the doctor. It may contain secrets.
@@ -125,8 +125,9 @@ impl DataDir {
         fs::read_to_string(self.root.join(ADDRESS_FILE)).ok()?.trim().parse().ok()
     }
 
-    pub fn secret_file(&self) -> PathBuf {
-        self.root.join("cluster.secret")
+    /// The key files of the roles.
+    pub fn keys(&self) -> PathBuf {
+        self.root.join("keys")
     }
 
     pub fn log_file(&self) -> PathBuf {

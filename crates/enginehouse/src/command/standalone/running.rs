@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use model::credential::ClusterSecret;
 
 use super::data_dir::{DataDir, LOCK_FILE};
 use super::settings;
@@ -19,7 +18,6 @@ pub struct RunningStandalone {
     pub configuration: Configuration,
     /// Whether its proxy listens already.
     pub listens: bool,
-    pub secret: ClusterSecret,
 }
 
 impl RunningStandalone {
@@ -47,7 +45,7 @@ impl RunningStandalone {
             }
             None => settings::without_settings(&data, listen.unwrap_or(nowhere), zookeeper),
         };
-        Ok(Self { pid, configuration, listens: listen.is_some(), secret: data.kept_secret()? })
+        Ok(Self { pid, configuration, listens: listen.is_some() })
     }
 }
 

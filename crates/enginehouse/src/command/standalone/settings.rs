@@ -21,7 +21,7 @@ const MAX_COMMON_NAME_BYTES: usize = 64;
 const PASSWD_COMMAND: &str = "enginehouse passwd --file users admin";
 const OWN_KEYS: [(&str, &str); 12] = [
     ("cluster", "name"),
-    ("cluster", "secret_file"),
+    ("cluster", "keys"),
     ("access", "insecure"),
     ("zookeeper", "connect"),
     ("zookeeper", "root"),
@@ -138,7 +138,7 @@ pub fn without_settings(data: &DataDir, listen: SocketAddr, zookeeper: SocketAdd
 
 fn set_own_keys(configuration: &mut Configuration, data: &DataDir, zookeeper: SocketAddr) {
     CLUSTER.clone_into(&mut configuration.cluster.name);
-    configuration.cluster.secret_file = data.secret_file();
+    configuration.cluster.keys = data.keys();
     configuration.zookeeper.connect = zookeeper.to_string();
     // Its path may contain characters with a meaning in a URL.
     configuration.database.url = metadata::StoreSettings::sqlite(&data.database()).url;

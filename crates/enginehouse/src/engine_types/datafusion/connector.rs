@@ -96,7 +96,7 @@ mod embedded {
                 own_paths: file.own_paths.clone(),
                 memory_bytes: file.memory_bytes,
                 cpu_threads: file.cpu_threads,
-                credential: Credential::new(file.backend_key.clone()),
+                credential: Credential::new(file.backend_key.text().to_owned()),
                 properties: file.properties.clone(),
                 limits: Limits::default(),
             }
@@ -136,7 +136,7 @@ mod embedded {
                 }
             });
             self.supervised.set_task(task).await;
-            Ok(Backend { address, key: Key(self.file.backend_key.clone()) })
+            Ok(Backend { address, key: Key(self.file.backend_key.text().to_owned()) })
         }
 
         async fn ended(&self) -> Cause {

@@ -101,13 +101,13 @@ impl ServerCommand for Server {
         let filled = self.template.fill(&values, &self.launch.properties);
         let mut environment = BTreeMap::from([
             (TEMPORARY_VARIABLE.to_owned(), folder.join(TEMPORARY).display().to_string()),
-            (PASSWORD_VARIABLE.to_owned(), self.file.backend_key.clone()),
+            (PASSWORD_VARIABLE.to_owned(), self.file.backend_key.text().to_owned()),
         ]);
         environment.extend(filled.environment);
         Ok(CommandLine { words: filled.words, environment })
     }
 
     fn backend(&self, address: SocketAddr) -> Backend {
-        Backend { address: address.to_string(), key: Key(self.file.backend_key.clone()) }
+        Backend { address: address.to_string(), key: Key(self.file.backend_key.text().to_owned()) }
     }
 }

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use agent_api::{ENGINE_STATUS, EngineStatus, RETIRE, answer_engine_status, answer_retire, retire_request};
 use async_trait::async_trait;
-use hs2::{Authenticator, Connection, Credentials, Handler, Limits, Principal, Server};
-use model::error::UserError;
+use hs2::{Authenticator, Connection, Credentials, Handler, Limits, Principal, Server, ServiceProof};
+use keys::{KeyGeneration, Root, SecretKey};
+use model::error::{ErrorKind, UserError};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -15,13 +16,13 @@ use super::*;
 async fn silent_engines_do_not_delay_the_load_of_others() {
     let engine = |number: usize| EngineName::new(format!("e-{number:03}")).unwrap();
     let answering = engine(999);
-    let address = "127.0.0.1:1".to_owned();
-    let mut targets: BTreeMap<EngineName, String> = (0..60).map(|at| (engine(at), address.clone())).collect();
+    let address = at("127.0.0.1:1");
+    let mut targets: BTreeMap<EngineName, EngineEndpoint> = (0..60).map(|at| (engine(at), address.clone())).collect();
     targets.insert(answering.clone(), address);
     // The silent ones are awaited until the end of the test.
     let settings = Settings { status_deadline: Duration::from_secs(5), ..Settings::default() };
     let answers = answering.clone();
-    let ask = move |engine: EngineName, _: String| {
+    let ask = move |engine: EngineName, _: EngineEndpoint| {
         let answers = engine == answers;
         async move {
             if !answers {
@@ -45,8 +46,16 @@ struct FakeAgent {
 
 #[async_trait]
 impl Authenticator for FakeAgent {
-    async fn authenticate(&self, _peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        Ok(Principal::service(&credentials.user, credentials.authzid.clone()))
+    async fn authenticate(&self, _peer: SocketAddr, _: &Credentials) -> Result<Principal, UserError> {
+        Err(UserError::new(ErrorKind::InvalidAuthorization, "no passwords"))
+    }
+
+    fn accepts_services(&self) -> bool {
+        true
+    }
+
+    async fn authenticate_service(&self, _peer: SocketAddr, proof: &ServiceProof) -> Result<Principal, UserError> {
+        Ok(Principal::service(&proof.role, proof.user.clone()))
     }
 }
 
@@ -84,16 +93,22 @@ impl Handler for FakeAgent {
     }
 }
 
-async fn agent(idle: Option<Duration>) -> (Arc<FakeAgent>, String) {
+async fn agent(idle: Option<Duration>) -> (Arc<FakeAgent>, EngineEndpoint) {
     let agent = Arc::new(FakeAgent { idle, retires: Mutex::default() });
     let server = Server::bind("127.0.0.1:0", Limits::default()).await.unwrap();
-    let address = server.local_addr().unwrap().to_string();
+    let address = at(&server.local_addr().unwrap().to_string());
     tokio::spawn(server.serve_connections(Arc::clone(&agent), CancellationToken::new()));
     (agent, address)
 }
 
 fn client() -> StatusClient {
-    StatusClient::new(ClusterSecret::new(*b"a cluster secret").unwrap(), Duration::from_secs(10))
+    let (root, first) = (Root::new("eh", SecretKey::new([1; 32])), KeyGeneration::FIRST);
+    let keys = root.all_roles(first, &[first], coordination::digest).unwrap();
+    StatusClient::new(Caller::new(keys.master), Duration::from_secs(10))
+}
+
+fn at(address: &str) -> EngineEndpoint {
+    EngineEndpoint { uid: "uid-1".to_owned(), address: address.to_owned(), keys: vec![KeyGeneration::FIRST] }
 }
 
 #[tokio::test]
@@ -109,7 +124,7 @@ async fn the_idle_time_of_the_last_poll_is_what_an_agent_is_asked_with() {
     assert_eq!(client.retire(&engine, &address, &since).await, Ok(false));
     assert_eq!(*agent.retires.lock(), [request, since]);
     // An agent that does not answer any more has ended, or will: what it had served is recorded with its end.
-    assert!(client.ask(&engine, "127.0.0.1:1").await.is_err());
+    assert!(client.ask(&engine, &at("127.0.0.1:1")).await.is_err());
     assert_eq!((client.idle(&engine), client.served(&engine)), (None, Some((engine.clone(), 7))));
     client.retain(|_| false);
     assert_eq!(client.served(&engine), None, "it is gone");
@@ -121,5 +136,5 @@ async fn an_agent_that_reports_no_idle_time_has_none() {
     let (client, engine) = (client(), EngineName::new("e-1").unwrap());
     client.ask(&engine, &address).await.unwrap();
     assert_eq!(client.idle(&engine), None);
-    assert!(client.ask(&engine, "127.0.0.1:1").await.is_err());
+    assert!(client.ask(&engine, &at("127.0.0.1:1")).await.is_err());
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use model::EngineName;
-use model::credential::ClusterSecret;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
 use serde_json::{Value, json};
@@ -11,13 +10,13 @@ use serde_json::{Value, json};
 use super::executors::MAX_EXECUTORS;
 use super::foreign::MAX_FOREIGN;
 use super::*;
-use crate::kubernetes::signature::SIGNATURE_ANNOTATION;
+use crate::kubernetes::signature::{self, SIGNATURE_ANNOTATION};
 
 const SECOND: Duration = Duration::from_secs(1);
 const NOW: Duration = Duration::from_hours(1);
 
 fn signer() -> Signer {
-    Signer::new(ClusterSecret::new(*b"0123456789abcdef").unwrap(), "eh")
+    signature::tests::signer("eh")
 }
 
 fn store() -> Store {

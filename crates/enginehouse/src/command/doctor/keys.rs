@@ -1,0 +1,216 @@
+//! Check of the keys: which generations the roles of this machine, the metadata agents and the engines have, and whether one of
+//! them may be retired.
+
+use std::collections::BTreeSet;
+
+use coordination::{Agent, PermitNode, Session};
+use keys::KeyGeneration;
+use model::shared::Shared;
+
+use super::checks::KEYS;
+use super::report::{Finding, Report, count as plural};
+use super::role_files::{Generations, RoleFiles};
+use super::target::{Target, bounded};
+
+/// How many engines or agents a finding names.
+const NAMED: usize = 3;
+
+/// Checks the keys; agents and engines only if there is a session.
+pub async fn check(target: &Target, session: Result<&Session, &String>, report: &mut Report) {
+    let mut holders = Vec::new();
+    if let Ok(session) = session {
+        let read = async {
+            let (agents, permits) =
+                tokio::try_join!(coordination::agents::list(session), coordination::permits::list(session))?;
+            Ok::<_, coordination::Error>((agents, permits))
+        };
+        match bounded("reading the keys of agents and engines", read).await {
+            Ok((agents, permits)) => holders = holders_of(&agents, &permits),
+            Err(reason) => return report.skip(&[KEYS], &reason),
+        }
+    }
+    let files = target.keys.generations();
+    let findings = diagnose(&files, &holders, &format!("{}", target.configuration.cluster.keys.display()));
+    report.checked(KEYS, summary(&files, &target.keys, &holders), findings);
+}
+
+/// An agent or an engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Holder {
+    name: String,
+    is_engine: bool,
+    /// That of its own keys; an agent has its file, which is not seen here.
+    own: Option<KeyGeneration>,
+    accepted: BTreeSet<KeyGeneration>,
+}
+
+fn holders_of(agents: &[Agent], permits: &[Shared<PermitNode>]) -> Vec<Holder> {
+    let accepted = |keys: &[KeyGeneration]| -> BTreeSet<KeyGeneration> {
+        if keys.is_empty() { [KeyGeneration::CLUSTER_SECRET].into() } else { keys.iter().copied().collect() }
+    };
+    let of_agent = |agent: &Agent| Holder {
+        name: format!("metadata agent {}", agent.address),
+        is_engine: false,
+        own: None,
+        accepted: accepted(&agent.keys),
+    };
+    let of_engine = |permit: &PermitNode| {
+        let live = permit.registration.as_ref()?.content.as_ref().ok()?;
+        Some(Holder {
+            name: permit.engine.to_string(),
+            is_engine: true,
+            own: Some(live.keys.first().copied().unwrap_or(KeyGeneration::CLUSTER_SECRET)),
+            accepted: accepted(&live.keys),
+        })
+    };
+    let engines = permits.iter().filter_map(|permit| of_engine(permit));
+    agents.iter().map(of_agent).chain(engines).collect()
+}
+
+fn diagnose(files: &[Generations], holders: &[Holder], folder: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let Some(first) = files.first() else { return findings };
+    let (in_use, accepted) = (first.in_use, &first.accepted);
+    if let Some(other) = files.iter().find(|file| (file.in_use, &file.accepted) != (in_use, accepted)) {
+        let what = format!("{} and {} differ", first.text(), other.text());
+        let mend = "derive the key files of all roles with the same --use and --accept";
+        findings.push(Finding::warning(folder, what, mend).about_set_up());
+    }
+    let strangers: Vec<&Holder> = holders.iter().filter(|holder| holder.accepted.is_disjoint(accepted)).collect();
+    if !strangers.is_empty() {
+        let what = format!("{} no generation of keys that the roles of this machine have", accept(&strangers));
+        let mend = "give the agents files with a common generation; RESTART ENGINE replaces an engine";
+        findings.push(Finding::problem(folder, what, mend));
+    }
+    for old in accepted.iter().filter(|generation| **generation != in_use && **generation < in_use) {
+        let needs = |holder: &&Holder| holder.own == Some(*old) || !holder.accepted.contains(&in_use);
+        let needed: Vec<&Holder> = holders.iter().filter(needs).collect();
+        let (what, mend) = if needed.is_empty() {
+            let rest: Vec<String> = accepted.iter().filter(|it| *it != old).map(ToString::to_string).collect();
+            let what =
+                format!("generation {old} of the keys is still accepted, and nothing that is registered needs it");
+            (
+                what,
+                format!(
+                    "enginehouse keys derive --use {in_use} --accept {}, once no process has an older file",
+                    rest.join(",")
+                ),
+            )
+        } else {
+            let what = format!("generation {old} of the keys cannot be retired yet: {} it", need(&needed));
+            (what, "replace these agents, and the engines by RESTART ENGINE".to_owned())
+        };
+        let what = if *old == KeyGeneration::CLUSTER_SECRET {
+            format!("{what}; it is the cluster secret, with which every process can act as any role")
+        } else {
+            what
+        };
+        findings.push(Finding::warning(folder, what, mend).about_set_up());
+    }
+    findings
+}
+
+fn summary(files: &[Generations], keys: &RoleFiles, holders: &[Holder]) -> String {
+    let mut parts: Vec<String> = files.iter().map(Generations::text).collect();
+    let missing = keys.missing();
+    if !missing.is_empty() {
+        parts.push(format!("no keys of {} here", missing.join(", ")));
+    }
+    let engines = holders.iter().filter(|holder| holder.is_engine).count();
+    let agents = holders.len() - engines;
+    parts.push(format!("registered: {}, {}", plural(agents, "metadata agent"), plural(engines, "engine")));
+    parts.join("; ")
+}
+
+fn accept(holders: &[&Holder]) -> String {
+    format!("{} {}", named(holders), if holders.len() == 1 { "accepts" } else { "accept" })
+}
+
+fn need(holders: &[&Holder]) -> String {
+    format!("{} {}", named(holders), if holders.len() == 1 { "needs" } else { "need" })
+}
+
+fn named(holders: &[&Holder]) -> String {
+    let names: Vec<&str> = holders.iter().take(NAMED).map(|holder| holder.name.as_str()).collect();
+    match holders.len().saturating_sub(NAMED) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const ROLES: [&str; 2] = ["master", "proxy"];
+
+    fn files(in_use: u32, accepted: &[u32]) -> Vec<Generations> {
+        let file = |role| Generations {
+            role,
+            in_use: KeyGeneration(in_use),
+            accepted: accepted.iter().copied().map(KeyGeneration).collect(),
+        };
+        ROLES.into_iter().map(file).collect()
+    }
+
+    fn engine(own: u32, accepted: &[u32]) -> Holder {
+        Holder {
+            name: format!("e-{own}"),
+            is_engine: true,
+            own: Some(KeyGeneration(own)),
+            accepted: accepted.iter().copied().map(KeyGeneration).collect(),
+        }
+    }
+
+    fn agent(accepted: &[u32]) -> Holder {
+        Holder { name: "metadata agent a:1".to_owned(), is_engine: false, own: None, ..engine(0, accepted) }
+    }
+
+    fn whats(files: &[Generations], holders: &[Holder]) -> Vec<String> {
+        diagnose(files, holders, "keys")
+            .into_iter()
+            .map(|finding| format!("{} -> {}", finding.what, finding.mend))
+            .collect()
+    }
+
+    #[test]
+    fn one_generation_everywhere_is_healthy() {
+        assert_eq!(whats(&files(1, &[1]), &[agent(&[1]), engine(1, &[1])]), Vec::<String>::new());
+        assert_eq!(whats(&files(1, &[1, 2]), &[agent(&[1, 2])]), Vec::<String>::new(), "a later one is no finding");
+    }
+
+    #[test]
+    fn an_old_generation_may_be_retired_once_nothing_needs_it() {
+        let found = whats(&files(2, &[1, 2]), &[agent(&[1, 2]), engine(2, &[1, 2])]);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("nothing that is registered needs it"), "{found:?}");
+        assert!(found[0].contains("--use 2 --accept 2,"), "{found:?}");
+        for holder in [agent(&[1]), engine(1, &[1]), engine(1, &[1, 2])] {
+            let found = whats(&files(2, &[1, 2]), &[holder]);
+            assert!(found[0].contains("cannot be retired yet") && found[0].contains("needs it"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn the_cluster_secret_is_named() {
+        let found = whats(&files(1, &[0, 1]), &[engine(0, &[0])]);
+        assert!(found[0].contains("e-0 needs it; it is the cluster secret"), "{found:?}");
+    }
+
+    #[test]
+    fn what_shares_no_generation_is_a_problem() {
+        let holders = [agent(&[2]), engine(3, &[3]), engine(3, &[3]), engine(3, &[3])];
+        let found = whats(&files(1, &[1]), &holders);
+        assert!(found[0].starts_with("metadata agent a:1, e-3, e-3 and 1 more accept no generation"), "{found:?}");
+    }
+
+    #[test]
+    fn files_that_differ_are_named() {
+        let mut files = files(1, &[1]);
+        files[1].accepted.insert(KeyGeneration(2));
+        let found = whats(&files, &[]);
+        let what = "master.key (uses 1, accepts 1) and proxy.key (uses 1, accepts 1, 2) differ";
+        assert!(found[0].starts_with(what), "{found:?}");
+    }
+}
