@@ -115,7 +115,7 @@ impl Service for EngineService {
     }
 
     async fn open_session(&self, cx: &Context, request: TOpenSessionReq) -> Result<TOpenSessionResp, UserError> {
-        if cx.mechanism == Mechanism::HttpBasic {
+        if cx.mechanism == Mechanism::Http {
             return Err(UserError::new(ErrorKind::NotSupported, "HTTP is not supported by the engine"));
         }
         let version = protocol::negotiate(request.client_protocol)?;

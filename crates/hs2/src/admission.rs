@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
 
-use crate::auth::{Authenticator, Credentials, Principal};
+use crate::auth::{Authenticator, Credentials, HttpScheme, Principal};
 use crate::limits::Limits;
 use crate::service_proof::ServiceProof;
 
@@ -174,6 +174,20 @@ impl Authenticator for Admission {
         let principal = self.authenticator.authenticate_service(peer, proof).await?;
         self.count_for(&principal)?;
         Ok(principal)
+    }
+
+    async fn authenticate_bearer(&self, peer: SocketAddr, token: &str, authzid: &str) -> Result<Principal, UserError> {
+        let principal = self.authenticator.authenticate_bearer(peer, token, authzid).await?;
+        self.count_for(&principal)?;
+        Ok(principal)
+    }
+
+    fn http_schemes(&self) -> Vec<HttpScheme> {
+        self.authenticator.http_schemes()
+    }
+
+    fn accepts_no_user_name(&self) -> bool {
+        self.authenticator.accepts_no_user_name()
     }
 
     fn authenticate_cookie(&self, cookie: &str) -> Result<Principal, UserError> {

@@ -15,8 +15,17 @@ pub enum Mechanism {
     SaslPlain,
     /// Plain Thrift (`auth=noSasl`): user and password in `OpenSession`.
     PlainThrift,
-    /// HTTP, Basic on every request.
-    HttpBasic,
+    /// HTTP: credentials or a bearer token on every request.
+    Http,
+}
+
+/// A scheme of HTTP authentication that a server offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HttpScheme {
+    /// User name and password.
+    Basic,
+    /// A token that names its user.
+    Bearer,
 }
 
 /// The credentials that a client sends. Nothing is verified before [`Authenticator::authenticate`] accepts them.
@@ -53,6 +62,9 @@ pub struct Principal {
     pub service: Option<String>,
     /// The user who authenticated and impersonates `user`; `None` if that is the same.
     pub via: Option<String>,
+    /// When the proof of the user who authenticated expires, in milliseconds since 1970; `None` if it has no end of its own. Such a
+    /// proof has groups, which nothing else knows.
+    pub expires_ms: Option<i64>,
 }
 
 impl Principal {
@@ -63,7 +75,13 @@ impl Principal {
 
     /// A user who connected directly and was authenticated by a method.
     pub fn authenticated(user: impl Into<String>, groups: Vec<String>, method: &'static str) -> Self {
-        Self { user: user.into(), groups, method, service: None, via: None }
+        Self { user: user.into(), groups, method, service: None, via: None, expires_ms: None }
+    }
+
+    /// The same principal, until this time.
+    #[must_use]
+    pub fn until(self, expires_ms: Option<i64>) -> Self {
+        Self { expires_ms, ..self }
     }
 
     /// The user who authenticated.
@@ -79,7 +97,7 @@ impl Principal {
 
     /// A component of Enginehouse that acts for a user.
     pub fn service(service: impl Into<String>, user: impl Into<String>) -> Self {
-        Self { user: user.into(), groups: Vec::new(), method: "key", service: Some(service.into()), via: None }
+        Self { service: Some(service.into()), ..Self::authenticated(user, Vec::new(), "key") }
     }
 }
 
@@ -99,6 +117,24 @@ pub trait Authenticator: Send + Sync {
     async fn authenticate_service(&self, peer: SocketAddr, proof: &ServiceProof) -> Result<Principal, UserError> {
         let _ = (peer, proof);
         Err(UserError::new(ErrorKind::InvalidAuthorization, "components of the installation are not accepted"))
+    }
+
+    /// Returns the principal of a token that an HTTP client sends in place of credentials, or the error for the client.
+    /// `authzid` is that of [`Credentials`].
+    async fn authenticate_bearer(&self, peer: SocketAddr, token: &str, authzid: &str) -> Result<Principal, UserError> {
+        let _ = (peer, token, authzid);
+        Err(UserError::new(ErrorKind::InvalidAuthorization, "bearer tokens are not accepted")
+            .hint("Log in with a user name and a password."))
+    }
+
+    /// The schemes that HTTP clients can use. Not empty.
+    fn http_schemes(&self) -> Vec<HttpScheme> {
+        vec![HttpScheme::Basic]
+    }
+
+    /// Whether a client may leave its user name empty, because its password is a token that names the user.
+    fn accepts_no_user_name(&self) -> bool {
+        false
     }
 
     /// Returns the principal of an HTTP client's cookie, or the error for the client.

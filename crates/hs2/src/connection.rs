@@ -119,7 +119,7 @@ impl Connection {
                 let log = lacks_tls.then(|| Arc::clone(log));
                 let http = HttpConnection::new(wire, peer, client, api, Arc::clone(&limits), log, unknown_until);
                 let transport = Transport::Http(Box::new(http));
-                let mechanism = Mechanism::HttpBasic;
+                let mechanism = Mechanism::Http;
                 return Ok(Self {
                     transport,
                     id,

@@ -3,7 +3,7 @@
 //! One connection is one hyper connection. It is polled in place by the task that serves the client, in
 //! [`HttpConnection::next`] and while a reply is delivered, so a connection has no task and no queue of its own, and hyper
 //! reads nothing while a call runs. [`resource`] names what a path stands for, [`request`] decides about a request by its
-//! head alone, [`body`] reads a body within the limits, [`reply`] carries the reply of a call, [`probe`] serves `/livez`
+//! head alone, with what [`authorization`] parses, [`body`] reads a body within the limits, [`reply`] carries the reply of a call, [`probe`] serves `/livez`
 //! and `/readyz`. What [`api`] passes on runs inside the poll of hyper, which drops it when the client disconnects.
 //!
 //! A client may open a new connection for each request, so sessions are found by handle. The head of a request is
@@ -12,6 +12,7 @@
 //! connection ends without a response.
 
 mod api;
+mod authorization;
 mod body;
 mod cookie;
 mod driver;

@@ -64,7 +64,7 @@ mod wire;
 #[rustfmt::skip]
 pub mod tcli;
 
-pub use auth::{Authenticator, Credentials, Mechanism, Principal};
+pub use auth::{Authenticator, Credentials, HttpScheme, Mechanism, Principal};
 pub use client::{Auth, Client, ClientError, ClientOptions};
 pub use connection::Connection;
 pub use error::{WireError, WireErrorKind};

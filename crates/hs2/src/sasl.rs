@@ -87,7 +87,8 @@ async fn negotiate(wire: &mut Wire, peer: SocketAddr, authenticator: &dyn Authen
         BAD | ERROR => return Err(Failed::GivenUp),
         _ => return Err(unfit("the SASL response has an unknown status")),
     }
-    let credentials = plain(&response).ok_or_else(|| unfit("the SASL PLAIN response is malformed"))?;
+    let is_named = |credentials: &Credentials| !credentials.user.is_empty() || authenticator.accepts_no_user_name();
+    let credentials = plain(&response).filter(is_named).ok_or_else(|| unfit("the SASL PLAIN response is malformed"))?;
     authenticator.authenticate(peer, &credentials).await.map_err(Failed::Refused)
 }
 
@@ -95,12 +96,12 @@ fn unfit(message: &str) -> Failed {
     Failed::Refused(UserError::new(ErrorKind::InvalidAuthorization, message))
 }
 
-/// Parses `[authzid]\0user\0password`.
+/// Parses `[authzid]\0user\0password`. The user may be empty.
 pub(crate) fn plain(response: &[u8]) -> Option<Credentials> {
     let mut parts = response.split(|byte| *byte == 0);
     let mut text = || parts.next().and_then(|part| std::str::from_utf8(part).ok()).map(str::to_owned);
     let (authzid, user, password) = (text()?, text()?, text()?);
-    if parts.next().is_some() || user.is_empty() {
+    if parts.next().is_some() {
         return None;
     }
     Some(Credentials { mechanism: Mechanism::SaslPlain, authzid, user, password })

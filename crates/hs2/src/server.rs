@@ -191,6 +191,14 @@ impl Authenticator for Full {
         Err(too_many())
     }
 
+    async fn authenticate_bearer(&self, _: SocketAddr, _: &str, _: &str) -> Result<Principal, UserError> {
+        Err(too_many())
+    }
+
+    fn accepts_no_user_name(&self) -> bool {
+        true
+    }
+
     fn unready(&self) -> Option<String> {
         Some(too_many().message)
     }

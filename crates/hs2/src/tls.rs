@@ -116,6 +116,10 @@ impl Authenticator for LacksTls {
         Err(tls_required())
     }
 
+    fn accepts_no_user_name(&self) -> bool {
+        self.authenticator.accepts_no_user_name()
+    }
+
     fn serves_host(&self, name: &str) -> bool {
         self.authenticator.serves_host(name)
     }

@@ -22,7 +22,7 @@ impl Handler for Gateway {
     async fn connection(self: Arc<Self>, mut connection: Connection, stop: CancellationToken) {
         let id = connection.id();
         let span = info_span!("connection", id, peer = %connection.peer());
-        let is_http = connection.mechanism() == Mechanism::HttpBasic;
+        let is_http = connection.mechanism() == Mechanism::Http;
         // A binary connection without a session may be silent for this long; others have limits of their own.
         let limit = (!is_http).then_some(self.settings.limits.without_session);
         async {

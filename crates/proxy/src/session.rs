@@ -59,7 +59,7 @@ pub(crate) async fn open(
             }
         }
     }
-    let is_http = connection.mechanism() == Mechanism::HttpBasic;
+    let is_http = connection.mechanism() == Mechanism::Http;
     let (handle, evicted) = gateway.sessions.insert(
         session,
         (!is_http).then(|| connection.id()),

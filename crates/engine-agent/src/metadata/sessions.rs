@@ -36,7 +36,7 @@ impl Sessions {
                 .detail(format!("{MAX_SESSIONS} sessions are open.")));
         }
         let handle = Handle::random();
-        let connection = (call.mechanism != Mechanism::HttpBasic).then_some(call.connection);
+        let connection = (call.mechanism != Mechanism::Http).then_some(call.connection);
         let session = Session { user: call.principal.user.clone(), connection, operations: Mutex::default() };
         table.insert(handle, Arc::new(session))?;
         Ok(handle)

@@ -1,6 +1,6 @@
 //! Rejections of HTTP requests: a line of text for drivers and their users, a problem of RFC 9457 below `/api/`.
 
-use http::header::{ALLOW, CONNECTION, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONNECTION, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Response, StatusCode};
 use model::error::{ErrorKind, UserError};
 
@@ -69,7 +69,6 @@ impl Refusal {
     /// The response to a request for `resource`; `last` announces the end of the connection.
     pub(super) fn response(self, resource: Resource, last: bool) -> Response<ReplyBody> {
         let header = match self.status {
-            StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Basic realm=\"enginehouse\"")),
             StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, resource.methods())),
             StatusCode::UPGRADE_REQUIRED => Some((UPGRADE, "TLS/1.2")),
             StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, RETRY_AFTER_SECONDS)),

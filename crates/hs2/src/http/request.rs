@@ -1,7 +1,5 @@
 //! The head of a request: what is decided before the body is read.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use http::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderName, ORIGIN, TRANSFER_ENCODING,
 };
@@ -9,11 +7,12 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use model::error::{ErrorKind, UserError};
 
+use super::authorization::{self, Authorization, BearerToken};
 use super::cookie;
 use super::exchange::Client;
 use super::refusal::Refusal;
 use super::resource::{Resource, percent_decoded};
-use crate::auth::{Authenticator, Credentials, Mechanism, Principal};
+use crate::auth::{Authenticator, Credentials, Principal};
 
 /// The parameter of a query that names the user on whose behalf the client sends the request.
 const DO_AS: &str = "doAs";
@@ -40,6 +39,7 @@ pub(super) struct RequestHead {
 #[derive(Debug)]
 enum Proof {
     Credentials(Credentials),
+    Token(BearerToken),
     Cookie(String),
     /// Not accepted.
     DelegationToken,
@@ -94,7 +94,10 @@ impl RequestHead {
         let expects_continue = single(head, &EXPECT)?.is_some_and(|value| value.eq_ignore_ascii_case("100-continue"));
         // An Authorization header takes precedence.
         let proof = if let Some(value) = single(head, &AUTHORIZATION)? {
-            basic(value).map(Proof::Credentials)
+            Authorization::parse(value).map(|authorization| match authorization {
+                Authorization::Basic(credentials) => Proof::Credentials(credentials),
+                Authorization::Bearer(token) => Proof::Token(token),
+            })
         } else {
             let cookie = if resource == Resource::Thrift { cookie::value(head).map(Proof::Cookie) } else { None };
             cookie.or_else(|| head.headers.contains_key(DELEGATION_TOKEN).then_some(Proof::DelegationToken))
@@ -118,6 +121,10 @@ impl RequestHead {
                 let credentials = Credentials { authzid, ..credentials.clone() };
                 client.authenticator.authenticate(client.peer, &credentials).await
             }
+            Some(Proof::Token(token)) => {
+                let authzid = self.acts_for.as_deref().unwrap_or_default();
+                client.authenticator.authenticate_bearer(client.peer, &token.0, authzid).await
+            }
             Some(Proof::Cookie(cookie)) => match client.authenticator.authenticate_cookie(cookie) {
                 Ok(principal) if self.acts_for.as_ref().is_some_and(|user| *user != principal.user) => {
                     let text = "a request on behalf of another user needs credentials";
@@ -129,12 +136,15 @@ impl RequestHead {
                 Err(UserError::new(ErrorKind::InvalidAuthorization, "delegation tokens are not supported")
                     .hint("Log in with a user name and a password."))
             }
-            None => Err(UserError::new(ErrorKind::InvalidAuthorization, "the request has no Basic credentials")),
+            None => {
+                let text = authorization::missing(&*client.authenticator);
+                Err(UserError::new(ErrorKind::InvalidAuthorization, text))
+            }
         };
         authenticated.map_err(Refusal::unauthorized)
     }
 
-    /// Whether the client has sent credentials: a cookie is not renewed by itself.
+    /// Whether the client has sent a password: a cookie is not renewed by itself, and no cookie stands for a token.
     pub(super) fn has_credentials(&self) -> bool {
         matches!(self.proof, Some(Proof::Credentials(_)))
     }
@@ -182,25 +192,6 @@ fn do_as(query: Option<&str>) -> Result<Option<String>, Refusal> {
 /// A name or value in a query.
 fn decoded(text: &str) -> Vec<u8> {
     percent_decoded(&text.replace('+', " "))
-}
-
-/// Parses `Basic base64(user:password)`.
-fn basic(value: &str) -> Option<Credentials> {
-    let (scheme, token) = value.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let pair = String::from_utf8(STANDARD.decode(token.trim()).ok()?).ok()?;
-    let (user, password) = pair.split_once(':')?;
-    if user.is_empty() {
-        return None;
-    }
-    Some(Credentials {
-        mechanism: Mechanism::HttpBasic,
-        authzid: String::new(),
-        user: user.to_owned(),
-        password: password.to_owned(),
-    })
 }
 
 /// The name or address in a `Host` header, without its port.

@@ -12,6 +12,7 @@ use tokio::time::timeout_at;
 use tracing::debug;
 
 use super::api;
+use super::authorization;
 use super::body::{self, BodyError};
 use super::cookie::{self, THRIFT};
 use super::exchange::{Exchange, Framing};
@@ -40,7 +41,10 @@ pub(super) async fn serve(
     framing: Framing,
 ) -> Result<Response<ReplyBody>, WireError> {
     exchange.serving();
-    let response = respond(&exchange, request, framing).await;
+    let mut response = respond(&exchange, request, framing).await;
+    if let Ok(response) = &mut response {
+        authorization::challenge(&*exchange.client.authenticator, response);
+    }
     exchange.served(response.as_ref().map_or(true, |response| response.headers().contains_key(CONNECTION)));
     response
 }

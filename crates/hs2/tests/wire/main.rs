@@ -2,6 +2,7 @@
 //! that it is linked once.
 
 mod admission;
+mod bearer;
 mod components;
 mod cookies;
 mod corpus;
