@@ -207,7 +207,8 @@ fn texts_name_only_public_hosts() {
                 let host =
                     text[at + scheme.len()..].split(|c: char| !c.is_ascii_alphanumeric() && !"-.".contains(c)).next();
                 let host = host.unwrap_or_default().trim_end_matches('.');
-                let known = HOSTS.contains(&host) || !host.contains('.');
+                // No host has such a name (RFC 2606).
+                let known = HOSTS.contains(&host) || !host.contains('.') || host.ends_with(".example");
                 assert!(known, "{} names the host {host}", file.path);
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hs2::{Credentials, Principal};
+use hs2::{Credentials, HttpScheme, Principal};
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
 use model::user_name::is_user_name;
@@ -20,7 +20,7 @@ const JITTER: f64 = 0.2;
 /// The most that a refusal waits so that it takes as long as one of another kind.
 pub(crate) const MAX_EQUALIZED: Duration = Duration::from_secs(1);
 
-/// What a method finds about a user and a password.
+/// What a method finds about a user and a password, or about a token.
 #[derive(Debug)]
 pub enum Verdict {
     /// The password is right.
@@ -28,23 +28,61 @@ pub enum Verdict {
         /// The user's name as the method has it; `None`: as it was typed.
         user: Option<String>,
         groups: Vec<String>,
+        /// When the proof expires, in milliseconds since 1970; `None` if it has no end of its own.
+        expires_ms: Option<i64>,
     },
     /// The method knows the user, and the password is wrong: no other method is tried.
     Refused,
+    /// The token is not valid, for this reason, which the log has: no other method is tried.
+    Rejected(&'static str),
     /// The method does not know the user.
     Unknown,
     /// The password cannot be checked now: no other method is tried.
     Unavailable(UserError),
 }
 
-/// A method of authentication by user and password.
+/// A method of authentication by user and password, or by a token that names its user.
 #[async_trait]
 pub trait Method: Send + Sync {
     /// Its word in `access.authentication`.
     fn name(&self) -> &'static str;
 
+    /// What HTTP clients can send.
+    fn http_schemes(&self) -> &'static [HttpScheme] {
+        &[HttpScheme::Basic]
+    }
+
+    /// Whether the user is authenticated by this method alone.
+    fn owns(&self, user: &str) -> bool {
+        let _ = user;
+        false
+    }
+
+    /// Whether the password is a token of this method, which no other method must see unless it owns the user.
+    fn takes_as_token(&self, password: &str) -> bool {
+        let _ = password;
+        false
+    }
+
+    /// Whether a client that sends a token as its password may leave its user name empty.
+    fn accepts_no_user_name(&self) -> bool {
+        false
+    }
+
+    /// Whether the user may exist although [`Method::groups`] does not know it.
+    fn may_have(&self, user: &str) -> bool {
+        let _ = user;
+        false
+    }
+
     /// Checks a password, which is not empty.
     async fn login(&self, user: &str, password: &str) -> Verdict;
+
+    /// Checks a token. [`Verdict::Unknown`] if the method takes none.
+    async fn token(&self, token: &str) -> Verdict {
+        let _ = token;
+        Verdict::Unknown
+    }
 
     /// The groups that the user has now; `None` if the method does not know the user.
     async fn groups(&self, user: &str) -> Option<Vec<String>>;
@@ -105,6 +143,24 @@ impl Chain {
         None
     }
 
+    /// The groups of a user for whom another one acts; `None` if no method can have the user. A user whom only tokens name has no
+    /// groups without one.
+    pub async fn groups_if_possible(&self, user: &str) -> Option<Vec<String>> {
+        let groups = self.groups(user).await;
+        groups.or_else(|| self.methods.iter().any(|method| method.may_have(user)).then(Vec::new))
+    }
+
+    /// What HTTP clients can send.
+    pub fn http_schemes(&self) -> Vec<HttpScheme> {
+        let has = |scheme: &HttpScheme| self.methods.iter().any(|method| method.http_schemes().contains(scheme));
+        [HttpScheme::Basic, HttpScheme::Bearer].into_iter().filter(has).collect()
+    }
+
+    /// Whether a client may leave its user name empty.
+    pub fn accepts_no_user_name(&self) -> bool {
+        self.methods.iter().any(|method| method.accepts_no_user_name())
+    }
+
     /// The words of the methods, in their order.
     pub fn method_names(&self) -> Vec<&'static str> {
         self.methods.iter().map(|method| method.name()).collect()
@@ -113,17 +169,53 @@ impl Chain {
     /// The principal of these credentials. 28000 for every failed login, after its delay; 57P03 if the login cannot be
     /// checked now, or waited too long for others of its user and address.
     pub async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        match self.attempt(peer.ip(), credentials).await {
-            Ok(principal) => Ok(principal),
-            Err(Failure { error, delay }) => {
-                tokio::time::sleep(delay.mul_f64(1.0 - JITTER * rand::random::<f64>())).await;
-                Err(error)
+        delayed(self.attempt(peer.ip(), credentials).await).await
+    }
+
+    /// The principal of a token; errors as those of [`Chain::authenticate`].
+    pub async fn authenticate_token(&self, peer: SocketAddr, token: &str) -> Result<Principal, UserError> {
+        delayed(self.attempt_token(peer.ip(), token).await).await
+    }
+
+    /// Nothing is counted for a user, because none is known before the token is verified, and no guess finds a signature.
+    async fn attempt_token(&self, address: IpAddr, token: &str) -> Result<Principal, Failure> {
+        let unfinished = UnfinishedLogin { chain: self, user: "", address, has_ended: false };
+        let (verdict, method) = self.check_token(token).await;
+        unfinished.end();
+        let reason = match verdict {
+            Verdict::Accepted { user: Some(user), groups, expires_ms } => {
+                return Ok(Principal::authenticated(user, groups, method).until(expires_ms));
             }
+            Verdict::Unavailable(error) => return Err(Failure { error, delay: Duration::ZERO }),
+            Verdict::Rejected(reason) => reason,
+            Verdict::Accepted { user: None, .. } | Verdict::Refused | Verdict::Unknown => "unknown token",
+        };
+        Err(self.failed("", address, reason, self.throttle.fail_without_user(address)))
+    }
+
+    /// The verdict of the first method that takes the token, and its word. A user whom another method owns is not that one's.
+    async fn check_token(&self, token: &str) -> (Verdict, &'static str) {
+        for method in &self.methods {
+            let verdict = method.token(token).await;
+            let is_owned_by = |other: &Arc<dyn Method>, user: &str| other.name() != method.name() && other.owns(user);
+            return match verdict {
+                Verdict::Unknown => continue,
+                Verdict::Accepted { user: Some(user), .. }
+                    if self.methods.iter().any(|other| is_owned_by(other, &user)) =>
+                {
+                    (Verdict::Rejected("token of a user whom another method owns"), "")
+                }
+                verdict => (verdict, method.name()),
+            };
         }
+        (Verdict::Unknown, "")
     }
 
     async fn attempt(&self, address: IpAddr, credentials: &Credentials) -> Result<Principal, Failure> {
         let Credentials { user, password, .. } = credentials;
+        if user.is_empty() && self.methods.iter().any(|method| method.takes_as_token(password)) {
+            return self.attempt_token(address, password).await;
+        }
         if !is_user_name(user) || password.is_empty() {
             // Such a login matches no user, whom it could lock out.
             return Err(self.failed("", address, "no user name or password", self.throttle.fail("", address)));
@@ -139,11 +231,12 @@ impl Chain {
         let (verdict, method) = self.check(user, password).await;
         unfinished.end();
         match verdict {
-            Verdict::Accepted { user: name, groups } => {
+            Verdict::Accepted { user: name, groups, expires_ms } => {
                 attempt.succeed();
-                Ok(Principal::authenticated(name.as_deref().unwrap_or(user), groups, method))
+                Ok(Principal::authenticated(name.as_deref().unwrap_or(user), groups, method).until(expires_ms))
             }
             Verdict::Refused => Err(self.failed(user, address, "wrong password", attempt.fail())),
+            Verdict::Rejected(reason) => Err(self.failed(user, address, reason, attempt.fail())),
             Verdict::Unavailable(error) => {
                 attempt.withdraw();
                 Err(Failure { error, delay: Duration::ZERO })
@@ -152,13 +245,18 @@ impl Chain {
         }
     }
 
-    /// The verdict of the first method that knows the user, and its word.
+    /// The verdict of the first method that knows the user, and its word. A token is shown only to its method and to one that
+    /// owns the user.
     async fn check(&self, user: &str, password: &str) -> (Verdict, &'static str) {
         let begun = self.clock.boottime();
         let took = || self.clock.boottime().saturating_sub(begun);
+        let is_token = self.methods.iter().any(|method| method.takes_as_token(password));
         for method in &self.methods {
+            if is_token && !method.takes_as_token(password) && !method.owns(user) {
+                continue;
+            }
             let verdict = method.login(user, password).await;
-            if matches!(verdict, Verdict::Refused) {
+            if matches!(verdict, Verdict::Refused | Verdict::Rejected(_)) {
                 tokio::time::sleep(self.left_to_wait(took())).await;
             }
             if !matches!(verdict, Verdict::Unknown) {
@@ -201,192 +299,21 @@ impl UnfinishedLogin<'_> {
     }
 }
 
+/// Delays the response to a failure.
+async fn delayed(attempted: Result<Principal, Failure>) -> Result<Principal, UserError> {
+    match attempted {
+        Ok(principal) => Ok(principal),
+        Err(Failure { error, delay }) => {
+            tokio::time::sleep(delay.mul_f64(1.0 - JITTER * rand::random::<f64>())).await;
+            Err(error)
+        }
+    }
+}
+
 /// The error of a login that waited too long for the others of its user and address.
 fn too_many() -> UserError {
     UserError::new(ErrorKind::Unavailable, "too many logins of the user at the same time").hint("Retry the login.")
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use hs2::Mechanism;
-    use model::clock::ManualClock;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    /// Knows one user, with the password `right`, and counts its calls.
-    struct OneUser(&'static str, &'static str, AtomicUsize);
-
-    #[async_trait]
-    impl Method for OneUser {
-        fn name(&self) -> &'static str {
-            self.1
-        }
-
-        async fn login(&self, user: &str, password: &str) -> Verdict {
-            self.2.fetch_add(1, Ordering::Relaxed);
-            match password {
-                _ if user != self.0 => Verdict::Unknown,
-                "right" => Verdict::Accepted { user: None, groups: vec![self.1.to_owned()] },
-                "down" => {
-                    Verdict::Unavailable(UserError::new(ErrorKind::Unavailable, "the directory does not respond"))
-                }
-                _ => Verdict::Refused,
-            }
-        }
-
-        async fn groups(&self, user: &str) -> Option<Vec<String>> {
-            (user == self.0).then(|| vec![self.1.to_owned()])
-        }
-    }
-
-    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-
-    fn chain(users: &[(&'static str, &'static str)]) -> (Chain, Vec<Arc<OneUser>>) {
-        let clock = ManualClock::at(0);
-        let methods: Vec<Arc<OneUser>> =
-            users.iter().map(|(user, name)| Arc::new(OneUser(user, name, AtomicUsize::new(0)))).collect();
-        let throttle = Throttle::new(Duration::from_mins(5), clock.clone());
-        let chain = Chain::new(methods.iter().map(|method| Arc::clone(method) as _).collect(), throttle, clock);
-        (chain, methods)
-    }
-
-    async fn attempt(chain: &Chain, user: &str, password: &str) -> Result<Principal, Failure> {
-        let credentials = Credentials {
-            mechanism: Mechanism::SaslPlain,
-            authzid: String::new(),
-            user: user.to_owned(),
-            password: password.to_owned(),
-        };
-        chain.attempt(ADDRESS, &credentials).await
-    }
-
-    #[tokio::test]
-    async fn the_first_method_that_knows_the_user_decides() {
-        let (chain, methods) = chain(&[("ann", "file"), ("ann", "ldap"), ("bob", "jwt")]);
-        let principal = attempt(&chain, "ann", "right").await.unwrap();
-        assert_eq!((principal.user.as_str(), principal.method), ("ann", "file"));
-        assert_eq!(principal.groups, ["file"]);
-        assert_eq!(attempt(&chain, "ann", "wrong").await.unwrap_err().error.sqlstate(), "28000");
-        assert_eq!(attempt(&chain, "ann", "down").await.unwrap_err().error.sqlstate(), "57P03");
-        assert_eq!(methods[1].2.load(Ordering::Relaxed), 0);
-        assert_eq!(attempt(&chain, "bob", "right").await.unwrap().method, "jwt");
-    }
-
-    #[tokio::test]
-    async fn every_failure_has_the_same_text_and_a_delay() {
-        let (chain, _) = chain(&[("ann", "file")]);
-        let long = "x".repeat(10_000);
-        for user in ["ann", "eve", "@admins", "ann\nroot", "", &long] {
-            let failure = attempt(&chain, user, "wrong").await.unwrap_err();
-            assert_eq!(failure.error, UserError::new(ErrorKind::InvalidAuthorization, "authentication failed"));
-            assert!(failure.delay >= Duration::from_millis(100), "{user}");
-        }
-    }
-
-    #[tokio::test]
-    async fn no_method_sees_an_empty_password_or_a_locked_out_user() {
-        let (chain, methods) = chain(&[("ann", "file")]);
-        attempt(&chain, "ann", "").await.unwrap_err();
-        assert_eq!(methods[0].2.load(Ordering::Relaxed), 0);
-        for _ in 0..100 {
-            attempt(&chain, "ann", "wrong").await.unwrap_err();
-        }
-        assert_eq!(methods[0].2.load(Ordering::Relaxed), 40);
-        assert_eq!(attempt(&chain, "ann", "right").await.unwrap_err().error.sqlstate(), "28000");
-    }
-
-    #[tokio::test]
-    async fn groups_are_those_of_the_first_method_that_knows_the_user() {
-        let (chain, _) = chain(&[("ann", "file"), ("ann", "ldap"), ("bob", "jwt")]);
-        assert_eq!(chain.groups("ann").await, Some(vec!["file".to_owned()]));
-        assert_eq!(chain.groups("bob").await, Some(vec!["jwt".to_owned()]));
-        assert_eq!(chain.groups("eve").await, None);
-    }
-
-    /// Refuses every login once it gets a permit. Counts the logins that were started.
-    struct Slow(tokio::sync::Semaphore, AtomicUsize);
-
-    #[async_trait]
-    impl Method for Slow {
-        fn name(&self) -> &'static str {
-            "slow"
-        }
-
-        async fn login(&self, _: &str, _: &str) -> Verdict {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            self.0.acquire().await.unwrap().forget();
-            Verdict::Refused
-        }
-
-        async fn groups(&self, _: &str) -> Option<Vec<String>> {
-            None
-        }
-    }
-
-    /// Takes a time of the clock for each user, and knows none but `ann`.
-    struct Takes(Arc<ManualClock>, Duration);
-
-    #[async_trait]
-    impl Method for Takes {
-        fn name(&self) -> &'static str {
-            "takes"
-        }
-
-        async fn login(&self, user: &str, _: &str) -> Verdict {
-            self.0.advance(self.1);
-            if user == "ann" { Verdict::Refused } else { Verdict::Unknown }
-        }
-
-        async fn groups(&self, _: &str) -> Option<Vec<String>> {
-            None
-        }
-    }
-
-    #[tokio::test]
-    async fn a_refusal_by_the_first_method_takes_as_long_as_asking_all() {
-        let clock = ManualClock::at(0);
-        let takes = |time| Arc::new(Takes(Arc::clone(&clock), Duration::from_millis(time))) as Arc<dyn Method>;
-        let throttle = Throttle::new(Duration::from_mins(5), clock.clone());
-        let chain = Chain::new(vec![takes(20), takes(200)], throttle, clock.clone());
-        assert_eq!(chain.left_to_wait(Duration::ZERO), Duration::ZERO);
-        chain.check("eve", "wrong").await;
-        assert_eq!(chain.left_to_wait(Duration::from_millis(20)), Duration::from_millis(200));
-        let begun = std::time::Instant::now();
-        chain.check("ann", "wrong").await;
-        assert!(begun.elapsed() >= Duration::from_millis(200), "after its own 20 ms");
-        *chain.unknown_took.lock() = Duration::from_mins(1);
-        assert_eq!(chain.left_to_wait(Duration::ZERO), MAX_EQUALIZED, "a directory that is slow delays no one else");
-    }
-
-    /// A client that leaves, or whose time is up, while its password is checked.
-    #[tokio::test]
-    async fn a_login_that_is_cut_is_logged_like_one_that_fails() {
-        let clock = ManualClock::at(0);
-        let slow = Arc::new(Slow(tokio::sync::Semaphore::new(0), AtomicUsize::new(0)));
-        let chain = Chain::new(vec![slow as _], Throttle::new(Duration::from_mins(5), clock.clone()), clock);
-        for _ in 0..10 {
-            let mut login = Box::pin(attempt(&chain, "ann", "wrong"));
-            assert!(futures::poll!(&mut login).is_pending());
-        }
-        assert!(!chain.log.has_line(ADDRESS), "the lines of this minute are written");
-    }
-
-    #[tokio::test]
-    async fn parallel_attempts_are_no_more_than_the_failures_that_lock_out() {
-        let clock = ManualClock::at(0);
-        let slow = Arc::new(Slow(tokio::sync::Semaphore::new(0), AtomicUsize::new(0)));
-        let throttle = Throttle::new(Duration::from_mins(5), clock.clone());
-        let chain = Chain::new(vec![Arc::clone(&slow) as _], throttle, clock);
-        let attempts = (0..200).map(|_| attempt(&chain, "ann", "wrong"));
-        let release = async {
-            while slow.1.load(Ordering::Relaxed) < 40 {
-                tokio::task::yield_now().await;
-            }
-            slow.0.add_permits(200);
-        };
-        let (failures, ()) = tokio::join!(futures::future::join_all(attempts), release);
-        assert!(failures.iter().all(|failure| failure.as_ref().unwrap_err().error.sqlstate() == "28000"));
-        assert_eq!(slow.1.load(Ordering::Relaxed), 40);
-    }
-}
+mod tests;

@@ -47,10 +47,10 @@ impl Cookies {
         Self { keys }
     }
 
-    /// The cookie of a user who has just been authenticated; `None` if it would be too long, or if the user is not the one
-    /// who authenticated. `now` is in milliseconds since 1970.
+    /// The cookie of a user who has just been authenticated; `None` if it would be too long, if the user is not the one
+    /// who authenticated, or if the proof has an end of its own, which the cookie could outlive. `now` is in milliseconds since 1970.
     pub fn issue(&self, principal: &Principal, now: i64) -> Option<String> {
-        if principal.service.is_some() || principal.via.is_some() {
+        if principal.service.is_some() || principal.via.is_some() || principal.expires_ms.is_some() {
             return None;
         }
         let expires = now.saturating_add(HTTP_COOKIE_LIFETIME.as_millis() as i64).to_string();
@@ -143,6 +143,7 @@ mod tests {
         }
         let groups = (0..400).map(|number| format!("group-{number}")).collect();
         assert_eq!(ours.issue(&Principal::authenticated("ann", groups, "file"), NOW), None, "it is too long");
+        assert_eq!(ours.issue(&ann().until(Some(NOW + 1)), NOW), None, "it could outlive the proof");
     }
 
     #[test]

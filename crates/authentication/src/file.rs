@@ -38,6 +38,10 @@ impl Method for FileMethod {
     }
 
     /// A user of the file is authenticated by the file alone.
+    fn owns(&self, user: &str) -> bool {
+        self.file.users().get(user).is_some()
+    }
+
     async fn login(&self, user: &str, password: &str) -> Verdict {
         let users = self.file.users();
         let Some(entry) = users.get(user) else {
@@ -49,12 +53,12 @@ impl Method for FileMethod {
         let line = entry.hash.to_string();
         let parts = [NAME, user, password, &line];
         if self.cache.contains(parts) {
-            return Verdict::Accepted { user: None, groups: entry.groups.clone() };
+            return Verdict::Accepted { user: None, groups: entry.groups.clone(), expires_ms: None };
         }
         match self.queue.matches(entry.hash.clone(), password.to_owned()).await {
             Ok(true) => {
                 self.cache.insert(parts);
-                Verdict::Accepted { user: None, groups: entry.groups.clone() }
+                Verdict::Accepted { user: None, groups: entry.groups.clone(), expires_ms: None }
             }
             Ok(false) => Verdict::Refused,
             Err(error) => Verdict::Unavailable(error),

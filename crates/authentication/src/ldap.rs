@@ -158,7 +158,7 @@ impl LdapMethod {
 }
 
 fn accepted(account: Account) -> Verdict {
-    Verdict::Accepted { user: Some(account.name), groups: account.groups }
+    Verdict::Accepted { user: Some(account.name), groups: account.groups, expires_ms: None }
 }
 
 #[async_trait]
@@ -177,7 +177,7 @@ impl Method for LdapMethod {
                 let left = self.refusal_took.lock().saturating_sub(took);
                 tokio::time::sleep(left.min(MAX_EQUALIZED)).await;
             }
-            Verdict::Accepted { .. } | Verdict::Unavailable(_) => {}
+            Verdict::Accepted { .. } | Verdict::Rejected(_) | Verdict::Unavailable(_) => {}
         }
         verdict
     }

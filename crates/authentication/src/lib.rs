@@ -5,6 +5,7 @@
 //! | `chain` | the methods in their order, with the delay and the response of a failed login |
 //! | `file` | the method `file`: passwords and groups from a users file |
 //! | `ldap` | the method `ldap`: passwords and groups of a directory |
+//! | `jwt` | the method `jwt`: tokens of an issuer |
 //! | `secret_file` | whether other users can read a file with secrets |
 //! | `users_file` | the users file: its mode, and reading it again |
 //! | `users` | the lines of a users file, to look up and to edit |
@@ -24,6 +25,7 @@ mod cookie;
 mod file;
 mod hash_queue;
 mod impersonation;
+mod jwt;
 mod ldap;
 mod password;
 mod refusal_log;
@@ -38,6 +40,7 @@ pub use cookie::{CookieKey, CookieKeys, Cookies, MAX_COOKIE_BYTES};
 pub use file::FileMethod;
 pub use hash_queue::HashQueue;
 pub use impersonation::{ImpersonationRules, RuleError, RuleErrorReason};
+pub use jwt::{JwtAlgorithm, JwtMethod, JwtSettings, KeyLocation, KeyLocationError, KeySetError, KeysError};
 pub use ldap::{GroupSearch, LdapMethod, LdapSettings, LdapUrl, SettingError, Template, TemplateError, UserSource};
 pub use password::{HashError, PasswordHash};
 pub use refusal_log::{RefusalEvent, RefusalLog};

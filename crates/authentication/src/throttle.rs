@@ -141,6 +141,14 @@ impl Throttle {
         self.ended.notify_waiters();
     }
 
+    /// Counts a failed login without a user's name for its address alone: no user is locked out, and none waits longer, because of
+    /// tokens that have expired. Returns the delay as [`Throttle::fail`] does.
+    pub fn fail_without_user(&self, address: IpAddr) -> Duration {
+        let (now, address) = (self.clock.boottime(), network(address));
+        let mut tables = self.tables.lock();
+        delay(entry(&mut tables.addresses, address, |failures| failures.last).increment(now))
+    }
+
     /// Counts a failed login. Returns how long its response is delayed, without jitter.
     pub fn fail(&self, user: &str, address: IpAddr) -> Duration {
         let (now, address) = (self.clock.boottime(), network(address));
@@ -148,8 +156,13 @@ impl Throttle {
         let of_address = entry(&mut tables.addresses, address, |failures| failures.last).increment(now);
         let of_user = entry(&mut tables.users, user.to_owned(), |failures| failures.last).increment(now);
         entry(&mut tables.pairs, (user.to_owned(), address), Pair::last).increment(now, self.lockout);
-        FIRST_DELAY.saturating_mul(1 << of_address.max(of_user).min(6)).min(MAX_DELAY)
+        delay(of_address.max(of_user))
     }
+}
+
+/// The delay of a failure after that many others.
+fn delay(failures: u32) -> Duration {
+    FIRST_DELAY.saturating_mul(1 << failures.min(6)).min(MAX_DELAY)
 }
 
 impl Failures {

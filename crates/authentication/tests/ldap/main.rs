@@ -45,8 +45,8 @@ fn method(settings: LdapSettings, clock: &Arc<ManualClock>) -> LdapMethod {
 /// The name and groups of a login that succeeded, or the name of another verdict.
 async fn login(method: &LdapMethod, user: &str, password: &str) -> Result<(String, String), &'static str> {
     match method.login(user, password).await {
-        Verdict::Accepted { user, groups } => Ok((user.unwrap(), groups.join("; "))),
-        Verdict::Refused => Err("refused"),
+        Verdict::Accepted { user, groups, .. } => Ok((user.unwrap(), groups.join("; "))),
+        Verdict::Refused | Verdict::Rejected(_) => Err("refused"),
         Verdict::Unknown => Err("unknown"),
         Verdict::Unavailable(error) => Err(unavailable(&error)),
     }
