@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hs2::{Authenticator, Connection, Credentials, Mechanism, Principal};
+use authentication::Chain;
+use hs2::{Authenticator, Connection, Credentials, HttpScheme, Mechanism, Principal};
 use model::error::{ErrorKind, UserError};
 use model::user_name::{MAX_USER_NAME_BYTES, is_user_name};
 
@@ -21,18 +22,34 @@ const ANONYMOUS: &str = "anonymous";
 #[async_trait]
 impl Authenticator for Gateway {
     async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        if !self.settings.serves_clients {
-            return Err(UserError::new(ErrorKind::InvalidAuthorization, "this proxy serves no clients")
-                .hint("Connect to another proxy."));
-        }
+        self.check_serves_clients()?;
         let principal = match &self.settings.authentication {
             Some(chain) => chain.authenticate(peer, credentials).await?,
             None => trusted(&credentials.user)?,
         };
-        match credentials.authzid.as_str() {
-            "" => Ok(principal),
-            user => impersonate::on_behalf_of(self, principal, peer.ip(), user).await,
+        on_behalf_of(self, principal, peer, &credentials.authzid).await
+    }
+
+    async fn authenticate_bearer(&self, peer: SocketAddr, token: &str, authzid: &str) -> Result<Principal, UserError> {
+        self.check_serves_clients()?;
+        let takes_tokens = |chain: &&Arc<Chain>| chain.http_schemes().contains(&HttpScheme::Bearer);
+        let Some(chain) = self.settings.authentication.as_ref().filter(takes_tokens) else {
+            return Err(UserError::new(ErrorKind::InvalidAuthorization, "bearer tokens are not accepted")
+                .hint("Log in with a user name and a password."));
+        };
+        let principal = chain.authenticate_token(peer, token).await?;
+        on_behalf_of(self, principal, peer, authzid).await
+    }
+
+    fn http_schemes(&self) -> Vec<HttpScheme> {
+        match &self.settings.authentication {
+            Some(chain) => chain.http_schemes(),
+            None => vec![HttpScheme::Basic],
         }
+    }
+
+    fn accepts_no_user_name(&self) -> bool {
+        self.settings.authentication.as_ref().is_some_and(|chain| chain.accepts_no_user_name())
     }
 
     fn authenticate_cookie(&self, cookie: &str) -> Result<Principal, UserError> {
@@ -52,6 +69,29 @@ impl Authenticator for Gateway {
 
     fn unready(&self) -> Option<String> {
         self.unready_reason()
+    }
+}
+
+impl Gateway {
+    fn check_serves_clients(&self) -> Result<(), UserError> {
+        if self.settings.serves_clients {
+            return Ok(());
+        }
+        Err(UserError::new(ErrorKind::InvalidAuthorization, "this proxy serves no clients")
+            .hint("Connect to another proxy."))
+    }
+}
+
+/// The principal as the user whom the client names, who is empty for itself.
+async fn on_behalf_of(
+    gateway: &Gateway,
+    principal: Principal,
+    peer: SocketAddr,
+    authzid: &str,
+) -> Result<Principal, UserError> {
+    match authzid {
+        "" => Ok(principal),
+        user => impersonate::on_behalf_of(gateway, principal, peer.ip(), user).await,
     }
 }
 

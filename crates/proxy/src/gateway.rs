@@ -53,15 +53,30 @@ impl Gateway {
         Ok(Subject::new(principal.user.clone(), self.groups(principal).await?, &self.settings.roles))
     }
 
-    /// The current groups of a user, or 28000 if the user, or the one who impersonates it, was removed since the login.
-    /// Where names are trusted, the groups of the login.
+    /// The current groups of a user, or 28000 if the user, or the one who impersonates it, was removed since the login, or if the
+    /// proof of the login has expired. Where names are trusted, and with such a proof, the groups of the login.
     pub(crate) async fn groups(&self, principal: &Principal) -> Result<Vec<String>, UserError> {
         let Some(chain) = &self.settings.authentication else { return Ok(principal.groups.clone()) };
-        if let Some(via) = &principal.via {
-            chain.groups(via).await.ok_or_else(|| removed(via))?;
+        let is_by_token = principal.expires_ms.is_some();
+        if principal.expires_ms.is_some_and(|at| at <= self.clock.wall_ms()) {
+            return Err(expired(principal.login()));
         }
-        chain.groups(&principal.user).await.ok_or_else(|| removed(&principal.user))
+        match &principal.via {
+            None if is_by_token => Ok(principal.groups.clone()),
+            None => chain.groups(&principal.user).await.ok_or_else(|| removed(&principal.user)),
+            Some(via) => {
+                if !is_by_token {
+                    chain.groups(via).await.ok_or_else(|| removed(via))?;
+                }
+                chain.groups_if_possible(&principal.user).await.ok_or_else(|| removed(&principal.user))
+            }
+        }
     }
+}
+
+fn expired(user: &str) -> UserError {
+    UserError::new(ErrorKind::InvalidAuthorization, format!("the token of user \"{user}\" has expired"))
+        .hint("Log in with a new token.")
 }
 
 fn removed(user: &str) -> UserError {

@@ -59,7 +59,7 @@ async fn groups_if_permitted(gateway: &Gateway, principal: &Principal, user: &st
         return None;
     }
     let groups = match &gateway.settings.authentication {
-        Some(chain) => chain.groups(user).await?,
+        Some(chain) => chain.groups_if_possible(user).await?,
         None => Vec::new(),
     };
     let subject = Subject::new(user, groups, &gateway.settings.roles);

@@ -36,6 +36,9 @@ pub(crate) async fn execute(
 ) -> Result<Reply, CallError> {
     let is_statement = request.method == Some(Method::ExecuteStatement);
     let mut session = entry.state.lock().await;
+    if let Some(caller) = connection.principal() {
+        session.used_by(caller);
+    }
     if is_statement {
         gateway.activity.statements.add();
     }

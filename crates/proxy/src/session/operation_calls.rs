@@ -21,6 +21,9 @@ pub(crate) async fn serve(
     call: OperationCall<'_>,
 ) -> Result<Reply, CallError> {
     let mut session = entry.state.lock().await;
+    if let Some(caller) = connection.principal() {
+        session.used_by(caller);
+    }
     let Some(mut operation) = session.operations.remove(&named) else {
         return Err(UserError::new(ErrorKind::WrongState, "operation does not exist").into());
     };

@@ -28,7 +28,7 @@ use crate::settings::{BACKGROUND_CLOSE_DEADLINE, MAX_OPERATIONS};
 pub(crate) struct Session {
     /// Names it to its client. Its public half is the session's id, as an owner of engines too.
     pub(crate) handle: Handle,
-    /// Its user, with the groups at its opening.
+    /// Its user, with the groups at its opening or, with a token, those of the token that was sent last.
     pub(crate) principal: Principal,
     /// The address that it was opened from.
     pub(crate) client: IpAddr,
@@ -69,6 +69,18 @@ pub(crate) struct BoundEngine {
 }
 
 impl Session {
+    /// A call of its user: over HTTP each has a proof of its own, which may count for longer than the one before.
+    pub(crate) fn used_by(&mut self, caller: &Principal) {
+        if self.principal.expires_ms.is_none() && caller.expires_ms.is_none() {
+            return;
+        }
+        let ours = &mut self.principal;
+        (ours.method, ours.expires_ms) = (caller.method, caller.expires_ms);
+        if ours.via.is_none() && ours.user == caller.user {
+            ours.groups.clone_from(&caller.groups);
+        }
+    }
+
     pub(crate) fn new(principal: Principal, client: IpAddr, settings: SessionSettings) -> Self {
         Self {
             handle: Handle::random(),

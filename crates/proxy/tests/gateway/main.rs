@@ -41,5 +41,6 @@ mod rest_rights;
 mod rights;
 mod seats;
 mod timeouts;
+mod tokens;
 mod types;
 mod without_clients;
