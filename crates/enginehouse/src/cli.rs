@@ -230,6 +230,9 @@ pub struct SqlArguments {
     /// The password. Prefer the environment variable: other users of this machine can read the command line.
     #[arg(short = 'p', long, value_name = "PASSWORD", env = "ENGINEHOUSE_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
+    /// A file with a token of authentication method jwt, which is sent in place of a password; it names the user.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// Connect with TLS and verify the certificate of the server; the same as ;ssl=true in the URL.
     #[arg(long)]
     pub tls: bool,

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use authentication::{Chain, FileMethod, HashQueue, LdapMethod, LoginCache, Method, Throttle, UsersFile};
+use authentication::{Chain, FileMethod, HashQueue, JwtMethod, LdapMethod, LoginCache, Method, Throttle, UsersFile};
 use model::clock::SharedClock;
 
 use crate::configuration::{Authentication, Configuration};
 
 /// The methods that authenticate clients; `None` if their names are trusted, or if no clients are served. The users file is
 /// read here, and again by a task of the runtime.
-pub fn chain(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Option<Arc<Chain>>> {
+pub async fn chain(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Option<Arc<Chain>>> {
     if !configuration.proxy.serves_clients {
         return Ok(None);
     }
@@ -29,6 +29,10 @@ pub fn chain(configuration: &Configuration, clock: &SharedClock) -> anyhow::Resu
             Authentication::Ldap => {
                 let settings = configuration.ldap.settings(access.login_cache, access.stale)?;
                 methods.push(Arc::new(LdapMethod::new(settings, Arc::clone(&cache), clock.clone())));
+            }
+            Authentication::Jwt => {
+                configuration.jwt.check_file().await?;
+                methods.push(Arc::new(JwtMethod::new(configuration.jwt.settings()?, clock.clone())));
             }
         }
     }

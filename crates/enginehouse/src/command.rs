@@ -40,7 +40,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     failpoints::arm_from_environment()?;
     open_files::allow_all();
     match command {
-        Command::Config { command: ConfigCommand::Check(arguments) } => config::check(&arguments),
+        Command::Config { command: ConfigCommand::Check(arguments) } => block_on(config::check(&arguments)),
         Command::Keys { command } => keys::run(&command),
         Command::Passwd(arguments) => passwd::run(&arguments),
         Command::RunChild(arguments) => run_child::run(&arguments),

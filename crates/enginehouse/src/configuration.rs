@@ -10,6 +10,7 @@ pub mod changed_defaults;
 mod check;
 mod conceal;
 mod engines;
+mod jwt;
 mod kubernetes;
 mod ldap;
 mod locations;
@@ -35,6 +36,7 @@ use crate::engine_types::spark::section::SparkSection;
 pub use access::{Access, Authentication};
 pub use conceal::without_password;
 pub use engines::Catalogs;
+pub use jwt::JwtSection;
 pub use kubernetes::KubernetesSection;
 pub use ldap::LdapSection;
 pub use locations::resolved;
@@ -59,6 +61,7 @@ pub struct Configuration {
     pub cluster: ClusterSection,
     pub access: Access,
     pub ldap: LdapSection,
+    pub jwt: JwtSection,
     pub tls: TlsSection,
     pub zookeeper: ZookeeperSection,
     /// Read by metadata agents and `migrate` only.
@@ -260,7 +263,7 @@ mod tests {
             ),
             (
                 "[access]\nauthentication = \"pam\"\n",
-                "key authentication: unknown value `pam`, expected one of `none`, `file`, `ldap`",
+                "key authentication: unknown value `pam`, expected one of `none`, `file`, `ldap`, `jwt`",
             ),
             ("[engines]\nimages = 5\n", "expected a table, such as { a ="),
         ] {

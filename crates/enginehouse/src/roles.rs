@@ -182,7 +182,7 @@ pub async fn proxy(
         zookeeper: zookeeper(configuration, proxy::identity(keys))?,
         keys: keys.clone(),
         serves_clients: section.serves_clients,
-        authentication: client_authentication::chain(configuration, clock)?,
+        authentication: client_authentication::chain(configuration, clock).await?,
         roles: configuration.access.roles(),
         impersonation: configuration.access.impersonation_rules()?,
         snapshot_poll: section.snapshot_poll.0,

@@ -11,7 +11,7 @@ use crate::listener_tls::CertificateFiles;
 use crate::output::print_line;
 use crate::{key_files, roles};
 
-pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
+pub async fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     let (configuration, keys) = Configuration::load_with_keys(&arguments.config)?;
     // Every role would refuse to start without it.
     key_files::check(&configuration.cluster).with_context(|| format!("in {}", arguments.config.display()))?;
@@ -22,6 +22,9 @@ pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
         }
         if configuration.access.uses(Authentication::Ldap) {
             configuration.ldap.settings(configuration.access.login_cache, configuration.access.stale)?;
+        }
+        if configuration.access.uses(Authentication::Jwt) {
+            configuration.jwt.check_file().await?;
         }
         if configuration.tls.is_on() {
             CertificateFiles::new(&configuration.tls).read(roles::clock().wall_ms())?;

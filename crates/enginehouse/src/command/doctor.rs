@@ -29,6 +29,7 @@ mod report;
 mod role_files;
 mod slots;
 mod target;
+mod tokens;
 mod unreachable;
 mod users_file;
 mod zookeeper;
@@ -105,6 +106,7 @@ async fn diagnose(target: &Target) -> Report {
     certificates::check(target, &mut report);
     users_file::check(&target.configuration, &mut report);
     directory::check(&target.configuration, &mut report).await;
+    tokens::check(&target.configuration, &mut report).await;
     report.add(repeated(target, session.as_ref(), &agents, readable).await);
     if let Ok(session) = session {
         // A session that is not closed in time is expired by the server.

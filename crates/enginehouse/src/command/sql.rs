@@ -15,17 +15,22 @@ use crate::sql::{repl, runner, script};
 
 /// The largest script that is read, in bytes.
 const MAX_SCRIPT_BYTES: u64 = 64 << 20;
+/// The longest file with a token that is read, in bytes: more than the longest token.
+const MAX_TOKEN_BYTES: u64 = 64 << 10;
 /// The default user.
 const DEFAULT_USER: &str = "admin";
 
 pub async fn run(arguments: SqlArguments) -> anyhow::Result<ExitCode> {
     let target = ServerUrl::parse(&arguments.url)?;
-    let user = arguments.user.as_deref().or(target.user.as_deref()).unwrap_or(DEFAULT_USER);
-    let password = arguments.password.as_deref().or(target.password.as_deref()).unwrap_or_default();
+    let token = arguments.token_file.as_deref().map(read_token).transpose()?;
+    let default_user = if token.is_some() { "" } else { DEFAULT_USER };
+    let user = arguments.user.as_deref().or(target.user.as_deref()).unwrap_or(default_user);
+    let password = arguments.password.as_deref().or(target.password.as_deref());
+    let password = token.as_deref().or(password).unwrap_or_default();
     let scripted = !arguments.execute.is_empty() || arguments.file.is_some() || !std::io::stdin().is_terminal();
     // Read before connecting, so that an unreadable script opens no session.
     let statements = if scripted { statements(&arguments)? } else { Vec::new() };
-    let login = Login { target: &target, tls: tls(&arguments, &target)?, user, password };
+    let login = Login { target: &target, tls: tls(&arguments, &target)?, user, password, is_token: token.is_some() };
     let mut connection = Connection::open(&login).await?;
     connection.interrupts = Interrupts::listen()?;
     let outcome = if scripted {
@@ -40,6 +45,22 @@ pub async fn run(arguments: SqlArguments) -> anyhow::Result<ExitCode> {
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::FAILURE),
         outcome => outcome,
     }
+}
+
+/// A token, which is one line.
+fn read_token(path: &Path) -> anyhow::Result<String> {
+    let failed = || format!("--token-file {}", path.display());
+    let mut text = String::new();
+    let file = std::fs::File::open(path).with_context(failed)?;
+    file.take(MAX_TOKEN_BYTES).read_to_string(&mut text).with_context(failed)?;
+    let token = text.trim();
+    if token.is_empty() || token.contains(char::is_whitespace) {
+        bail!(
+            "{} has no token\nHint: The file has one line, such as the access_token in the response of the issuer.",
+            failed()
+        );
+    }
+    Ok(token.to_owned())
 }
 
 /// The trusted certificates, if the server is to be reached with TLS: of a file, or of this machine.

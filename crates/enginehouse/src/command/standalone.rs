@@ -136,11 +136,15 @@ fn how_to_connect(configuration: &Configuration, address: SocketAddr) -> String 
     let (host, port, url) = (address.ip(), address.port(), roles::client_url(configuration, address));
     let (access, file) = (&configuration.access, configuration.access.users_file.display());
     let login = match (access.uses(Authentication::File), access.uses(Authentication::Ldap)) {
-        (false, false) => "as user admin, without a password".to_owned(),
-        (true, false) => format!("as a user of {file}, with the password"),
-        (false, true) => "as a user of the directory, with the password".to_owned(),
-        (true, true) => format!("as a user of {file} or of the directory, with the password"),
+        (false, false) => None,
+        (true, false) => Some(format!("as a user of {file}, with the password")),
+        (false, true) => Some("as a user of the directory, with the password".to_owned()),
+        (true, true) => Some(format!("as a user of {file} or of the directory, with the password")),
     };
+    let token =
+        access.uses(Authentication::Jwt).then(|| format!("with a token of {} over HTTP", configuration.jwt.issuer));
+    let ways: Vec<String> = login.into_iter().chain(token).collect();
+    let login = if ways.is_empty() { "as user admin, without a password".to_owned() } else { ways.join(", or ") };
     let (option, trust, pyhive) = if configuration.logins_require_tls() {
         (" --tls --ca FILE", ";sslTrustStore=FILE", "see docs/security.md".to_owned())
     } else {

@@ -23,6 +23,8 @@ pub enum Authentication {
     File,
     /// Passwords and groups of a directory.
     Ldap,
+    /// Tokens of an issuer.
+    Jwt,
 }
 
 /// Authentication and permissions of clients.
@@ -114,7 +116,7 @@ impl Configuration {
     pub(super) fn check_access(&self) -> anyhow::Result<()> {
         let access = &self.access;
         if access.authentication.is_empty() {
-            bail!("access.authentication is empty\nHint: Set it to [\"none\"], [\"file\"] or [\"ldap\"].");
+            bail!("access.authentication is empty\nHint: Set it to [\"none\"], [\"file\"], [\"ldap\"] or [\"jwt\"].");
         }
         if access.uses(Authentication::None) && access.authentication.len() > 1 {
             bail!("access.authentication has \"none\" with another method, but \"none\" accepts every client");
@@ -125,10 +127,14 @@ impl Configuration {
             bail!("access.authentication has a method twice");
         }
         let position = |method| access.authentication.iter().position(|other| *other == method);
-        if position(Authentication::Ldap) < position(Authentication::File) && access.uses(Authentication::Ldap) {
-            bail!(
-                "access.authentication has \"ldap\" before \"file\": the directory could log in as a user of the users file\nHint: Set it to [\"file\", \"ldap\"]."
-            );
+        for (method, word, source) in
+            [(Authentication::Ldap, "ldap", "directory"), (Authentication::Jwt, "jwt", "issuer")]
+        {
+            if position(method) < position(Authentication::File) && access.uses(method) {
+                bail!(
+                    "access.authentication has \"{word}\" before \"file\": the {source} could log in as a user of the users file\nHint: Set it to [\"file\", \"{word}\"]."
+                );
+            }
         }
         if self.proxy.serves_clients && !access.insecure && !self.proxy.listens_on_loopback() {
             let listen = self.proxy.listen;
@@ -211,7 +217,8 @@ mod tests {
             ("authentication = [\"none\", \"file\"]", "\"none\" with another method"),
             ("authentication = [\"file\", \"file\"]", "twice"),
             ("authentication = [\"ldap\", \"file\"]", "\"ldap\" before \"file\""),
-            ("authentication = [\"pam\"]", "unknown value `pam`, expected one of `none`, `file`, `ldap`"),
+            ("authentication = [\"jwt\", \"file\"]", "\"jwt\" before \"file\": the issuer could"),
+            ("authentication = [\"pam\"]", "unknown value `pam`, expected one of `none`, `file`, `ldap`, `jwt`"),
             ("lockout = \"0s\"", "access.lockout"),
             ("authentication = 5", "a list of methods"),
         ] {

@@ -87,7 +87,7 @@ mod tests {
     const RECORDED: [(&str, &str); 1] = [("0.1.0", include_str!("../../../../tests/upgrade/0.1.0/defaults.toml"))];
 
     /// Keys that came after the recorded versions, and with whose default an installation behaves as before.
-    const WITHOUT_EFFECT: [&str; 58] = [
+    const WITHOUT_EFFECT: [&str; 69] = [
         "access.auditors",
         "access.impersonation",
         "access.lockout",
@@ -107,6 +107,17 @@ mod tests {
         "hiveserver2.property_arguments",
         "hiveserver2.shared_catalog",
         "hiveserver2.unconfined",
+        "jwt.algorithms",
+        "jwt.as_password",
+        "jwt.audience",
+        "jwt.ca_file",
+        "jwt.groups_claim",
+        "jwt.issuer",
+        "jwt.jwks_file",
+        "jwt.jwks_url",
+        "jwt.leeway",
+        "jwt.refresh",
+        "jwt.user_claim",
         "kubernetes.user_ids",
         "ldap.bind_dn",
         "ldap.bind_password_file",

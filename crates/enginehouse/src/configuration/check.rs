@@ -21,6 +21,7 @@ impl Configuration {
         self.check_spans()?;
         self.check_numbers()?;
         self.check_ldap()?;
+        self.check_jwt()?;
         self.check_reservations()?;
         self.check_zookeeper()?;
         self.spark.check()?;

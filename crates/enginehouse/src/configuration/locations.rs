@@ -23,6 +23,12 @@ impl Configuration {
         if self.access.uses(Authentication::Ldap) && !self.ldap.bind_password_file.as_os_str().is_empty() {
             paths.push(("ldap.bind_password_file", self.ldap.bind_password_file.clone()));
         }
+        if self.access.uses(Authentication::Jwt) {
+            // A statement that writes one of them could issue tokens.
+            let files = [("jwt.jwks_file", &self.jwt.jwks_file), ("jwt.ca_file", &self.jwt.ca_file)];
+            let are_set = files.into_iter().filter(|(_, path)| !path.as_os_str().is_empty());
+            paths.extend(are_set.map(|(key, path)| (key, path.clone())));
+        }
         if self.tls.is_on() {
             paths.push(("tls.certificate_file", self.tls.certificate_file.clone()));
             paths.push(("tls.key_file", self.tls.key_file.clone()));

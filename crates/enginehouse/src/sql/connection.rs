@@ -16,8 +16,10 @@ pub struct Login<'a> {
     pub target: &'a ServerUrl,
     /// TLS with the trusted certificates; `None`: without TLS.
     pub tls: Option<ClientTls>,
+    /// Empty if the password is a token, which names the user.
     pub user: &'a str,
     pub password: &'a str,
+    pub is_token: bool,
 }
 
 /// An open session.
@@ -54,15 +56,16 @@ impl Connection {
 }
 
 async fn open_session(login: &Login<'_>) -> anyhow::Result<Session> {
-    let Login { target, tls, user, password } = login;
+    let Login { target, tls, user, password, is_token } = login;
     let (user, password) = (*user, *password);
-    if user.is_empty() {
+    if user.is_empty() && !is_token {
         bail!("the user name is empty\nHint: Specify the user with -u USER.");
     }
     let auth = if target.plain_thrift { Auth::None } else { Auth::user(user, password) };
     let options = ClientOptions { tls: tls.clone(), ..ClientOptions::new(target.address.clone(), auth) };
     let client = match Client::connect(&options).await {
         Ok(client) => client,
+        Err(ClientError::Unauthenticated(text)) if *is_token => bail!("{} refused the token: {text}", target.address),
         Err(ClientError::Unauthenticated(text)) => bail!("{} refused user \"{user}\": {text}", target.address),
         // A hint is the end of a message, after the cause.
         Err(error @ ClientError::Connect { .. }) => bail!("{error}{}", trust_hint(&error)),

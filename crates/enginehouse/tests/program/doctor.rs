@@ -187,9 +187,10 @@ fn a_certificate_that_expires_soon_or_cannot_be_used_is_reported() {
 /// The report on an installation with pods of which nothing runs.
 fn of_pods(folder: &Path) -> Value {
     let kubeconfig = folder.join("nowhere");
-    // With the methods without which there is no check of the users file and of the directory.
+    // With the methods without which there is no check of the users file, of the directory and of tokens.
     let more = format!(
-        "[access]\nauthentication = [\"file\", \"ldap\"]\n[ldap]\nurl = \"ldap://127.0.0.1:1\"\nuser_base = \"dc=x\"\n\
+        "[access]\nauthentication = [\"file\", \"ldap\", \"jwt\"]\n[ldap]\nurl = \"ldap://127.0.0.1:1\"\nuser_base = \"dc=x\"\n\
+         [jwt]\nissuer = \"i\"\naudience = [\"a\"]\njwks_url = \"http://127.0.0.1:1/\"\n\
          [orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nkubeconfig = \"{}\"\n",
         kubeconfig.display()
     );

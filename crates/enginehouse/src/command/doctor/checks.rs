@@ -44,6 +44,7 @@ pub const KEYS: Check = check(MASTER, "keys");
 pub const CERTIFICATES: Check = check(MASTER, "certificates");
 pub const USERS_FILE: Check = check(MASTER, "users file");
 pub const DIRECTORY: Check = check(MASTER, "directory");
+pub const TOKENS: Check = check(MASTER, "tokens");
 
 pub const STATE_DIRECTORY: Check = check(ORCHESTRATOR, "state directory");
 pub const DISK: Check = check(ORCHESTRATOR, "disk");
@@ -75,7 +76,7 @@ pub const QUEUE: Check = check(RESOURCES, "queue");
 pub const LIMITS: Check = check(RESOURCES, "limits");
 
 /// Every check, in the order of the report.
-pub const ALL: [Check; 47] = [
+pub const ALL: [Check; 48] = [
     SERVERS,
     SESSION_TIMEOUT,
     ROOT,
@@ -97,6 +98,7 @@ pub const ALL: [Check; 47] = [
     CERTIFICATES,
     USERS_FILE,
     DIRECTORY,
+    TOKENS,
     STATE_DIRECTORY,
     DISK,
     CAPACITY,

@@ -35,7 +35,7 @@ pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> any
         "\nA tour of Enginehouse. Every statement below is sent to {address}, as any client would send it."
     ));
     let target = ServerUrl::parse(&format!("{address}"))?;
-    let login = Login { target: &target, tls: None, user: USER, password: "" };
+    let login = Login { target: &target, tls: None, user: USER, password: "", is_token: false };
     let mut connection = Connection::open(&login).await?;
     let mut engine = String::new();
     let samples = data.samples().display().to_string();
