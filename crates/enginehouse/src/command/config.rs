@@ -30,8 +30,12 @@ pub async fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode
             CertificateFiles::new(&configuration.tls).read(roles::clock().wall_ms())?;
         }
     }
+    let warning_about_groups = configuration.access.warning_about_groups();
     print_line(&format!("# {} is valid; with all defaults:", arguments.config.display()));
     print_line(toml::to_string(&hidden(configuration))?.trim_end());
+    if let Some(warning) = warning_about_groups {
+        print_line(&format!("\n# warning: {warning}"));
+    }
     let changed = changed_defaults::notice(&keys);
     if !changed.is_empty() {
         print_line(&format!("\n{}", changed.join("\n")));

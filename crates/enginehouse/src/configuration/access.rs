@@ -94,6 +94,15 @@ impl Access {
         })
     }
 
+    /// A warning about rules that permit less than they say.
+    pub fn warning_about_groups(&self) -> Option<&'static str> {
+        let knows_no_groups = self.authentication == [Authentication::Jwt];
+        let name_groups = self.impersonation_rules().is_ok_and(|rules| rules.name_groups());
+        (knows_no_groups && name_groups).then_some(
+            "access.impersonation names a group, but with method \"jwt\" alone nothing knows the groups of a user who is impersonated: the group permits no user",
+        )
+    }
+
     /// The lists of users and groups, with their keys.
     const fn lists(&self) -> [(&'static str, &Vec<String>); 4] {
         [
@@ -224,6 +233,19 @@ mod tests {
         ] {
             let error = format!("{:#}", checked(&format!("[access]\n{text}\n")).unwrap_err());
             assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_rule_with_a_group_that_only_tokens_name_is_a_warning() {
+        for (authentication, rule, warns) in [
+            ("[\"jwt\"]", "superset: @analysts", true),
+            ("[\"jwt\"]", "superset: ann", false),
+            ("[\"file\", \"jwt\"]", "superset: @analysts", false),
+        ] {
+            let text = format!("[access]\nauthentication = {authentication}\nimpersonation = [\"{rule}\"]\n");
+            let parsed = Configuration::parse(&text, &[]).unwrap();
+            assert_eq!(parsed.access.warning_about_groups().is_some(), warns, "{text}");
         }
     }
 
