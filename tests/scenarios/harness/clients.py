@@ -56,14 +56,16 @@ def session_keys(settings):
 
 
 @contextlib.contextmanager
-def impyla_session(address, user="admin", ca=None, http=False, password="x", **settings):
-    """A session of impyla: a cursor, because a session is a cursor's there. With `ca` over TLS."""
+def impyla_session(address, user="admin", ca=None, http=False, password="x", token=None, **settings):
+    """A session of impyla: a cursor, because a session is a cursor's there. With `ca` over TLS, with a token over HTTP."""
     host, port = split(address)
+    http = http or token is not None
     tls = {"use_ssl": True, "ca_cert": str(ca), "verify_cert": True} if ca else {}
     transport = {"use_http_transport": True, "http_path": "cliservice"} if http else {}
-    connection = impyla.connect(
-        host=host, port=port, auth_mechanism="PLAIN", user=user, password=password, timeout=120, **tls, **transport
-    )
+    login = {"auth_mechanism": "PLAIN", "user": user, "password": password}
+    if token is not None:
+        login = {"auth_mechanism": "JWT", "jwt": token}
+    connection = impyla.connect(host=host, port=port, timeout=120, **login, **tls, **transport)
     cursor = None
     try:
         cursor = connection.cursor(configuration=session_keys(settings))
