@@ -54,7 +54,7 @@ def templates(objects):
 
 
 def test_every_object_is_accepted_with_strict_fields(applier, objects, workspace):
-    components = ["every-namespace", "data-over-https", "directory"]
+    components = ["every-namespace", "data-over-https", "directory", "issuer"]
     wide = overlay(workspace / "wide", ["base"], components=components, namespace="enginehouse")
     tried = 0
     for it in [*objects, *wide]:
@@ -234,13 +234,7 @@ def test_the_patch_of_the_page_on_upgrades_keeps_the_old_behavior(workspace, tmp
 
 
 def test_proxies_with_a_directory_reach_it_and_have_its_secret(workspace, tmp_path):
-    (block,) = re.findall(r"^```yaml\n(.*?)^```$", (REPOSITORY / "docs/kubernetes.md").read_text(), re.MULTILINE | re.DOTALL)
-    folder = workspace / "with-a-directory"
-    folder.mkdir()
-    places = {it: os.path.relpath(FOLDER / it, folder) for it in ("base", "components")}
-    block = block.replace("../components", places["components"])
-    (folder / "kustomization.yaml").write_text(f"resources:\n- {places['base']}\n{block}")
-    changed = render(folder)
+    changed = with_component(workspace, "directory")
     pods = templates(changed)
     secret = [it["secret"] for it in pods["proxy"]["spec"]["volumes"] if it["name"] == "directory"]
     assert [(it["secretName"], it["defaultMode"]) for it in secret] == [("enginehouse-directory", 0o440)]
@@ -253,14 +247,39 @@ def test_proxies_with_a_directory_reach_it_and_have_its_secret(workspace, tmp_pa
         "user_base": "ou=people,dc=example",
         "member_of": "memberOf",
     }
-    for role in ("master", "metadata-agent"):
-        assert pods[role]["spec"] == templates(objects_of_base())[role]["spec"], role
+    check_only_proxies_differ(changed, 389, 636)
 
-    # Its ports are open to proxies, except where another end refuses, and to nothing else.
+
+def test_proxies_with_an_issuer_reach_it_and_take_its_tokens(workspace, tmp_path):
+    changed = with_component(workspace, "issuer")
+    settings = checked(templates(changed)["proxy"]["spec"]["containers"][0], changed, tmp_path)
+    assert settings["access"]["authentication"] == ["file", "jwt"]
+    found = {key: settings["jwt"][key] for key in ("issuer", "jwks_url", "audience")}
+    assert found == {"issuer": "https://issuer.example", "jwks_url": "https://issuer.example/jwks", "audience": ["enginehouse"]}
+    check_only_proxies_differ(changed, 443)
+
+
+def with_component(workspace, component):
+    """The base with the example of the page for this component."""
+    page = (REPOSITORY / "docs/kubernetes.md").read_text()
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    [block] = [it for it in blocks if f"- ../components/{component}\n" in it]
+    folder = workspace / f"with-{component}"
+    folder.mkdir()
+    places = {it: os.path.relpath(FOLDER / it, folder) for it in ("base", "components")}
+    block = block.replace("../components", places["components"])
+    (folder / "kustomization.yaml").write_text(f"resources:\n- {places['base']}\n{block}")
+    return render(folder)
+
+
+def check_only_proxies_differ(changed, *ports):
+    """The ports are open to proxies, except where another end refuses, and to nothing else."""
+    for role in ("master", "metadata-agent"):
+        assert templates(changed)[role]["spec"] == templates(objects_of_base())[role]["spec"], role
     known = peers()
     opened = opened_by(changed, known) - opened_by(objects_of_base(), known)
-    assert {("proxy", "internet", 389), ("proxy", "internet", 636)} <= opened
-    assert all(source == "proxy" and port in (389, 636) for source, _, port in opened), opened
+    assert {("proxy", "internet", port) for port in ports} <= opened
+    assert all(source == "proxy" and port in ports for source, _, port in opened), opened
     assert not any(target == "metadata address" for _, target, _ in opened)
 
 
