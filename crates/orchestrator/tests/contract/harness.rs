@@ -53,12 +53,12 @@ pub trait Harness: Send + Sync {
     fn remove_by_hand(&self, engine: &ObservedInstance);
 }
 
-/// Marks the pods of the suite.
-struct Prefix;
+/// Marks the pods of one installation. Those of other tests have the same names.
+struct Prefix(String);
 
 impl PodKey for Prefix {
     fn sign(&self, pod: &str) -> String {
-        format!("suite {pod}")
+        format!("{} {pod}", self.0)
     }
 
     fn verifies(&self, pod: &str, signature: &str) -> bool {
@@ -80,7 +80,7 @@ pub fn pods(
     config.namespaces = namespace.map(|name| vec![name.to_owned()]);
     // The suite creates engines of two installations.
     config.selector.remove(labels::CLUSTER);
-    Arc::new(Kubernetes::open(client, config, Arc::new(Prefix), clock).unwrap())
+    Arc::new(Kubernetes::open(client, config, Arc::new(Prefix(home.to_owned())), clock).unwrap())
 }
 
 /// The program of a pod; the simulated kubelets read it.

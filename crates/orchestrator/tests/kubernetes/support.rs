@@ -24,7 +24,7 @@ pub const LONG: Duration = Duration::from_hours(1);
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Marks the pods of one installation.
-struct KeyOf(&'static str);
+struct KeyOf(String);
 
 impl PodKey for KeyOf {
     fn sign(&self, pod: &str) -> String {
@@ -36,12 +36,13 @@ impl PodKey for KeyOf {
     }
 }
 
-pub fn pod_key() -> Arc<dyn PodKey> {
-    Arc::new(KeyOf("eh"))
+/// The key of the installation of that name. Several share an API server, so each needs its own.
+pub fn pod_key(cluster: &str) -> Arc<dyn PodKey> {
+    Arc::new(KeyOf(cluster.to_owned()))
 }
 
 pub fn signer() -> Signer {
-    Signer::new(pod_key())
+    Signer::new(pod_key("eh"))
 }
 
 pub fn config() -> Config {
@@ -53,7 +54,8 @@ pub fn open(cluster: &Cluster) -> Kubernetes {
 }
 
 pub fn open_with(cluster: &Cluster, config: Config) -> Kubernetes {
-    Kubernetes::open(cluster.client(), config, pod_key(), cluster.clock.clone()).unwrap()
+    let key = pod_key(&config.cluster);
+    Kubernetes::open(cluster.client(), config, key, cluster.clock.clone()).unwrap()
 }
 
 fn slot() -> SlotKey {

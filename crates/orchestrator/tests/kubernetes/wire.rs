@@ -33,7 +33,7 @@ async fn server(reply: &'static str) -> String {
 
 async fn listed_from(url: &str) -> Error {
     let client = client_of(kube::Config::new(url.parse().unwrap())).unwrap();
-    let kubernetes = Kubernetes::open(client, config(), pod_key(), ManualClock::at(0)).unwrap();
+    let kubernetes = Kubernetes::open(client, config(), pod_key("eh"), ManualClock::at(0)).unwrap();
     kubernetes.list(&LabelMap::new()).await.unwrap_err()
 }
 

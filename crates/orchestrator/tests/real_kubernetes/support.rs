@@ -59,7 +59,8 @@ impl TestNamespace {
     }
 
     pub fn open(&self) -> Kubernetes {
-        Kubernetes::open(self.client.clone(), self.config.clone(), pod_key(), SystemClock::shared()).unwrap()
+        Kubernetes::open(self.client.clone(), self.config.clone(), pod_key(&self.config.cluster), SystemClock::shared())
+            .unwrap()
     }
 
     /// The spec, moved into this namespace.
@@ -154,6 +155,6 @@ impl TestNamespace {
     }
 
     pub fn open_as(&self, client: kube::Client) -> Kubernetes {
-        Kubernetes::open(client, self.config.clone(), pod_key(), SystemClock::shared()).unwrap()
+        Kubernetes::open(client, self.config.clone(), pod_key(&self.config.cluster), SystemClock::shared()).unwrap()
     }
 }
