@@ -62,6 +62,8 @@ impl Users {
         let mut users = Self::default();
         for (index, line) in text.lines().enumerate() {
             let number = index + 1;
+            // Also of a last line without an end.
+            let line = line.trim_end_matches('\r');
             if line.trim().is_empty() || line.starts_with('#') {
                 users.lines.push(Line::Comment(line.to_owned()));
                 continue;
@@ -157,6 +159,13 @@ mod tests {
 
     /// With the least memory, so that it is computed in no time.
     const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+    #[test]
+    fn carriage_returns_end_lines_and_belong_to_no_group() {
+        let users = Users::parse(&format!("ann:{HASH}:etl\r\n\r\nbob:{HASH}:etl\r")).unwrap();
+        assert_eq!(users.get("bob").unwrap().groups, ["etl"]);
+        assert_eq!(Users::parse(&users.to_string()).unwrap(), users);
+    }
 
     #[test]
     fn a_file_with_comments_is_edited_line_by_line() {
