@@ -44,6 +44,11 @@ pub struct Registration {
 }
 
 impl Registration {
+    /// Reads the content of a node, which an engine may have written arbitrarily. The error is the reason.
+    pub fn read(data: &[u8]) -> Result<Self, String> {
+        document::read(data).and_then(Self::checked)
+    }
+
     /// Validates a registration, which an engine may have written arbitrarily. The error is the reason.
     fn checked(self) -> Result<Self, String> {
         if !is_endpoint(&self.address) {
@@ -100,7 +105,7 @@ pub(crate) async fn read_registration(
                 let Some((data, stat)) = read? else { return Ok(None) };
                 let content = match too_long(stat.data_length) {
                     Some(reason) => Err(reason),
-                    None => document::read(&data).and_then(Registration::checked),
+                    None => Registration::read(&data),
                 };
                 (content, stat)
             }
