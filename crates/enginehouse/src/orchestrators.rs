@@ -318,7 +318,7 @@ mod tests {
     fn spark_as_a_local_process_has_to_be_allowed() {
         let error = spec("", "spark").unwrap_err();
         assert_eq!(error.sqlstate(), "0A000");
-        assert!(error.text().contains("spark.unconfined") && error.text().contains("cluster secret"), "{error:?}");
+        assert!(error.text().contains("spark.unconfined") && error.text().contains("keys of the roles"), "{error:?}");
         let allowed = "[spark]\nunconfined = true\nprogram = \"/srv/spark-submit\"\nenvironment = { A = \"b\" }\n\
                        properties = { \"spark.ui.enabled\" = \"true\" }\n";
         let spec = spec(allowed, "spark").unwrap();

@@ -1,6 +1,6 @@
 //! Backfill: records which properties are secret for units that were written before schema version 6.
 //!
-//! It runs whenever a store is opened, because it needs the cluster secret, which a migration does not have. Units without
+//! It runs whenever a store is opened, because it needs a key, which a migration does not have. Units without
 //! secrets are not changed. Running engines keep their labels, which still match (`Configuration::unmasked`); new engines have
 //! labels of masked values. An ALTER of the unit by a metadata agent of an older version removes the record; the next store
 //! that is opened writes it again.

@@ -56,7 +56,7 @@ impl HiveServer2Launch {
                 "engines of type 'hiveserver2' are not accepted as local processes",
             )
             .detail(
-                "Users of a server may have all rights of its operating system process, such as reading the cluster secret.",
+                "Users of a server may have all rights of its operating system process, such as reading the keys of the roles.",
             )
             .hint(
                 "Run engines as pods (orchestrator.kind), or set hiveserver2.unconfined = true if all users are trusted.",

@@ -61,7 +61,9 @@ fn child(section: &SparkSection, configuration: &Configuration) -> Result<SparkL
             ErrorKind::NotSupported,
             "engines of type 'spark' are not accepted as local processes",
         )
-        .detail("Users of Spark have all rights of its operating system process, such as reading the cluster secret.")
+        .detail(
+            "Users of Spark have all rights of its operating system process, such as reading the keys of the roles.",
+        )
         .hint("Run engines as pods (orchestrator.kind), or set spark.unconfined = true if all users are trusted."));
     }
     Ok(SparkLocation::Child(SparkChild {
