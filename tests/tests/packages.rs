@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::process::Command;
+
 use tests::package;
-use tests::repository::read;
+use tests::repository::{read, root};
 
 #[test]
 fn a_package_is_called_like_its_folder() {
@@ -89,6 +91,14 @@ fn the_dev_profile_keeps_line_tables_of_every_package() {
         let debug = profiles.get(&package.name).and_then(|profile| profile.get("debug"));
         assert_eq!(debug.and_then(toml::Value::as_str), Some("line-tables-only"), "{}", package.name);
     }
+}
+
+#[test]
+fn cargo_warns_of_nothing_in_the_manifests() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root()).args(["metadata", "--no-deps", "--format-version", "1", "--offline"]);
+    let output = cargo.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
 #[test]
