@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{Arguments, Command, ConfigCommand};
-use crate::{open_files, termination};
+use crate::{core_files, open_files, termination};
 
 /// The time that the runtime waits for blocking work at exit.
 const SHUTDOWN_DEADLINE: std::time::Duration = std::time::Duration::from_secs(2);
@@ -39,6 +39,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     failpoints::arm_from_environment()?;
     open_files::allow_all();
+    core_files::forbid();
     match command {
         Command::Config { command: ConfigCommand::Check(arguments) } => block_on(config::check(&arguments)),
         Command::Keys { command } => keys::run(&command),

@@ -7,6 +7,7 @@ mod cli;
 mod client_authentication;
 mod command;
 mod configuration;
+mod core_files;
 mod engine_file;
 mod engine_types;
 mod key_files;

@@ -284,6 +284,17 @@ fn a_quiet_life_leaves_no_complaint_and_no_secret_in_any_log() {
     assert_eq!(installation.standard_error(), "");
 }
 
+#[test]
+fn neither_a_role_nor_an_engine_writes_a_core_file() {
+    let installation = Installation::with_an_engine();
+    for pid in [installation.engines(), vec![installation.pid()]].concat() {
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        let values: Vec<&str> = line.split_whitespace().skip(4).take(2).collect();
+        assert_eq!(values, ["1", "1"], "{line}");
+    }
+}
+
 fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
