@@ -14,8 +14,8 @@ use tests::repository::{self, read};
 const PAGE: &str = "docs/architecture.md";
 const CRATES: &str = "Crates, and who imports whom";
 const LIBRARIES: &str = "Outside libraries that have one home";
-/// The package of these checks is no part of the system.
-const CHECKS: &str = "tests";
+/// The packages of these checks and of the fuzz targets are no part of the system.
+const CHECKS: [&str; 2] = ["fuzz", "tests"];
 /// The program sees everything.
 const PROGRAM: &str = "enginehouse";
 
@@ -43,8 +43,10 @@ fn entries() -> BTreeMap<String, Entry> {
 
 fn system() -> Vec<Package> {
     let all = package::all().unwrap();
-    assert!(all.iter().any(|package| package.name == CHECKS), "cargo does not know the package of these checks");
-    all.into_iter().filter(|package| package.name != CHECKS).collect()
+    for checks in CHECKS {
+        assert!(all.iter().any(|package| package.name == checks), "cargo does not know the package {checks}");
+    }
+    all.into_iter().filter(|package| !CHECKS.contains(&package.name.as_str())).collect()
 }
 
 fn imports(package: &Package) -> BTreeSet<String> {

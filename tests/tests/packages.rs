@@ -104,8 +104,10 @@ fn cargo_warns_of_nothing_in_the_manifests() {
 #[test]
 fn there_is_one_program_and_cargo_run_means_it() {
     let packages = package::all().unwrap();
+    // Fuzz targets are built with a feature that nothing else has.
     let programs: Vec<(&str, &str)> = packages
         .iter()
+        .filter(|package| package.name != "fuzz")
         .flat_map(|package| package.programs.iter().map(|program| (&*package.name, &**program)))
         .collect();
     assert_eq!(programs, [("enginehouse", "enginehouse")]);
