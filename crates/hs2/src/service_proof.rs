@@ -42,7 +42,7 @@ impl fmt::Debug for ServiceLogin {
     }
 }
 
-/// What a client has sent as proof of its role. Nothing is verified before [`Authenticator::authenticate_service`]
+/// What a client has sent as proof of its role. Nothing is verified before [`crate::Authenticator::authenticate_service`]
 /// accepts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceProof {
