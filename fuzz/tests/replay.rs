@@ -2,8 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::io::{Write as _, stderr};
 use std::path::{Path, PathBuf};
+use std::{fs, panic};
+
+use parking_lot::Mutex;
+
+/// The input that is being read.
+static INPUT: Mutex<PathBuf> = Mutex::new(PathBuf::new());
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -14,9 +20,13 @@ fn names_in(folder: &Path) -> BTreeSet<String> {
     entries.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
 }
 
-/// A failure prints the input's file as the last line before the panic.
+/// Targets of connections end the process with the first panic, so what the test has printed would be lost: the input and the
+/// panic are written at once.
 #[test]
 fn every_input_of_the_corpus_is_read_or_refused() {
+    panic::set_hook(Box::new(|report| {
+        let _ = stderr().write_all(format!("{}: {report}\n", INPUT.lock().display()).as_bytes());
+    }));
     for (target, _) in fuzz::TARGETS {
         let mut inputs: Vec<PathBuf> =
             fs::read_dir(folder("corpus").join(target)).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -24,8 +34,9 @@ fn every_input_of_the_corpus_is_read_or_refused() {
         assert!(!inputs.is_empty(), "{target} has no corpus");
         println!("{target}: {} inputs", inputs.len());
         for input in inputs {
-            println!("{}", input.display());
-            fuzz::run(target, &fs::read(input).unwrap());
+            let data = fs::read(&input).unwrap();
+            *INPUT.lock() = input;
+            fuzz::run(target, &data);
         }
     }
 }
