@@ -94,8 +94,10 @@ impl Connection {
             }
         }
         let lacks_tls = tls.is_some_and(|tls| tls.required) && !wire.is_tls();
-        let authenticator: Arc<dyn Authenticator> =
-            if lacks_tls { Arc::new(LacksTls::new(authenticator, Arc::clone(log))) } else { authenticator };
+        let authenticator: Arc<dyn Authenticator> = match tls {
+            Some(tls) if lacks_tls => Arc::new(LacksTls::new(authenticator, Arc::clone(log), tls.refusal)),
+            _ => authenticator,
+        };
         match timeout_at(unknown_until, wire.fill()).await {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => return Err(HandshakeError::GoneAway),

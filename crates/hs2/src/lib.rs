@@ -6,7 +6,7 @@
 //! | [`scan`] | the zero-copy scanner: what a relay must know of a message, read in place |
 //! | [`message`], [`method`], [`handle`], [`answer`] | whole messages, to structs and back |
 //! | [`server`], [`connection`], [`auth`] | the listener and its connections at the level of messages |
-//! | [`tls`] | TLS below a connection: certificates of listeners, roots of clients |
+//! | [`tls`] | TLS below a connection: certificates of listeners, roots of clients, pinned keys between roles |
 //! | `http` | HTTP on such a connection: Thrift in POSTs, and the probes of every role |
 //! | [`http_api`] | the trait of what is served below `/api/` |
 //! | [`service`] | the trait of typed servers above them |
@@ -81,5 +81,6 @@ pub use service_proof::{ServiceLogin, ServiceProof, Sign};
 pub use session::{Session, Statement};
 pub use tls::certificate::{CertificateError, Certified, ServerCertificate, Validity};
 pub use tls::client::{ClientTls, RootsError};
+pub use tls::pinned::ServerKey;
 pub use tls::{ServerTls, TlsVersion};
 pub use value::{SqlType, Value};

@@ -7,6 +7,7 @@ pub(crate) mod certificate;
 pub(crate) mod client;
 mod handshakes;
 pub(crate) mod log;
+pub(crate) mod pinned;
 pub(crate) mod session;
 
 use std::fmt;
@@ -20,8 +21,10 @@ use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
 
 use crate::auth::{Authenticator, Credentials, Principal};
+use crate::service_proof::ServiceProof;
 use handshakes::Handshakes;
 use log::{Mismatch, TlsLog};
+use pinned::ServerKey;
 
 /// The protocol that a client may name before its first request; others are detected by their first byte.
 const HTTP: &[u8] = b"http/1.1";
@@ -49,6 +52,8 @@ pub struct ServerTls {
     config: Arc<ServerConfig>,
     /// Plain clients are rejected in their own protocol; only the probes are served.
     pub(crate) required: bool,
+    /// The error that they receive.
+    pub(crate) refusal: fn() -> UserError,
     pub(crate) handshakes: Handshakes,
 }
 
@@ -79,7 +84,21 @@ impl ServerTls {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = ring::Ticketer::new()?;
         config.send_tls13_tickets = 1;
-        Ok(Self { config: Arc::new(config), required, handshakes: Handshakes::default() })
+        Ok(Self::from_config(config, required, tls_required))
+    }
+
+    /// For a server whose clients know the key that it proves, which may change between two handshakes. Without a key no handshake
+    /// succeeds. If TLS is `required`, plain clients are refused with this error.
+    pub fn pinned(
+        key: impl Fn() -> Option<ServerKey> + Send + Sync + 'static,
+        required: bool,
+        refusal: fn() -> UserError,
+    ) -> Result<Self, rustls::Error> {
+        Ok(Self::from_config(pinned::server_config(key)?, required, refusal))
+    }
+
+    fn from_config(config: ServerConfig, required: bool, refusal: fn() -> UserError) -> Self {
+        Self { config: Arc::new(config), required, refusal, handshakes: Handshakes::default() }
     }
 
     /// Whether plain clients cannot log in.
@@ -92,7 +111,7 @@ impl ServerTls {
     }
 }
 
-/// The error of a plain client where TLS is required.
+/// The error of a plain client of a proxy that requires TLS.
 pub(crate) fn tls_required() -> UserError {
     UserError::new(ErrorKind::InvalidAuthorization, "this login requires TLS: add ssl=true")
 }
@@ -101,11 +120,12 @@ pub(crate) fn tls_required() -> UserError {
 pub(crate) struct LacksTls {
     authenticator: Arc<dyn Authenticator>,
     log: Arc<TlsLog>,
+    refusal: fn() -> UserError,
 }
 
 impl LacksTls {
-    pub(crate) fn new(authenticator: Arc<dyn Authenticator>, log: Arc<TlsLog>) -> Self {
-        Self { authenticator, log }
+    pub(crate) fn new(authenticator: Arc<dyn Authenticator>, log: Arc<TlsLog>, refusal: fn() -> UserError) -> Self {
+        Self { authenticator, log, refusal }
     }
 }
 
@@ -113,7 +133,16 @@ impl LacksTls {
 impl Authenticator for LacksTls {
     async fn authenticate(&self, peer: SocketAddr, _: &Credentials) -> Result<Principal, UserError> {
         self.log.note(peer, Mismatch::LacksTls, &"");
-        Err(tls_required())
+        Err((self.refusal)())
+    }
+
+    fn accepts_services(&self) -> bool {
+        self.authenticator.accepts_services()
+    }
+
+    async fn authenticate_service(&self, peer: SocketAddr, _: &ServiceProof) -> Result<Principal, UserError> {
+        self.log.note(peer, Mismatch::LacksTls, &"");
+        Err((self.refusal)())
     }
 
     fn accepts_no_user_name(&self) -> bool {

@@ -14,6 +14,7 @@ mod http_cut_calls;
 mod http_framing;
 mod http_relays;
 mod number_server;
+mod pinned_keys;
 mod real_clients;
 mod recorded;
 mod refusals;
