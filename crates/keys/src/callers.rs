@@ -1,7 +1,9 @@
 //! The callers of a server of the installation: metadata agents and engine agents accept proxies and masters.
 
 use model::credential::keys_match;
+use model::engine_name::EngineName;
 use model::key_generation::KeyGeneration;
+use model::signed_tls_key::SignedTlsKey;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster_secret::ClusterSecret;
@@ -20,6 +22,13 @@ pub trait CallerKeys: Send + Sync {
 
     /// Generation 0, as long as it is accepted.
     fn cluster_secret(&self) -> Option<&ClusterSecret>;
+
+    /// The keys that metadata agents may prove in TLS: those of all accepted generations, since an agent may begin to use
+    /// another one at any time.
+    fn metadata_agent_tls(&self) -> Vec<PublicKey>;
+
+    /// The key that the engine's agent proves in TLS; `None` if no accepted master signed it for this engine.
+    fn engine_tls(&self, engine: &EngineName, signed: &SignedTlsKey) -> Option<PublicKey>;
 }
 
 /// The public keys of one generation of callers.

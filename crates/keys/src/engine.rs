@@ -5,6 +5,8 @@
 
 use model::engine_name::EngineName;
 use model::key_generation::KeyGeneration;
+use model::signed_tls_key::SignedTlsKey;
+use serde::{Deserialize, Serialize};
 
 use crate::callers::Callers;
 use crate::cluster_secret::{ClusterSecret, Purpose};
@@ -22,6 +24,17 @@ pub struct EngineKeys {
     pub callers: Callers,
     /// The roles that read its registration, in each accepted generation.
     pub readers: Vec<RoleDigests>,
+    /// What its agent proves in TLS; `None` as long as generation 0 is in use.
+    pub tls: Option<EngineTlsKey>,
+}
+
+/// The key that an engine's agent proves in TLS.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineTlsKey {
+    pub seed: SecretKey,
+    /// What it registers.
+    pub signed: SignedTlsKey,
 }
 
 impl std::fmt::Debug for EngineKeys {

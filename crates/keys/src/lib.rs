@@ -8,6 +8,7 @@
 //! | [`engine`] | the keys of one engine, which a master derives |
 //! | [`callers`] | the public keys with which a server of the installation verifies its callers |
 //! | [`signature`] | Ed25519 |
+//! | [`tls`] | how a master states the TLS key of an engine |
 //! | [`secret_key`] | 32 secret bytes, and keys derived from them |
 //! | [`cluster_secret`] | generation 0: the one secret of version 0.1.0 |
 //! | [`current`] | keys that change while the process runs |
@@ -29,13 +30,15 @@ pub mod role_keys;
 pub mod root;
 pub mod secret_key;
 pub mod signature;
+pub mod tls;
 
 pub use callers::{CallerKeys, Callers};
 pub use cluster_secret::ClusterSecret;
 pub use current::Current;
-pub use engine::EngineKeys;
+pub use engine::{EngineKeys, EngineTlsKey};
 pub use model::key_generation::KeyGeneration;
 pub use role::{MasterSecrets, MetadataAgentSecrets, ProxySecrets, Role, RoleDigests};
 pub use role_keys::{AllKeys, MasterKeys, MetadataAgentKeys, ProxyKeys, RoleFile, RoleKeys};
 pub use root::Root;
 pub use secret_key::SecretKey;
+pub use signature::PublicKey;

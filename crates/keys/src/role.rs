@@ -78,6 +78,11 @@ pub(crate) fn signing_key(root: &SecretKey, role: Role, generation: KeyGeneratio
     root.derive("sign", generation, role.name())
 }
 
+/// The seed of the key that metadata agents prove in TLS.
+pub(crate) fn metadata_agent_tls_key(root: &SecretKey, generation: KeyGeneration) -> SecretKey {
+    root.derive("tls", generation, Role::MetadataAgent.name())
+}
+
 /// The secrets of proxies.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -148,6 +153,8 @@ impl RoleSecrets for MasterSecrets {
 #[serde(deny_unknown_fields)]
 pub struct MetadataAgentSecrets {
     pub zookeeper: SecretKey,
+    /// The seed of the key that it proves in TLS.
+    pub tls: SecretKey,
     /// Keys the fingerprints of secret properties.
     pub fingerprint: SecretKey,
 }
@@ -158,6 +165,7 @@ impl RoleSecrets for MetadataAgentSecrets {
     fn derive(root: &SecretKey, generation: KeyGeneration) -> Self {
         Self {
             zookeeper: zookeeper_key(root, Self::ROLE, generation),
+            tls: metadata_agent_tls_key(root, generation),
             fingerprint: root.derive("fingerprint", generation, ""),
         }
     }

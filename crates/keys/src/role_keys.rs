@@ -8,14 +8,17 @@ use model::credential::keys_match;
 use model::engine_name::{EngineName, hex};
 use model::error::{ErrorKind, UserError};
 use model::key_generation::KeyGeneration;
+use model::signed_tls_key::SignedTlsKey;
 use serde::{Deserialize, Serialize};
 
 use crate::callers::{CallerGeneration, CallerKeys, Callers};
 use crate::cluster_secret::{ClusterSecret, Purpose};
 use crate::current::Current;
-use crate::engine::{EngineKeys, EngineSecret, EngineSecrets};
+use crate::engine::{EngineKeys, EngineSecret, EngineSecrets, EngineTlsKey};
 use crate::role::{MasterSecrets, MetadataAgentSecrets, ProxySecrets, Role, RoleDigests, RoleSecrets};
-use crate::signature::{SIGNATURE_BYTES, SigningKey};
+use crate::secret_key::SecretKey;
+use crate::signature::{PublicKey, SIGNATURE_BYTES, SigningKey};
+use crate::tls;
 
 /// The most generations of one file.
 pub const MAX_GENERATIONS: usize = 4;
@@ -40,6 +43,9 @@ pub struct RoleFile<S> {
 #[serde(deny_unknown_fields)]
 pub struct RoleFileGeneration<S> {
     pub number: KeyGeneration,
+    /// The public key that metadata agents prove in TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata_agent_tls: Option<PublicKey>,
     /// Of generation 0 only, which has no other keys.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub cluster_secret: Option<ClusterSecret>,
@@ -92,6 +98,7 @@ enum Keys<S> {
         secret: S,
         signing: Option<Arc<SigningKey>>,
         callers: CallerGeneration,
+        metadata_agent_tls: PublicKey,
     },
     /// Generation 0.
     ClusterSecret(ClusterSecret),
@@ -138,16 +145,20 @@ impl<S: RoleSecrets> RoleFile<S> {
             ));
         }
         let mut generations = Vec::with_capacity(self.generations.len());
-        for RoleFileGeneration { number, cluster_secret, secret, callers, zookeeper } in self.generations {
+        for generation in self.generations {
+            let RoleFileGeneration { number, metadata_agent_tls, cluster_secret, secret, callers, zookeeper } =
+                generation;
             if generations.iter().any(|earlier: &Generation<S>| earlier.number == number) {
                 return Err(refused("invalid key file", format!("It has generation {number} twice.")));
             }
             let is_old = number == KeyGeneration::CLUSTER_SECRET;
-            let keys = match (is_old, cluster_secret, secret, callers) {
-                (true, Some(secret), None, None) => Keys::ClusterSecret(secret),
-                (false, None, Some(secret), Some(callers)) if callers.generation == number => {
+            let keys = match (is_old, cluster_secret, secret, callers, metadata_agent_tls) {
+                (true, Some(secret), None, None, None) => Keys::ClusterSecret(secret),
+                (false, None, Some(secret), Some(callers), Some(metadata_agent_tls))
+                    if callers.generation == number =>
+                {
                     let signing = secret.signing().map(|seed| Arc::new(SigningKey::from_seed(seed)));
-                    Keys::Derived { secret, signing, callers }
+                    Keys::Derived { secret, signing, callers, metadata_agent_tls }
                 }
                 _ => return Err(refused("invalid key file", format!("Generation {number} is incomplete."))),
             };
@@ -171,6 +182,11 @@ impl<S: RoleSecrets> RoleKeys<S> {
     /// The accepted generations; the one in use first.
     pub fn accepted(&self) -> Vec<KeyGeneration> {
         self.generations.iter().map(|generation| generation.number).collect()
+    }
+
+    /// Whether it uses keys for TLS: generation 0 has none.
+    pub fn has_tls(&self) -> bool {
+        self.in_use != KeyGeneration::CLUSTER_SECRET
     }
 
     /// The passwords of its ZooKeeper identity, in the order of [`RoleKeys::accepted`].
@@ -236,6 +252,22 @@ impl<S: RoleSecrets + Send + Sync> CallerKeys for RoleKeys<S> {
     fn cluster_secret(&self) -> Option<&ClusterSecret> {
         self.cluster_secret_if_accepted()
     }
+
+    fn metadata_agent_tls(&self) -> Vec<PublicKey> {
+        let key = |generation: &Generation<S>| match &generation.keys {
+            Keys::Derived { metadata_agent_tls, .. } => Some(metadata_agent_tls.clone()),
+            Keys::ClusterSecret(_) => None,
+        };
+        self.generations.iter().filter_map(key).collect()
+    }
+
+    fn engine_tls(&self, engine: &EngineName, signed: &SignedTlsKey) -> Option<PublicKey> {
+        let generation = self.generations.iter().find(|known| known.number == signed.generation)?;
+        match &generation.keys {
+            Keys::Derived { callers, .. } => tls::verified(&callers.master, &self.cluster, engine, signed),
+            Keys::ClusterSecret(_) => None,
+        }
+    }
 }
 
 impl ProxyKeys {
@@ -251,6 +283,15 @@ impl MetadataAgentKeys {
         Callers {
             password: self.cluster_secret_if_accepted().map(|secret| secret.derive(Purpose::MetadataAgent)),
             generations: self.caller_generations(),
+        }
+    }
+
+    /// The seed of the key that it proves in TLS, with its generation, which is the one in use; `None` as long as that is
+    /// generation 0. Callers may not accept another one yet.
+    pub fn tls(&self) -> Option<(KeyGeneration, SecretKey)> {
+        match &self.generations.first()?.keys {
+            Keys::Derived { secret, .. } => Some((self.in_use, secret.tls.clone())),
+            Keys::ClusterSecret(_) => None,
         }
     }
 
@@ -273,6 +314,19 @@ impl MasterKeys {
                 generations: self.caller_generations(),
             },
             readers: self.digests(),
+            tls: self.engine_tls_key(engine),
+        }
+    }
+
+    /// The TLS key of a new engine; `None` as long as generation 0 is in use.
+    fn engine_tls_key(&self, engine: &EngineName) -> Option<EngineTlsKey> {
+        match &self.generations.first()?.keys {
+            Keys::Derived { secret, signing: Some(signing), .. } => {
+                let seed = secret.engines.derive("tls", self.in_use, engine.as_str());
+                let signed = tls::signed(signing, self.in_use, &self.cluster, engine, &seed);
+                Some(EngineTlsKey { seed, signed })
+            }
+            Keys::Derived { .. } | Keys::ClusterSecret(_) => None,
         }
     }
 

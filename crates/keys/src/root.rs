@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::callers::CallerGeneration;
 use crate::cluster_secret::ClusterSecret;
 use crate::current::Current;
-use crate::role::{Role, RoleDigests, RoleSecrets, signing_key, zookeeper_key};
+use crate::role::{Role, RoleDigests, RoleSecrets, metadata_agent_tls_key, signing_key, zookeeper_key};
 use crate::role_keys::{AllKeys, MAX_GENERATIONS, RoleFile, RoleFileGeneration};
 use crate::secret_key::SecretKey;
 use crate::signature::SigningKey;
@@ -98,6 +98,7 @@ impl Root {
         let public = |role| SigningKey::from_seed(&signing_key(&self.key, role, number)).public();
         RoleFileGeneration {
             number,
+            metadata_agent_tls: Some(SigningKey::from_seed(&metadata_agent_tls_key(&self.key, number)).public()),
             cluster_secret: None,
             secret: Some(S::derive(&self.key, number)),
             callers: Some(CallerGeneration {
@@ -113,6 +114,7 @@ impl Root {
 fn old_generation<S>(secret: &ClusterSecret, digest: Digest) -> RoleFileGeneration<S> {
     RoleFileGeneration {
         number: KeyGeneration::CLUSTER_SECRET,
+        metadata_agent_tls: None,
         cluster_secret: Some(secret.clone()),
         secret: None,
         callers: None,

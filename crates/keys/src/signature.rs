@@ -53,6 +53,14 @@ impl fmt::Debug for PublicKey {
 }
 
 impl PublicKey {
+    pub(crate) const fn new(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    pub fn bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
     /// Whether the holder of the other half signed the message.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ED25519, self.0).verify(message, signature).is_ok()

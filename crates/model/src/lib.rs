@@ -25,7 +25,7 @@
 //! | [`alteration`], [`snapshot`] | an alteration and its outcome; the whole database, read at once |
 //! | [`advertised`] | the address that clients and other processes connect to |
 //! | [`error`], [`secret`], [`fingerprint`] | errors for users, secret values and their fingerprint |
-//! | [`credential`], [`key_generation`], [`role_digests`] | comparison of keys; their generations; the roles' identities in ZooKeeper |
+//! | [`credential`], [`key_generation`], [`role_digests`], [`signed_tls_key`] | comparison of keys; their generations; the roles' identities in ZooKeeper; the TLS keys of engines |
 //! | [`cause`] | the causes of errors, kept and printed |
 //! | [`clock`], [`millis`] | time; durations as milliseconds |
 //! | [`spark_start`] | whether a Spark that did not start may start later |
@@ -85,6 +85,7 @@ pub mod scaling;
 pub mod secret;
 pub mod shared;
 pub mod sharing;
+pub mod signed_tls_key;
 pub mod slot;
 pub mod snapshot;
 pub mod span;

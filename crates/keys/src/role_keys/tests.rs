@@ -57,7 +57,7 @@ fn no_file_has_a_secret_of_another_role_or_the_root_key() {
     let root = root();
     let own = [secrets::<ProxySecrets>(&root), secrets::<MasterSecrets>(&root), secrets::<MetadataAgentSecrets>(&root)];
     let files = [whole::<ProxySecrets>(&root), whole::<MasterSecrets>(&root), whole::<MetadataAgentSecrets>(&root)];
-    assert_eq!(own.each_ref().map(Vec::len), [6, 8, 4], "two generations");
+    assert_eq!(own.each_ref().map(Vec::len), [6, 8, 6], "two generations");
     let root_key = serde_json::to_value(&root).unwrap()["key"].as_str().unwrap().to_owned();
     for (holder, file) in files.iter().enumerate() {
         assert!(!file.contains(&root_key));
@@ -194,4 +194,39 @@ fn no_debug_output_has_a_secret() {
     secrets.extend(master.engine_passwords(&engine("a")));
     secrets.push("0123456789abcdef".to_owned());
     assert!(secrets.iter().all(|secret| !printed.contains(secret)), "{printed}");
+}
+
+#[test]
+fn callers_know_the_tls_keys_of_agents_and_engines() {
+    let root = root();
+    let agent: MetadataAgentKeys = keys(&root, G1, &[G1, G2]);
+    let (proxy, master): (ProxyKeys, MasterKeys) = (keys(&root, G2, &[G1, G2]), keys(&root, G1, &[G1]));
+    let (generation, seed) = agent.tls().unwrap();
+    let public = SigningKey::from_seed(&seed).public();
+    assert_eq!(generation, G1, "the one in use");
+    // An agent may use the next generation before the caller does.
+    assert_eq!(proxy.metadata_agent_tls().len(), 2);
+    assert!(proxy.metadata_agent_tls().contains(&public) && master.metadata_agent_tls() == [public]);
+
+    let key = master.engine(&engine("e-1")).tls.unwrap();
+    let public = SigningKey::from_seed(&key.seed).public();
+    assert_eq!(proxy.engine_tls(&engine("e-1"), &key.signed), Some(public));
+    assert_eq!(proxy.engine_tls(&engine("e-2"), &key.signed), None);
+    let later: ProxyKeys = keys(&root, G2, &[G2]);
+    assert_eq!(later.engine_tls(&engine("e-1"), &key.signed), None, "generation 1 is retired");
+    let stranger = Root::new("eh", SecretKey::new([8; KEY_BYTES]));
+    assert_eq!(keys::<ProxySecrets>(&stranger, G1, &[G1]).engine_tls(&engine("e-1"), &key.signed), None);
+    let other = master.engine(&engine("e-2")).tls.unwrap();
+    assert_ne!(key.seed.bytes(), other.seed.bytes());
+}
+
+/// Callers that still use generation 0 alone have no other key.
+#[test]
+fn nothing_of_generation_0_has_a_key_for_tls() {
+    let root = old_root();
+    assert!(keys::<MetadataAgentSecrets>(&root, G0, &[G0, G1]).tls().is_none());
+    assert!(keys::<MasterSecrets>(&root, G0, &[G0, G1]).engine(&engine("e-1")).tls.is_none());
+    assert!(keys::<ProxySecrets>(&root, G0, &[G0]).metadata_agent_tls().is_empty());
+    assert_eq!(keys::<ProxySecrets>(&root, G0, &[G0, G1]).metadata_agent_tls().len(), 1);
+    assert!(keys::<MetadataAgentSecrets>(&root, G1, &[G0, G1]).tls().is_some());
 }
