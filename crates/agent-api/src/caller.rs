@@ -6,13 +6,16 @@
 
 use std::sync::Arc;
 
-use hs2::{Auth, ServiceLogin};
+use hs2::{Auth, ClientError, ClientOptions, ClientTls, ServiceLogin};
 use keys::callers::CallerKeys;
 use keys::cluster_secret::Purpose;
 use keys::role::RoleSecrets;
-use keys::{Current, KeyGeneration, Role, RoleKeys};
+use keys::{Current, KeyGeneration, PublicKey, Role, RoleKeys};
 use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
+use model::signed_tls_key::SignedTlsKey;
+
+use crate::tls::{self, ClusterTls};
 
 /// A metadata agent, as it is registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +24,8 @@ pub struct MetadataAgentEndpoint {
     pub address: String,
     /// The generations of keys that it accepts; empty if it is of version 0.1.0.
     pub keys: Vec<KeyGeneration>,
+    /// The generation of the key that it proves in TLS; `None` if it does not offer TLS.
+    pub tls: Option<KeyGeneration>,
 }
 
 /// An engine agent, as it is registered.
@@ -31,6 +36,8 @@ pub struct EngineEndpoint {
     pub address: String,
     /// The generations of keys that it accepts; empty if it is of version 0.1.0.
     pub keys: Vec<KeyGeneration>,
+    /// The key that it proves in TLS; `None` if it does not offer TLS.
+    pub tls: Option<SignedTlsKey>,
 }
 
 /// A server of the installation, as a proof names it.
@@ -55,7 +62,10 @@ impl std::fmt::Display for Audience<'_> {
 
 /// The role that this process calls others as. Its keys may be replaced meanwhile.
 #[derive(Clone)]
-pub struct Caller(Arc<dyn Fn() -> Arc<dyn CallerKeys> + Send + Sync>);
+pub struct Caller {
+    keys: Arc<dyn Fn() -> Arc<dyn CallerKeys> + Send + Sync>,
+    tls: ClusterTls,
+}
 
 impl std::fmt::Debug for Caller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -64,26 +74,54 @@ impl std::fmt::Debug for Caller {
 }
 
 impl Caller {
-    pub fn new<S: RoleSecrets + Send + Sync + 'static>(keys: Current<RoleKeys<S>>) -> Self {
-        Self(Arc::new(move || keys.get()))
+    pub fn new<S: RoleSecrets + Send + Sync + 'static>(keys: Current<RoleKeys<S>>, tls: ClusterTls) -> Self {
+        Self { keys: Arc::new(move || keys.get()), tls }
     }
 
     pub fn role(&self) -> Role {
-        (self.0)().role()
+        (self.keys)().role()
     }
 
-    /// How to log in at a metadata agent, on behalf of a user or, if it is empty, for the role itself.
-    pub fn metadata_agent(&self, endpoint: &MetadataAgentEndpoint, user: &str) -> Result<Auth, UserError> {
-        self.login(Audience::MetadataAgent, &endpoint.keys, user)
+    /// How to connect to a metadata agent, on behalf of a user or, if it is empty, for the role itself.
+    pub fn metadata_agent(&self, endpoint: &MetadataAgentEndpoint, user: &str) -> Result<ClientOptions, ClientError> {
+        let MetadataAgentEndpoint { address, keys, tls } = endpoint;
+        let key = || (self.keys)().metadata_agent_tls();
+        let tls = self.tls("the metadata agent", address, tls.is_some(), key);
+        options(address, tls, self.login(Audience::MetadataAgent, keys, user))
     }
 
-    /// How to log in at an engine's agent.
-    pub fn engine(&self, engine: &EngineName, endpoint: &EngineEndpoint, user: &str) -> Result<Auth, UserError> {
-        self.login(Audience::Engine { engine, uid: &endpoint.uid }, &endpoint.keys, user)
+    /// How to connect to an engine's agent.
+    pub fn engine(
+        &self,
+        engine: &EngineName,
+        endpoint: &EngineEndpoint,
+        user: &str,
+    ) -> Result<ClientOptions, ClientError> {
+        let EngineEndpoint { uid, address, keys, tls } = endpoint;
+        let key = || tls.iter().filter_map(|signed| (self.keys)().engine_tls(engine, signed)).collect();
+        let tls = self.tls(&format!("engine \"{engine}\""), address, tls.is_some(), key);
+        options(address, tls, self.login(Audience::Engine { engine, uid }, keys, user))
+    }
+
+    /// TLS where the server offers it. A server whose key is not known is refused, and not reached in plain text.
+    fn tls(
+        &self,
+        server: &str,
+        address: &str,
+        is_offered: bool,
+        accepted: impl FnOnce() -> Vec<PublicKey>,
+    ) -> Result<Option<ClientTls>, UserError> {
+        if self.tls.is_off() || !is_offered {
+            return self.tls.permits_plain(server, address).map(|()| None);
+        }
+        match accepted().as_slice() {
+            [] => Err(tls::unknown_key(server)),
+            keys => tls::client(keys).map(Some),
+        }
     }
 
     fn login(&self, audience: Audience<'_>, accepted: &[KeyGeneration], user: &str) -> Result<Auth, UserError> {
-        let keys = (self.0)();
+        let keys = (self.keys)();
         let accepted = if accepted.is_empty() { &[KeyGeneration::CLUSTER_SECRET][..] } else { accepted };
         let own = keys.generations();
         let Some(generation) = own.iter().copied().find(|generation| accepted.contains(generation)) else {
@@ -109,6 +147,17 @@ impl Caller {
             sign: Arc::new(sign),
         }))
     }
+}
+
+fn options(
+    address: &str,
+    tls: Result<Option<ClientTls>, UserError>,
+    auth: Result<Auth, UserError>,
+) -> Result<ClientOptions, ClientError> {
+    let refused = |error: UserError| ClientError::Unauthenticated(error.text());
+    let mut options = ClientOptions::new(address, auth.map_err(refused)?);
+    options.tls = tls.map_err(refused)?;
+    Ok(options)
 }
 
 fn no_common_generation(audience: Audience<'_>, own: &[KeyGeneration], accepted: &[KeyGeneration]) -> UserError {

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hs2::{Client, ClientError, ClientOptions};
+use hs2::{Client, ClientError};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::cause::Cause;
 use model::demand::Demand;
@@ -106,9 +106,7 @@ impl AgentClient {
     }
 
     async fn connect(&self, deadline: Instant) -> Result<Client, ClientError> {
-        let auth = self.caller.metadata_agent(&self.endpoint, "");
-        let auth = auth.map_err(|error| ClientError::Unauthenticated(error.text()))?;
-        let mut options = ClientOptions::new(self.endpoint.address.clone(), auth);
+        let mut options = self.caller.metadata_agent(&self.endpoint, "")?;
         options.connect_deadline = self.call_deadline;
         options.call_deadline = self.call_deadline;
         timeout_at(deadline, Client::connect(&options)).await.unwrap_or_else(|_| {

@@ -22,6 +22,7 @@ mod reservations;
 mod retire;
 mod server;
 mod sharer;
+pub mod tls;
 pub mod verification;
 
 /// The wire structs, generated from `idl/EnginehouseService.thrift`.
@@ -43,4 +44,5 @@ pub use reservations::{
 pub use retire::{RETIRE, RetireRequest, answer_retire, retire, retire_request};
 pub use server::serve;
 pub use sharer::{take_sharer, write_sharer};
+pub use tls::ClusterTls;
 pub use verification::{SERVICE_MASTER, SERVICE_PROXY, authenticate, authenticate_password};

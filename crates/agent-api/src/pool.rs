@@ -162,15 +162,16 @@ mod tests {
     use model::error::{ErrorKind, UserError};
 
     use super::*;
+    use crate::tls::ClusterTls;
 
     fn caller() -> Caller {
         let root = Root::new("eh", SecretKey::new([1; 32]));
         let file = root.role_file::<MasterSecrets>(KeyGeneration(1), &[KeyGeneration(1)], |user, _| user.to_owned());
-        Caller::new(Current::fixed(file.unwrap().verified("eh").unwrap()))
+        Caller::new(Current::fixed(file.unwrap().verified("eh").unwrap()), ClusterTls::Required)
     }
 
     fn agent(address: &str, keys: u32) -> MetadataAgentEndpoint {
-        MetadataAgentEndpoint { address: address.to_owned(), keys: vec![KeyGeneration(keys)] }
+        MetadataAgentEndpoint { address: address.to_owned(), keys: vec![KeyGeneration(keys)], tls: None }
     }
 
     fn addresses(pool: &AgentPool) -> Vec<String> {

@@ -6,6 +6,7 @@
 use model::EngineName;
 use model::key_generation::KeyGeneration;
 use model::owner::Owner;
+use model::signed_tls_key::SignedTlsKey;
 use model::table_catalog::TableCatalog;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,9 @@ pub struct Registration {
     /// version 0.1.0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyGeneration>,
+    /// The key that its agent proves in TLS; `None` if it does not offer TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<SignedTlsKey>,
 }
 
 impl Registration {

@@ -245,14 +245,20 @@ mod tests {
                 catalog: None,
                 owner: None,
                 keys: Vec::new(),
+                tls: None,
             },
             session: 1,
             draining: false,
             confirmed: true,
         };
         let name = EngineName::new("e-1").unwrap();
-        let agent =
-            |id: &str| Agent { id: id.to_owned(), address: "127.0.0.1:2".to_owned(), keys: Vec::new(), session: 1 };
+        let agent = |id: &str| Agent {
+            id: id.to_owned(),
+            address: "127.0.0.1:2".to_owned(),
+            keys: Vec::new(),
+            tls: None,
+            session: 1,
+        };
         let (sender, states) = watch::channel(Arc::new(RegistrySnapshot::default()));
         let (_sessions, sessions) = watch::channel(None);
         let mut reader = Reader {

@@ -38,11 +38,12 @@ use coordination::{NoRebuild, Supervisor};
 use hs2::Server;
 use model::cause::Cause;
 use model::clock::SharedClock;
+use model::error::UserError;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use runtime::{Backend, EngineRuntime};
-pub use settings::{Key, Settings};
+pub use settings::{EngineTls, Key, Settings};
 
 use context::AgentContext;
 use drain::Drain;
@@ -72,6 +73,8 @@ pub enum Ended {
 pub enum EngineAgentError {
     #[error("could not listen on {address}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("{}", .0.text())]
+    Tls(UserError),
     #[error("the engine did not start")]
     Start(#[source] Cause),
     #[error("the engine did not start: it ended")]
@@ -102,6 +105,11 @@ pub async fn run(
     let connections = settings.limits.connections.max(MAX_SESSIONS + SIDE_CONNECTIONS);
     let limits = hs2::Limits { connections, ..settings.limits.clone() };
     let server = Server::bind(settings.listen, limits).await.map_err(listening)?;
+    let tls = settings.tls.as_ref().map(EngineTls::server).transpose().map_err(EngineAgentError::Tls)?.flatten();
+    let server = match tls {
+        Some(tls) => server.with_tls(tls),
+        None => server,
+    };
     let address = server.local_addr().map_err(listening)?;
     let settings = Arc::new(settings);
     tokio::pin!(unwanted);

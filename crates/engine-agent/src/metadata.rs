@@ -102,8 +102,14 @@ impl MetadataAgent {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let advertised = Advertised::new(ADVERTISE, settings.advertise.as_deref().unwrap_or_default(), address)
             .map_err(StartError::Advertise)?;
-        let registration =
-            Arc::new(Registration { id: id.clone(), address: advertised.to_string(), keys: settings.keys.clone() });
+        let keys = settings.keys.clone();
+        let tls = settings.tls.server(move || keys.get().tls().map(|(_, seed)| seed)).map_err(StartError::Tls)?;
+        let registration = Arc::new(Registration {
+            id: id.clone(),
+            address: advertised.to_string(),
+            keys: settings.keys.clone(),
+            offers_tls: tls.is_some(),
+        });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), registration);
         let overviews = OverviewPoller::new(store.clone(), clock.clone());
         let reservations = ReservationPoller::new(store.clone(), clock.clone());
@@ -121,6 +127,10 @@ impl MetadataAgent {
         });
         let stop = CancellationToken::new();
         let service = Arc::new(ControlService::new(Arc::clone(&agent)));
+        let server = match tls {
+            Some(tls) => server.with_tls(tls),
+            None => server,
+        };
         let serving = tokio::spawn(server.serve(service, stop.clone()));
         let housekeeping = tokio::spawn(delete_old_rows(Arc::clone(&agent), stop.clone()));
         let watched = (Arc::clone(&agent), stop.clone());

@@ -8,6 +8,7 @@
 mod access;
 pub mod changed_defaults;
 mod check;
+mod cluster_tls;
 mod conceal;
 mod engines;
 mod jwt;
@@ -18,6 +19,7 @@ mod reservations;
 mod sections;
 mod span;
 mod tls;
+mod tls_mode;
 mod unreadable_file;
 
 use std::collections::BTreeSet;
@@ -47,6 +49,7 @@ pub use sections::{
 };
 pub use span::Span;
 pub use tls::TlsSection;
+pub use tls_mode::TlsMode;
 pub use unreadable_file::UnreadableFile;
 
 /// The prefix of environment variables that override a key.

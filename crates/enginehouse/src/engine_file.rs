@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use coordination::EngineCredential;
+use engine_agent::engine::EngineTls;
 use keys::{Callers, KeyGeneration, SecretKey};
 use model::engine_name::EngineName;
 use model::engine_type::EngineType;
@@ -39,6 +40,9 @@ pub struct EngineFile {
     /// Who may call its agent: public keys.
     #[serde(default)]
     pub callers: Callers,
+    /// What its agent proves in TLS; absent if it does not offer TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<EngineTls>,
     /// In a file of version 0.1.0: the key that proxies and masters present.
     #[serde(default, skip_serializing)]
     pub key: Option<String>,

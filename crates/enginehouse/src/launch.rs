@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent_api::ClusterTls;
 use coordination::EngineCredential;
-use keys::{Current, MasterKeys};
+use engine_agent::engine::EngineTls;
+use keys::{Current, EngineTlsKey, MasterKeys};
 use model::error::UserError;
 use orchestrator::{InstanceOptions, LogPolicy, Spec, SpecFile};
 
@@ -40,6 +42,8 @@ pub struct AgentLauncher {
     pub zookeeper: ZookeeperSection,
     /// The keys from which those of the engine are derived.
     pub keys: Current<MasterKeys>,
+    /// Whether agents offer or require TLS.
+    pub cluster_tls: ClusterTls,
     /// The log filter of the engine.
     pub log: Option<String>,
     /// The folder whose files arm the engine's failpoints.
@@ -54,6 +58,21 @@ pub struct AgentLauncher {
     pub names_are_proven: bool,
     /// Whether this process may start others as any user.
     pub is_root: bool,
+}
+
+impl AgentLauncher {
+    /// TLS of the engine's agent.
+    fn tls(&self, launch: &master::Launch<'_>, key: Option<EngineTlsKey>) -> Result<Option<EngineTls>, UserError> {
+        let required = self.cluster_tls == ClusterTls::Required;
+        match key {
+            _ if self.cluster_tls.is_off() => Ok(None),
+            None if required => Err(UserError::internal(format!(
+                "there is no key for TLS of engine \"{}\": the master uses keys of generation 0",
+                launch.engine
+            ))),
+            key => Ok(key.map(|key| EngineTls { required, key })),
+        }
+    }
 }
 
 impl master::Launcher for AgentLauncher {
@@ -71,6 +90,7 @@ impl master::Launcher for AgentLauncher {
             memory_bytes: configuration.driver_memory.bytes(),
             keys: keys.generation,
             callers: keys.callers,
+            tls: self.tls(launch, keys.tls)?,
             key: None,
             old_backend_key: None,
             backend_key: BackendKey::default(),

@@ -111,6 +111,7 @@ pub fn launcher(configuration: &Configuration, keys: &Current<MasterKeys>) -> an
         start_deadline: engines.start_deadline,
         zookeeper: configuration.zookeeper.clone(),
         keys: keys.clone(),
+        cluster_tls: configuration.cluster_tls(),
         log: std::env::var(telemetry::LOG_VARIABLE).ok(),
         failpoints: failpoints::folder().filter(|_| here),
         // A node that is shut down terminates its pods with their own grace, which is that of a drain.

@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use agent_api::ClusterTls;
+use anyhow::{Context as _, bail};
 use coordination::{Identity, Layout};
 use engine_agent::metadata::{Listener, MetadataAgent};
-use keys::{Current, MasterKeys, MetadataAgentKeys, ProxyKeys};
+use keys::role::RoleSecrets;
+use keys::{Current, MasterKeys, MetadataAgentKeys, ProxyKeys, RoleKeys};
 use master::Master;
 use metadata::Store;
 use model::advertised::Advertised;
@@ -126,6 +128,7 @@ pub fn metadata_agent(
         advertise: (!section.advertise.is_empty()).then(|| section.advertise.clone()),
         zookeeper: zookeeper(configuration, engine_agent::metadata::identity(keys))?,
         keys: keys.clone(),
+        tls: cluster_tls(configuration, &*keys.get())?,
         cluster: configuration.cluster.name.clone(),
         roles: configuration.access.roles(),
         rules: rules(configuration, keys)?,
@@ -181,6 +184,7 @@ pub async fn proxy(
         tls: listener_tls::start(configuration, clock)?,
         zookeeper: zookeeper(configuration, proxy::identity(keys))?,
         keys: keys.clone(),
+        cluster_tls: cluster_tls(configuration, &*keys.get())?,
         serves_clients: section.serves_clients,
         authentication: client_authentication::chain(configuration, clock).await?,
         roles: configuration.access.roles(),
@@ -259,12 +263,28 @@ pub fn master(
     let parts = master::Parts {
         coordination: zookeeper(configuration, master::identity(keys))?,
         keys: keys.clone(),
+        cluster_tls: cluster_tls(configuration, &*keys.get())?,
         orchestrator,
         launcher: Arc::new(orchestrators::launcher(configuration, keys)?),
         clock: clock.clone(),
         holder,
     };
     Ok(Master::start(settings, parts))
+}
+
+/// TLS between roles, as a role with these keys uses it. An error if it is required and there is no key for it.
+pub fn cluster_tls<S: RoleSecrets>(configuration: &Configuration, keys: &RoleKeys<S>) -> anyhow::Result<ClusterTls> {
+    let tls = configuration.cluster_tls();
+    if tls == ClusterTls::Required && !keys.has_tls() {
+        bail!(
+            "cluster.tls is \"required\", and the {} uses keys of generation 0, which has none for TLS\nHint: Set cluster.tls = \"optional\" until all roles use generation 1 (docs/security.md).",
+            S::ROLE.name().replace('-', " ")
+        );
+    }
+    if tls == ClusterTls::Optional {
+        tracing::warn!(role = %S::ROLE, "cluster.tls is \"optional\": connections between roles may be plain text");
+    }
+    Ok(tls)
 }
 
 pub fn clock() -> SharedClock {

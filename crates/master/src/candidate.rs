@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use agent_api::ClusterTls;
 use coordination::{Identity, Logins};
 use keys::{Current, MasterKeys};
 use model::clock::SharedClock;
@@ -27,6 +28,8 @@ pub struct Parts {
     pub coordination: coordination::SessionSettings,
     /// For calls of metadata agents and engine agents.
     pub keys: Current<MasterKeys>,
+    /// Whether it reaches agents by TLS.
+    pub cluster_tls: ClusterTls,
     pub orchestrator: Arc<dyn Orchestrator>,
     pub launcher: Arc<dyn Launcher>,
     pub clock: SharedClock,

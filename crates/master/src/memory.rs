@@ -401,6 +401,7 @@ mod tests {
                 catalog: None,
                 owner: None,
                 keys: Vec::new(),
+                tls: None,
             };
             let registration = coordination::RegistrationNode { content: Ok(live), session: 1, ctime_ms: 0 };
             Shared::from(PermitNode {

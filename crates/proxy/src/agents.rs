@@ -9,7 +9,7 @@ use agent_api::{
     ReservationApi as _, ReservationReply, ReservationRequest,
 };
 use coordination::RegistrySnapshot;
-use hs2::{Client, ClientError, ClientOptions};
+use hs2::{Client, ClientError};
 use model::demand_report::{DemandRecorded, DemandReport};
 use model::error::{ErrorKind, UserError};
 use model::snapshot::ProxySnapshot;
@@ -23,9 +23,7 @@ const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(10);
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 async fn connect(pool: &AgentPool, agent: &MetadataAgentEndpoint, user: &str) -> Result<Client, ClientError> {
-    let auth = pool.caller().metadata_agent(agent, user);
-    let mut options =
-        ClientOptions::new(&agent.address, auth.map_err(|error| ClientError::Unauthenticated(error.text()))?);
+    let mut options = pool.caller().metadata_agent(agent, user)?;
     options.connect_deadline = CONNECT_DEADLINE.min(AGENT_DEADLINE / 2);
     options.call_deadline = CONTROL_CALL_DEADLINE;
     Client::connect(&options).await
@@ -40,7 +38,7 @@ pub(crate) struct Agents {
 impl Agents {
     pub(crate) fn new(settings: &Settings, registered: watch::Receiver<Arc<RegistrySnapshot>>) -> Self {
         let pool = AgentPool::new(PoolOptions {
-            caller: Caller::new(settings.keys.clone()),
+            caller: Caller::new(settings.keys.clone(), settings.cluster_tls),
             call_deadline: SNAPSHOT_DEADLINE,
             max_tried: usize::MAX,
             keep_connections: false,
@@ -54,6 +52,7 @@ impl Agents {
         let endpoint = |agent: &coordination::Agent| MetadataAgentEndpoint {
             address: agent.address.clone(),
             keys: agent.keys.clone(),
+            tls: agent.tls,
         };
         self.pool.set_agents(registered.agents.iter().map(endpoint));
         &self.pool

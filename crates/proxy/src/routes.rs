@@ -139,7 +139,7 @@ impl Routes {
     pub(crate) fn new(view: View, settings: &Settings, clock: SharedClock) -> Self {
         Self {
             view,
-            caller: Caller::new(settings.keys.clone()),
+            caller: Caller::new(settings.keys.clone(), settings.cluster_tls),
             load_cache: settings.load_cache,
             status_deadline: settings.limits.status_deadline,
             clock,
@@ -224,6 +224,7 @@ impl Routes {
                     uid: engine.registration.uid.clone(),
                     address: engine.registration.address.clone(),
                     keys: engine.registration.keys.clone(),
+                    tls: engine.registration.tls.clone(),
                 },
                 catalog: engine.registration.catalog.unwrap_or(TableCatalog::Own),
                 owner: engine.permit.owner.clone(),
@@ -298,9 +299,7 @@ impl Routes {
     }
 
     fn options(&self, route: &Route, user: &str) -> Result<ClientOptions, ClientError> {
-        let auth = self.caller.engine(&route.engine, &route.endpoint, user);
-        let auth = auth.map_err(|error| ClientError::Unauthenticated(error.text()))?;
-        let mut options = ClientOptions::new(&route.endpoint.address, auth);
+        let mut options = self.caller.engine(&route.engine, &route.endpoint, user)?;
         options.connect_deadline = CONNECT_DEADLINE;
         options.call_deadline = CALL_DEADLINE;
         options.limits.buffered_reply_bytes = MAX_BUFFERED_REPLY_BYTES;
@@ -387,7 +386,7 @@ mod tests {
         let route = Route {
             engine: name("e-1"),
             unit: UnitName::new("uc_1").unwrap(),
-            endpoint: EngineEndpoint { uid: "u".to_owned(), address: String::new(), keys: Vec::new() },
+            endpoint: EngineEndpoint { uid: "u".to_owned(), address: String::new(), keys: Vec::new(), tls: None },
             catalog: TableCatalog::Shared,
             owner: None,
             limits_sessions: true,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_api::ClusterTls;
 use authentication::{Chain, ImpersonationRules};
 use hs2::ServerTls;
 use keys::{Current, ProxyKeys};
@@ -26,6 +27,8 @@ pub struct Settings {
     pub zookeeper: coordination::SessionSettings,
     /// For calls of metadata agents and engine agents, and for cookies.
     pub keys: Current<ProxyKeys>,
+    /// Whether it reaches agents by TLS.
+    pub cluster_tls: ClusterTls,
     /// Whether clients may log in; otherwise the probes alone are served.
     pub serves_clients: bool,
     /// The methods that authenticate clients; `None`: their user names are trusted.

@@ -148,6 +148,7 @@ impl Nodes {
             id: format!("agent-{session}"),
             address: "agent:1".to_owned(),
             keys: Vec::new(),
+            tls: None,
             session: session.cast_signed(),
         };
         if at < self.agents.len() {
@@ -220,6 +221,7 @@ impl Nodes {
             catalog: None,
             owner,
             keys: Vec::new(),
+            tls: None,
         };
         node.registration = Some(RegistrationNode { content: Ok(registration), session: 1, ctime_ms: 0 });
         node.answered |= mutant != Some(Mutant::NoMark);

@@ -233,6 +233,7 @@ impl Pair {
             catalog: None,
             owner: None,
             keys: Vec::new(),
+            tls: None,
         };
         let server = match &own.permit {
             Some(permit) => registry::register(&session, permit, &registration).await.is_ok(),

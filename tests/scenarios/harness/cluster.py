@@ -91,7 +91,8 @@ class Cluster:
     def credentials(self):
         """What the program has for the keys of its role. Version 0.1.0 has one secret for all."""
         if self.binary == BINARY:
-            return {"keys": str(self.keys.files)}
+            # What of version 0.1.0 still runs has no TLS between roles.
+            return {"keys": str(self.keys.files)} | ({"tls": "optional"} if self.secret else {})
         return {"secret_file": str(self.folder / "cluster.secret")}
 
     def write(self, name, candidate=True):
@@ -122,6 +123,8 @@ class Cluster:
         """Starts a program (again); one that is not in `ROLES` is a proxy. `failpoints` as in ENGINEHOUSE_FAILPOINTS, for this
         start only."""
         path = self.write(name, name in self.candidates)
+        if self.secret:
+            self.logs.allow('cluster.tls is "optional"')
         env = self.env | ({"ENGINEHOUSE_FAILPOINTS": failpoints} if failpoints else {})
         arguments = [ROLES.get(name, "proxy"), "--config", path]
         self.programs[name] = Program(name, arguments, self.folder, env, self.binary).start()

@@ -42,10 +42,11 @@ def listening():
 
 class TcpRelay:
     """Listens on a free port of loopback and relays every connection to one server, until it is closed. `delay_s` delays what
-    the server sends; `change` maps each piece that goes to the server."""
+    the server sends; `change` maps each piece that goes to the server; `heard` is called with each piece of both directions."""
 
-    def __init__(self, server, delay_s=0.0, change=None):
+    def __init__(self, server, delay_s=0.0, change=None, heard=None):
         self.delay_s = delay_s
+        self.heard = heard or (lambda data: None)
         self.change = change or (lambda data: data)
         host, port = server.rsplit(":", 1)
         self.server = (host, int(port))
@@ -169,6 +170,7 @@ class TcpRelay:
             if not data:
                 sink.shutdown(socket.SHUT_WR)
                 return
+            self.heard(data)
             if counter == "bytes_to_server":
                 data = self.change(data)
             elif self.delay_s:

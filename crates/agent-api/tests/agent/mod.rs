@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::{
-    AgentApi, AgentClient, ApiError, Audience, Caller, ENGINE_STATUS, EngineStatus, MetadataAgentEndpoint,
+    AgentApi, AgentClient, ApiError, Audience, Caller, ClusterTls, ENGINE_STATUS, EngineStatus, MetadataAgentEndpoint,
     answer_engine_status, authenticate, authenticate_password, serve,
 };
 use async_trait::async_trait;
@@ -46,9 +46,9 @@ pub fn keys(byte: u8, in_use: KeyGeneration, accepted: &[KeyGeneration]) -> AllK
 /// A role with keys.
 pub fn caller(keys: &AllKeys, role: Role) -> Caller {
     match role {
-        Role::Proxy => Caller::new(keys.proxy.clone()),
-        Role::Master => Caller::new(keys.master.clone()),
-        Role::MetadataAgent => Caller::new(keys.metadata_agent.clone()),
+        Role::Proxy => Caller::new(keys.proxy.clone(), ClusterTls::Optional),
+        Role::Master => Caller::new(keys.master.clone(), ClusterTls::Optional),
+        Role::MetadataAgent => Caller::new(keys.metadata_agent.clone(), ClusterTls::Optional),
     }
 }
 
@@ -229,6 +229,9 @@ impl Agent {
         let (sender, mute) = watch::channel(false);
         let server = Server::bind(address.parse::<SocketAddr>().unwrap(), Limits::default()).await.unwrap();
         let address = server.local_addr().unwrap().to_string();
+        let agent_keys = keys.metadata_agent.clone();
+        let tls = ClusterTls::Optional.server(move || agent_keys.get().tls().map(|(_, seed)| seed)).unwrap();
+        let server = server.with_tls(tls.unwrap());
         let stop = CancellationToken::new();
         let unknown = Arc::default();
         let served = Arc::new(Served { api: Api(store.for_masters()), callers, mute, unknown: Arc::clone(&unknown) });
@@ -242,7 +245,11 @@ impl Agent {
 
     /// As it would be registered.
     pub fn endpoint(&self) -> MetadataAgentEndpoint {
-        MetadataAgentEndpoint { address: self.address.clone(), keys: self.keys.metadata_agent.get().accepted() }
+        MetadataAgentEndpoint {
+            address: self.address.clone(),
+            keys: self.keys.metadata_agent.get().accepted(),
+            tls: self.keys.metadata_agent.get().tls().map(|(generation, _)| generation),
+        }
     }
 
     pub fn mute(&self, mute: bool) {

@@ -179,7 +179,7 @@ async fn all_processes_register_again_after_a_server_restart() {
         session.await.unwrap().clone().unwrap()
     })
     .await;
-    agents::register(&agent, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
+    agents::register(&agent, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
     let seen = observe(lock.session()).await.unwrap();
     assert!(seen.permits.is_empty(), "the server lost everything");
     assert_eq!(seen.agents.len(), 1);

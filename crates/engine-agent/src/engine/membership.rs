@@ -261,6 +261,7 @@ impl Membership {
             catalog: Some(self.settings.catalog),
             owner: self.sessions.owner(),
             keys: self.settings.callers.accepted_from(self.settings.keys),
+            tls: self.settings.tls.as_ref().map(|tls| tls.key.signed.clone()),
         }
     }
 }

@@ -3,9 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use keys::{Callers, KeyGeneration};
+use agent_api::ClusterTls;
+use hs2::ServerTls;
+use keys::{Callers, EngineTlsKey, KeyGeneration};
 use model::engine_name::EngineName;
+use model::error::UserError;
 use model::table_catalog::TableCatalog;
+use serde::{Deserialize, Serialize};
 
 /// The settings of an engine agent. Its secrets give access to this engine only.
 #[derive(Debug, Clone)]
@@ -23,6 +27,8 @@ pub struct Settings {
     pub keys: KeyGeneration,
     /// Authenticates proxies and masters.
     pub callers: Callers,
+    /// The key that it proves in TLS; `None` if it does not offer TLS.
+    pub tls: Option<EngineTls>,
     /// The hash of the configuration, for the registry.
     pub config: String,
     /// Whether the engine's tables are its own; registered, and it decides which statements pin a session.
@@ -32,6 +38,24 @@ pub struct Settings {
     /// How long the engine may take until its warm-up query succeeds, and how long the agent waits for a permit.
     pub start_deadline: Duration,
     pub limits: hs2::Limits,
+}
+
+/// TLS of an engine's agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineTls {
+    /// Whether callers without TLS are refused.
+    pub required: bool,
+    /// What it proves and registers.
+    pub key: EngineTlsKey,
+}
+
+impl EngineTls {
+    pub(super) fn server(&self) -> Result<Option<ServerTls>, UserError> {
+        let seed = self.key.seed.clone();
+        let mode = if self.required { ClusterTls::Required } else { ClusterTls::Optional };
+        mode.server(move || Some(seed.clone()))
+    }
 }
 
 /// The key of an engine, which its agent presents. Never printed.

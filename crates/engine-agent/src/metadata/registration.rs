@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use coordination::agents::AgentRegistration;
 use coordination::{Identity, Logins, Rebuild, Session};
 use keys::{Current, MetadataAgentKeys};
 use tracing::info;
@@ -15,6 +16,7 @@ pub(super) struct Registration {
     pub(super) id: String,
     pub(super) address: String,
     pub(super) keys: Current<MetadataAgentKeys>,
+    pub(super) offers_tls: bool,
 }
 
 /// The ZooKeeper identity of metadata agents with these keys.
@@ -25,8 +27,11 @@ pub fn identity(keys: &Current<MetadataAgentKeys>) -> Identity {
 #[async_trait]
 impl Rebuild for Registration {
     async fn rebuild(&self, session: &Session) -> Result<Vec<String>, coordination::Error> {
-        let accepted = self.keys.get().callers().accepted();
-        match coordination::agents::register(session, &self.id, &self.address, &accepted).await {
+        let keys = self.keys.get();
+        let accepted = keys.callers().accepted();
+        let tls = keys.tls().filter(|_| self.offers_tls).map(|(generation, _)| generation);
+        let registration = AgentRegistration { address: &self.address, keys: &accepted, tls };
+        match coordination::agents::register(session, &self.id, registration).await {
             Ok(path) => {
                 info!(id = self.id, address = self.address, "registered");
                 Ok(vec![path])

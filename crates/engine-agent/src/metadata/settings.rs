@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use agent_api::ClusterTls;
 use keys::{Current, MetadataAgentKeys};
 use model::UserError;
 use model::change::Rules;
@@ -21,6 +22,8 @@ pub struct Settings {
     pub zookeeper: coordination::SessionSettings,
     /// Authenticates proxies and masters.
     pub keys: Current<MetadataAgentKeys>,
+    /// Whether it offers or requires TLS.
+    pub tls: ClusterTls,
     pub cluster: String,
     /// Who has a role of the installation.
     pub roles: RoleLists,
@@ -96,4 +99,6 @@ pub enum StartError {
     /// The address to register is invalid.
     #[error("{}", .0.text())]
     Advertise(UserError),
+    #[error("{}", .0.text())]
+    Tls(UserError),
 }

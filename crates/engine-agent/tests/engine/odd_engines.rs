@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_api::{Caller, EngineEndpoint};
+use agent_api::{Caller, ClusterTls, EngineEndpoint};
 use async_trait::async_trait;
 use engine_agent::engine::{self, Backend, Ended, EngineAgentError, EngineRuntime, Key, Settings};
 use hs2::answer::Answer as _;
@@ -20,6 +20,7 @@ use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::engines::engine_tls;
 use crate::fixture::{Fixture, WAIT, drain, engine_name, eventually, permit, registered, slot, within};
 
 /// Speaks as Spark does.
@@ -175,6 +176,7 @@ impl Agent {
             advertise_host: None,
             run_as: None,
             keys: keys::KeyGeneration::FIRST,
+            tls: engine_tls(fixture, &name),
             callers: fixture.keys.master.get().engine(&name).callers,
             config: "0123456789abcdef".to_owned(),
             catalog: model::table_catalog::TableCatalog::Shared,
@@ -187,9 +189,9 @@ impl Agent {
         let task = tokio::spawn(engine::run(settings, runtime, fixture.clock.clone(), CancellationToken::new(), never));
         permit(lock, &slot("t_1", "rp_1", "uc_1"), &name, Some("an-uid")).await;
         let live = registered(lock, &name).await.ready().unwrap().content.clone().unwrap();
-        let endpoint = EngineEndpoint { uid: live.uid, address: live.address, keys: live.keys };
-        let auth = Caller::new(fixture.keys.proxy.clone()).engine(&name, &endpoint, "ann").unwrap();
-        Self { login: ClientOptions::new(endpoint.address, auth), task }
+        let endpoint = EngineEndpoint { uid: live.uid, address: live.address, keys: live.keys, tls: live.tls };
+        let caller = Caller::new(fixture.keys.proxy.clone(), ClusterTls::Required);
+        Self { login: caller.engine(&name, &endpoint, "ann").unwrap(), task }
     }
 
     async fn open(&self) -> Session {

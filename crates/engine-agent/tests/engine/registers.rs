@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_api::{Caller, EngineEndpoint};
+use agent_api::{Caller, ClusterTls, EngineEndpoint};
 use coordination::Session;
 use engine_agent::engine::{Ended, EngineAgentError};
 use hs2::{Auth, Client, ClientError, ClientOptions, ServiceLogin};
@@ -63,21 +63,29 @@ async fn connections_without_the_engines_key_are_refused() {
     let node = registered(&lock, &engine.name).await;
     let address = node.ready().unwrap().content.clone().unwrap().address;
     let (endpoint, keys) = (engine.endpoint(&address), &fixture.keys);
+    // Keys of another installation do not verify the engine's.
+    let unencrypted = EngineEndpoint { tls: None, ..endpoint.clone() };
     let login = |endpoint: &EngineEndpoint| engine.login(keys, agent_api::SERVICE_PROXY, endpoint, "ann");
-    let Auth::Service(ours) = login(&endpoint) else { panic!("it signs") };
-    let of_agent = Caller::new(keys.metadata_agent.clone()).engine(&engine.name, &endpoint, "ann").unwrap();
+    let Auth::Service(ours) = login(&endpoint).auth else { panic!("it signs") };
+    let of_agent =
+        Caller::new(keys.metadata_agent.clone(), ClusterTls::Required).engine(&engine.name, &endpoint, "ann").unwrap();
     let own_password = keys.master.get().engine(&engine.name).zookeeper_password;
+    let stranger = Caller::new(keys_of(8).proxy, ClusterTls::Optional).engine(&engine.name, &unencrypted, "ann");
+    let stranger = stranger.unwrap().auth;
     let another = RunningEngine::start(&fixture, engine_name(2));
     for (auth, what) in [
         (Auth::service(agent_api::SERVICE_PROXY, "", "ann"), "no key"),
         (Auth::service(agent_api::SERVICE_PROXY, own_password, "ann"), "the engine's own password"),
-        (engine.login(&keys_of(8), agent_api::SERVICE_PROXY, &endpoint, "ann"), "another installation"),
-        (login(&EngineEndpoint { uid: "another".to_owned(), ..endpoint.clone() }), "a proof for another instance"),
-        (another.login(keys, agent_api::SERVICE_PROXY, &another.endpoint(&address), "ann"), "one for another engine"),
+        (stranger, "another installation"),
+        (login(&EngineEndpoint { uid: "another".to_owned(), ..endpoint.clone() }).auth, "a proof for another instance"),
+        (
+            another.login(keys, agent_api::SERVICE_PROXY, &another.endpoint(&address), "ann").auth,
+            "one for another engine",
+        ),
         (Auth::Service(ServiceLogin { audience: "metadata-agent".to_owned(), ..ours.clone() }), "one for an agent"),
         (Auth::Service(ServiceLogin { role: agent_api::SERVICE_MASTER, ..ours.clone() }), "a proxy as a master"),
         (Auth::Service(ServiceLogin { role: "ann", ..ours }), "another role"),
-        (of_agent, "a metadata agent"),
+        (of_agent.auth, "a metadata agent"),
     ] {
         let refused = Client::connect(&ClientOptions::new(&address, auth)).await;
         let Err(ClientError::Unauthenticated(text)) = refused else { panic!("{what} gets in") };
@@ -176,6 +184,7 @@ async fn a_dead_sessions_registration_is_waited_for() {
         catalog: None,
         owner: None,
         keys: Vec::new(),
+        tls: None,
     };
     coordination::registry::register(&before, &seen, &live).await.unwrap();
     let engine = RunningEngine::start(&fixture, name);

@@ -1,7 +1,8 @@
 //! Failures: a database that does not respond, ZooKeeper unavailable, unauthenticated callers.
 
 use agent_api::{
-    AgentClient, Caller, Register, RegistrationCall, ReservationApi as _, ReservationCall, ReservationRequest,
+    AgentClient, Caller, ClusterTls, Register, RegistrationCall, ReservationApi as _, ReservationCall,
+    ReservationRequest,
 };
 use engine_agent::metadata::failpoints;
 use hs2::{Auth, Client, ClientError, ClientOptions, ServiceLogin};
@@ -85,7 +86,7 @@ async fn a_call_that_is_not_decided_by_its_deadline_is_refused_and_changes_nothi
     let settling = bench.master.keep_settling();
     run(&mut admin, "ALTER RESOURCE POOL rp_1 CAPACITY REGISTERED").await;
     drop(settling);
-    let caller = Caller::new(bench.fixture.keys.proxy.clone());
+    let caller = Caller::new(bench.fixture.keys.proxy.clone(), ClusterTls::Required);
     let client = AgentClient::new(endpoint(&bench.fixture, &bench.agent), caller, WAIT);
     let url = format!("sqlite://{}", bench.fixture.folder.path().join("metadata.db").display());
     let mut other = sqlx::SqliteConnection::connect(&url).await.unwrap();
@@ -123,11 +124,11 @@ async fn connections_without_the_agents_key_are_refused() {
     let bench = Bench::new().await;
     let (keys, endpoint) = (&bench.fixture.keys, endpoint(&bench.fixture, &bench.agent));
     let address = endpoint.address.clone();
-    let Auth::Service(ours) = Caller::new(keys.proxy.clone()).metadata_agent(&endpoint, "admin").unwrap() else {
-        panic!("it signs")
-    };
-    let stranger = Caller::new(keys_of(8).proxy).metadata_agent(&endpoint, "admin").unwrap();
-    let of_agent = Caller::new(keys.metadata_agent.clone()).metadata_agent(&endpoint, "admin").unwrap();
+    let login = |caller: Caller| caller.metadata_agent(&endpoint, "admin").unwrap().auth;
+    let tls = ClusterTls::Required;
+    let Auth::Service(ours) = login(Caller::new(keys.proxy.clone(), tls)) else { panic!("it signs") };
+    let stranger = login(Caller::new(keys_of(8).proxy, tls));
+    let of_agent = login(Caller::new(keys.metadata_agent.clone(), tls));
     // F6: the file of an engine has no key that signs.
     let of_engine = keys.master.get().engine(&engine_name(1)).zookeeper_password;
     for (auth, what) in [

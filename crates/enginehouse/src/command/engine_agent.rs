@@ -86,6 +86,7 @@ fn settings(file: &EngineFile, catalog: TableCatalog, host: &EngineHost) -> anyh
         run_as: file.run_as.clone(),
         keys: file.keys,
         callers: file.callers(),
+        tls: file.tls.clone(),
         config: file.config.clone(),
         catalog,
         zookeeper,

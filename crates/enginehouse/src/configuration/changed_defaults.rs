@@ -20,7 +20,8 @@ pub struct ChangedDefault {
 }
 
 /// All changed defaults: versions in order, the newest first, and the keys of a section one after the other.
-pub const CHANGED_DEFAULTS: [ChangedDefault; 11] = [
+pub const CHANGED_DEFAULTS: [ChangedDefault; 12] = [
+    since_0_1_0("cluster", "tls", "off", "\"required\"", "\"optional\""),
     since_0_1_0("proxy", "unbind_after", "never", "\"5m\"", "\"0s\""),
     since_0_1_0("proxy", "session_idle", "never", "\"1d\"", "\"0s\""),
     since_0_1_0("proxy", "hosts", "any name", "[]", "[\"*\"]"),
@@ -212,7 +213,7 @@ mod tests {
     #[test]
     fn keys_that_are_set_are_left_out() {
         let all = notice(&toml::Table::new());
-        assert_eq!(all[..2], ["# changed defaults since 0.1.0; to keep the old behavior, add:", "#   [proxy]"]);
+        assert_eq!(all[..2], ["# changed defaults since 0.1.0; to keep the old behavior, add:", "#   [cluster]"]);
         let columns: Vec<usize> = all.iter().filter_map(|line| line.find("  # 0.1.0: ")).collect();
         assert_eq!(columns.len(), CHANGED_DEFAULTS.len());
         assert!(columns.iter().all(|column| *column == columns[0]), "{all:#?}");

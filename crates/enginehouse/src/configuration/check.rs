@@ -18,6 +18,7 @@ impl Configuration {
         self.check_cluster()?;
         self.check_access()?;
         self.check_tls()?;
+        self.check_cluster_tls()?;
         self.check_spans()?;
         self.check_numbers()?;
         self.check_ldap()?;

@@ -11,7 +11,7 @@ use model::on_demand::{IdleTimeout, OnDemandDefaults};
 use orchestrator::process::DEFAULT_MIN_UID;
 use serde::{Deserialize, Serialize};
 
-use super::Span;
+use super::{Span, TlsMode};
 
 /// The installation; several can share a ZooKeeper, a database server and a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,8 @@ pub struct ClusterSection {
     pub name: String,
     /// The folder with the key files of the roles of this machine, each with mode 0600.
     pub keys: PathBuf,
+    /// Whether connections between roles have TLS.
+    pub tls: TlsMode,
     /// Of version 0.1.0; refused with the way to its replacement.
     #[serde(skip_serializing)]
     pub secret_file: Option<PathBuf>,
@@ -28,7 +30,7 @@ pub struct ClusterSection {
 
 impl Default for ClusterSection {
     fn default() -> Self {
-        Self { name: "enginehouse".to_owned(), keys: PathBuf::from("keys"), secret_file: None }
+        Self { name: "enginehouse".to_owned(), keys: PathBuf::from("keys"), tls: TlsMode::Required, secret_file: None }
     }
 }
 

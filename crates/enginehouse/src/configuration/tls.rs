@@ -5,18 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use serde::{Deserialize, Serialize};
 
-use super::{Authentication, Configuration, Span};
-
-/// Whether clients may or must use TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TlsMode {
-    Off,
-    /// Clients may use TLS; passwords that a method checks are accepted inside TLS only.
-    Optional,
-    /// Outside TLS only the probes are served.
-    Required,
-}
+use super::{Authentication, Configuration, Span, TlsMode};
 
 /// The oldest version that is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -88,11 +88,12 @@ fn changed_defaults_are_printed_with_lines_that_keep_the_old_behavior() {
     assert!(shown.contains("# changed defaults") && !shown.contains("#   hosts"), "{shown}");
     // The lines are those of a configuration, after which there is nothing left to decide.
     let lines: Vec<&str> = notice.lines().map(|line| line.trim_start_matches("#   ")).collect();
-    let lines = format!("{}\n", lines.join("\n")).replacen("[proxy]\n", "", 1);
-    let zookeeper = "[zookeeper]\n";
-    let (of_proxy, others) = lines.split_once("[master]\n").unwrap();
-    let kept = files.proxy("127.0.0.1:0").replace(zookeeper, &format!("{of_proxy}[master]\n{others}{zookeeper}"));
-    let shown = check(&files.write("kept.toml", &kept, 0o600), &[]);
+    let mut kept: toml::Table = files.proxy("127.0.0.1:0").parse().unwrap();
+    for (section, keys) in lines.join("\n").parse::<toml::Table>().unwrap() {
+        let of_section = kept.entry(section).or_insert_with(|| toml::Table::new().into());
+        of_section.as_table_mut().unwrap().extend(keys.as_table().unwrap().clone());
+    }
+    let shown = check(&files.write("kept.toml", &kept.to_string(), 0o600), &[]);
     assert!(!shown.contains("changed defaults") && shown.contains("hosts = [\"*\"]"), "{shown}");
 }
 

@@ -212,6 +212,7 @@ impl Still {
                 catalog: None,
                 owner: None,
                 keys: Vec::new(),
+                tls: None,
             };
             let (tenant, pool, unit) = (record.slot.tenant, record.slot.pool, record.slot.unit);
             PermitNode {

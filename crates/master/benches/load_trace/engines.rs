@@ -123,6 +123,7 @@ impl Engines {
                 catalog: None,
                 owner: None,
                 keys: vec![KeyGeneration::FIRST],
+                tls: None,
             };
             registry::register(session, &permit, &registration).await?;
             self.note(engine, |life| life.ready = Some(Instant::now()));

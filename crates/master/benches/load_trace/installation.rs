@@ -81,7 +81,10 @@ struct Registered(String);
 #[async_trait]
 impl Rebuild for Registered {
     async fn rebuild(&self, session: &Session) -> Result<Vec<String>, ZkError> {
-        Ok(vec![agents::register(session, "agent-1", &self.0, &[KeyGeneration::FIRST]).await?])
+        Ok(vec![
+            agents::register(session, "agent-1", agents::AgentRegistration::plain(&self.0, &[KeyGeneration::FIRST]))
+                .await?,
+        ])
     }
 }
 
@@ -123,6 +126,7 @@ impl Installation {
         let parts = Parts {
             coordination: session(master::identity(&keys.master)),
             keys: keys.master,
+            cluster_tls: agent_api::ClusterTls::Off { anywhere: false },
             orchestrator: Arc::new(engines.clone()) as Arc<dyn Orchestrator>,
             launcher: Arc::new(Entries),
             clock: Arc::clone(&clock),

@@ -119,6 +119,7 @@ async fn register_one(session: &Session, permit: &PermitNode) -> Option<EngineNa
             catalog: None,
             owner: None,
             keys: vec![keys::KeyGeneration::FIRST],
+            tls: None,
         };
         registry::register(session, permit, &registration).await.ok()?;
     }

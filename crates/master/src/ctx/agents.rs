@@ -20,8 +20,11 @@ impl Agents {
 
     /// Replaces the registered agents.
     pub(super) fn registered(&self, agents: &[Agent]) {
-        let endpoint =
-            |agent: &Agent| MetadataAgentEndpoint { address: agent.address.clone(), keys: agent.keys.clone() };
+        let endpoint = |agent: &Agent| MetadataAgentEndpoint {
+            address: agent.address.clone(),
+            keys: agent.keys.clone(),
+            tls: agent.tls,
+        };
         self.0.set_agents(agents.iter().map(endpoint));
     }
 
@@ -62,6 +65,7 @@ fn failure(error: ApiError) -> Failure {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
+    use agent_api::ClusterTls;
     use keys::{KeyGeneration, Root, SecretKey};
     use model::error::{ErrorKind, UserError};
 
@@ -72,11 +76,12 @@ mod tests {
         let agents = || {
             let (root, first) = (Root::new("eh", SecretKey::new([1; 32])), KeyGeneration::FIRST);
             let keys = root.all_roles(first, &[first], coordination::digest).unwrap();
-            let agents = Agents::new(Caller::new(keys.master), Duration::from_secs(1));
+            let agents = Agents::new(Caller::new(keys.master, ClusterTls::Optional), Duration::from_secs(1));
             let agent = |at: i64| Agent {
                 id: format!("agent-{at}"),
                 address: format!("host-{at}:1"),
                 keys: vec![first],
+                tls: None,
                 session: at,
             };
             agents.registered(&[agent(0), agent(1)]);

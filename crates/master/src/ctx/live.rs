@@ -58,7 +58,7 @@ pub(crate) struct Deps {
 
 impl Deps {
     pub fn new(settings: &Settings, parts: &Parts) -> Self {
-        let caller = Caller::new(parts.keys.clone());
+        let caller = Caller::new(parts.keys.clone(), parts.cluster_tls);
         Self {
             orchestrator: Arc::clone(&parts.orchestrator),
             launcher: Arc::clone(&parts.launcher),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent_api::{Caller, EngineEndpoint, RetireRequest, engine_status, retire};
 use coordination::{Observation as Coordination, Registration};
 use futures::stream::{self, Stream, StreamExt};
-use hs2::{Client, ClientOptions};
+use hs2::Client;
 use model::engine_name::EngineName;
 use model::shared::Shared;
 use parking_lot::Mutex;
@@ -301,9 +301,7 @@ impl StatusClient {
     }
 
     async fn connect(&self, engine: &EngineName, endpoint: &EngineEndpoint) -> Result<Client, hs2::ClientError> {
-        let auth = self.caller.engine(engine, endpoint, "");
-        let auth = auth.map_err(|error| hs2::ClientError::Unauthenticated(error.text()))?;
-        let mut options = ClientOptions::new(&endpoint.address, auth);
+        let mut options = self.caller.engine(engine, endpoint, "")?;
         options.connect_deadline = self.deadline;
         options.call_deadline = self.deadline;
         Client::connect(&options).await
@@ -334,6 +332,7 @@ pub(super) fn endpoint(registration: &Registration) -> EngineEndpoint {
         uid: registration.uid.clone(),
         address: registration.address.clone(),
         keys: registration.keys.clone(),
+        tls: registration.tls.clone(),
     }
 }
 

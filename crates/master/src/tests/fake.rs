@@ -67,7 +67,7 @@ pub fn id(text: &str) -> RequestId {
 }
 
 pub fn agent(session: i64) -> Agent {
-    Agent { id: "agent-1".to_owned(), address: "127.0.0.1:1".to_owned(), keys: Vec::new(), session }
+    Agent { id: "agent-1".to_owned(), address: "127.0.0.1:1".to_owned(), keys: Vec::new(), tls: None, session }
 }
 
 impl Fake {
@@ -297,6 +297,7 @@ impl State {
                         catalog: live.catalog,
                         owner: None,
                         keys: Vec::new(),
+                        tls: None,
                     }),
                     session: 1,
                     ctime_ms: 0,

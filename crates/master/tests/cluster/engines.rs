@@ -77,6 +77,7 @@ impl Engines {
             catalog: None,
             owner: None,
             keys: vec![KeyGeneration::FIRST],
+            tls: None,
         };
         registry::register(&session, &permit, &live).await
     }

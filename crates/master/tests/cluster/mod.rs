@@ -82,7 +82,14 @@ struct Registered {
 #[async_trait]
 impl Rebuild for Registered {
     async fn rebuild(&self, session: &Session) -> Result<Vec<String>, ZkError> {
-        Ok(vec![agents::register(session, &self.id, &self.address, &[KeyGeneration::FIRST]).await?])
+        Ok(vec![
+            agents::register(
+                session,
+                &self.id,
+                agents::AgentRegistration::plain(&self.address, &[KeyGeneration::FIRST]),
+            )
+            .await?,
+        ])
     }
 }
 
@@ -225,6 +232,7 @@ impl Cluster {
         let parts = Parts {
             coordination: self.zookeeper_settings(master::identity(&self.keys.master)),
             keys: self.keys.master.clone(),
+            cluster_tls: agent_api::ClusterTls::Off { anywhere: false },
             orchestrator: at,
             launcher,
             clock: Arc::clone(&self.clock),

@@ -142,6 +142,7 @@ impl Installation {
         let parts = Parts {
             coordination: fixture.coordination(master::identity(&fixture.keys.master)),
             keys: fixture.keys.master.clone(),
+            cluster_tls: agent_api::ClusterTls::Optional,
             orchestrator,
             launcher: Arc::new(Entries),
             clock: Arc::clone(&fixture.clock),
@@ -200,6 +201,7 @@ fn proxy_settings(fixture: &Fixture) -> proxy::Settings {
         tls: None,
         zookeeper: fixture.coordination(proxy::identity(&fixture.keys.proxy)),
         keys: fixture.keys.proxy.clone(),
+        cluster_tls: agent_api::ClusterTls::Optional,
         serves_clients: true,
         authentication: None,
         roles: RoleLists::of_admins(&["admin"]),

@@ -82,6 +82,7 @@ impl Cluster {
             tls: None,
             zookeeper: fixture.coordination(proxy::identity(&fixture.keys.proxy)),
             keys: fixture.keys.proxy.clone(),
+            cluster_tls: agent_api::ClusterTls::Required,
             serves_clients: true,
             authentication: None,
             roles: RoleLists::of_admins(&["admin"]),

@@ -21,6 +21,7 @@ pub async fn second_proxy(cluster: &Cluster) -> Proxy {
         tls: None,
         zookeeper: cluster.fixture.coordination(proxy::identity(&cluster.fixture.keys.proxy)),
         keys: cluster.fixture.keys.proxy.clone(),
+        cluster_tls: agent_api::ClusterTls::Required,
         serves_clients: true,
         authentication: None,
         roles: RoleLists::of_admins(&["admin"]),

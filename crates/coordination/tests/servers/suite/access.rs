@@ -68,7 +68,7 @@ pub async fn anonymous_clients_neither_read_nor_write_our_nodes(installation: In
     let lock = installation.lock().await;
     installation.permitted(&lock, "e-1", "uid-1").await;
     let agent = installation.session(installation.agent()).await;
-    agents::register(&agent, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
+    agents::register(&agent, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let proxy = installation.session(installation.proxy()).await;
     discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", false).await.unwrap();
@@ -92,6 +92,9 @@ pub async fn keys_of_another_installation_are_denied(installation: Installation)
     let session = Session::connect(&other.settings(other.master()), &other.clock).await.unwrap();
     assert_eq!(permits::list(&session).await.unwrap_err().kind(), ZkErrorKind::Denied);
     assert_eq!(other.election().win().await.unwrap_err().kind(), ZkErrorKind::Denied);
-    let error = agents::register(&session, "agent-1", "127.0.0.1:1", &[]).await.unwrap_err().user("tenant \"t_1\"");
+    let error = agents::register(&session, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[]))
+        .await
+        .unwrap_err()
+        .user("tenant \"t_1\"");
     assert!(error.text().contains("cluster.keys"), "{error}");
 }

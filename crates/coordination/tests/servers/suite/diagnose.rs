@@ -88,7 +88,7 @@ pub async fn the_queue_for_the_lock_is_listed_in_order(installation: Installatio
 pub async fn an_observation_without_the_lock_writes_nothing(installation: Installation) {
     let lock = installation.lock().await;
     let agent = installation.session(installation.agent()).await;
-    agents::register(&agent, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
+    agents::register(&agent, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
     let _engine = installation.registered(&lock, "e-1", "uid-1").await;
     let fact = DrainOrder { uid: Some("uid-2".to_owned()), grace_ms: 5, reason: "because".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-2"), None, None, &fact).await.unwrap();

@@ -35,7 +35,7 @@ pub async fn nodes_are_opened_to_new_keys_and_closed_to_old_ones(installation: I
     let lock = old.lock().await;
     old.registered(&lock, "e-1", "uid-1").await;
     let (agent, proxy) = (old.session(old.agent()).await, old.session(old.proxy()).await);
-    agents::register(&agent, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
+    agents::register(&agent, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
     discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", false).await.unwrap();
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     assert_eq!(access_renewal::renew(&lock).await.unwrap(), 0, "the lists are as expected");
@@ -95,8 +95,8 @@ pub async fn an_agent_changes_the_keys_in_its_node(installation: Installation) {
     let session = installation.session(installation.agent()).await;
     for generations in [&[][..], &[1], &[1, 2], &[2]] {
         let keys: Vec<KeyGeneration> = generations.iter().copied().map(KeyGeneration).collect();
-        agents::register(&session, "agent-1", "127.0.0.1:1", &keys).await.unwrap();
-        agents::register(&session, "agent-1", "127.0.0.1:1", &keys).await.unwrap();
+        agents::register(&session, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &keys)).await.unwrap();
+        agents::register(&session, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &keys)).await.unwrap();
         let listed = agents::list(&session).await.unwrap();
         assert_eq!((listed.len(), &listed[0].keys), (1, &keys));
     }

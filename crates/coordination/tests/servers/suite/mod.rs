@@ -359,6 +359,7 @@ pub fn registration(uid: &str) -> Registration {
         catalog: Some(model::table_catalog::TableCatalog::Shared),
         owner: None,
         keys: Vec::new(),
+        tls: None,
     }
 }
 

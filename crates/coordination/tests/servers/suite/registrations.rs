@@ -16,12 +16,16 @@ pub async fn agents_come_and_go_with_their_sessions(installation: Installation) 
     let reader = installation.session(installation.proxy()).await;
     let (one, other) =
         (installation.session(installation.agent()).await, installation.session(installation.agent()).await);
-    agents::register(&one, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
-    agents::register(&one, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
-    agents::register(&other, "agent-2", "127.0.0.1:2", &[]).await.unwrap();
-    let held = agents::register(&other, "agent-1", "127.0.0.1:2", &[]).await.unwrap_err();
+    agents::register(&one, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
+    agents::register(&one, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
+    agents::register(&other, "agent-2", agents::AgentRegistration::plain("127.0.0.1:2", &[])).await.unwrap();
+    let held =
+        agents::register(&other, "agent-1", agents::AgentRegistration::plain("127.0.0.1:2", &[])).await.unwrap_err();
     assert_eq!(held, Error::StillHeld { path: installation.path("agents/agent-1"), session: one.id() });
-    assert_eq!(agents::register(&one, "a/b", "", &[]).await.unwrap_err().kind(), ZkErrorKind::Invalid);
+    assert_eq!(
+        agents::register(&one, "a/b", agents::AgentRegistration::plain("", &[])).await.unwrap_err().kind(),
+        ZkErrorKind::Invalid
+    );
 
     reader.sync().await.unwrap();
     let there: Vec<_> = agents::list(&reader)

@@ -21,7 +21,7 @@ impl Rebuild for Registering {
         if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
             return Err(Error::Unavailable("not yet".into()));
         }
-        Ok(vec![agents::register(session, "agent-1", "127.0.0.1:1", &[]).await?])
+        Ok(vec![agents::register(session, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await?])
     }
 }
 

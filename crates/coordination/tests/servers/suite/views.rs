@@ -18,7 +18,7 @@ pub async fn an_observation_contains_every_node(installation: Installation) {
     assert_eq!(observe(lock.session()).await.unwrap(), coordination::Observation::default());
 
     let agent = installation.session(installation.agent()).await;
-    agents::register(&agent, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
+    agents::register(&agent, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let ready = installation.registered(&lock, "e-1", "uid-1").await;
     permits::create(&lock, &engine("e-2"), &permit(None)).await.unwrap();
@@ -41,7 +41,7 @@ pub async fn every_change_wakes_the_master(installation: Installation) {
     let wakeups = Wakeups::start(lock.session());
     within(wakeups.next()).await;
 
-    agents::register(&agent, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
+    agents::register(&agent, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
     settle(&wakeups).await;
     bell::ring(&agent).await.unwrap();
     settle(&wakeups).await;
@@ -113,7 +113,7 @@ async fn follow(installation: Installation, watch_events: bool) {
     assert_eq!(known.registration.address, "127.0.0.1:4711");
 
     let agent = installation.session(installation.agent()).await;
-    agents::register(&agent, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
+    agents::register(&agent, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
     seen(&view, |registry| registry.agents.len() == 1).await;
 
     let node = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
@@ -134,7 +134,7 @@ pub async fn a_view_keeps_missing_engines_after_its_session_was_replaced(install
         engines.push(installation.registered(&lock, name, "uid-1").await);
     }
     let agent = installation.session(installation.agent()).await;
-    agents::register(&agent, "agent-1", "127.0.0.1:1", &[]).await.unwrap();
+    agents::register(&agent, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
     seen(&view, |registry| registry.engines.len() == 3 && registry.agents.len() == 1).await;
 
     // The view is partitioned. Meanwhile its session, the agent's and those of two engines end, and one engine is ordered to drain.

@@ -44,6 +44,7 @@ impl Agent {
             advertise_host: None,
             run_as: None,
             keys: keys::KeyGeneration::FIRST,
+            tls: None,
             callers: keys::Callers::default(),
             config: String::new(),
             catalog: TableCatalog::Shared,

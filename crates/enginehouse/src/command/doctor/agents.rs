@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use agent_api::{AgentApi as _, AgentClient, Caller, MetadataAgentEndpoint};
 use coordination::{Agent, Session};
 use futures::future::join_all;
+use hs2::Client;
 use hs2::tcli::{TGetInfoReq, TGetInfoType, TGetInfoValue};
-use hs2::{Client, ClientOptions};
 use model::span;
 
 use super::checks::{ANSWERS, REGISTERED, VERSIONS};
@@ -73,7 +73,7 @@ pub fn client(caller: Caller, agent: &Agent, deadline: Duration) -> AgentClient 
 }
 
 fn endpoint(agent: &Agent) -> MetadataAgentEndpoint {
-    MetadataAgentEndpoint { address: agent.address.clone(), keys: agent.keys.clone() }
+    MetadataAgentEndpoint { address: agent.address.clone(), keys: agent.keys.clone(), tls: agent.tls }
 }
 
 async fn contact(caller: Caller, agent: Agent) -> Contact {
@@ -85,9 +85,7 @@ async fn contact(caller: Caller, agent: Agent) -> Contact {
 }
 
 async fn version(caller: &Caller, agent: &Agent) -> Result<String, hs2::ClientError> {
-    let auth = caller.metadata_agent(&endpoint(agent), "");
-    let auth = auth.map_err(|error| hs2::ClientError::Unauthenticated(error.text()))?;
-    let mut options = ClientOptions::new(&agent.address, auth);
+    let mut options = caller.metadata_agent(&endpoint(agent), "")?;
     (options.connect_deadline, options.call_deadline) = (CONNECT_DEADLINE, CONNECT_DEADLINE);
     let mut session = hs2::Session::open(Client::connect(&options).await?, &[]).await?;
     let request = TGetInfoReq { session_handle: session.handle().clone(), info_type: TGetInfoType::CLI_DBMS_VER };

@@ -1,5 +1,5 @@
-//! Check of the keys: which generations the roles of this machine, the metadata agents and the engines have, and whether one of
-//! them may be retired.
+//! Check of the keys: which generations the roles of this machine, the metadata agents and the engines have, whether one of
+//! them may be retired, and what offers no TLS between roles.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,7 @@ use super::checks::KEYS;
 use super::report::{Finding, Report, count as plural};
 use super::role_files::{Generations, RoleFiles};
 use super::target::{Target, bounded};
+use crate::configuration::TlsMode;
 
 /// How many engines or agents a finding names.
 const NAMED: usize = 3;
@@ -30,7 +31,8 @@ pub async fn check(target: &Target, session: Result<&Session, &String>, report: 
         }
     }
     let files = target.keys.generations();
-    let findings = diagnose(&files, &holders, &format!("{}", target.configuration.cluster.keys.display()));
+    let mut findings = diagnose(&files, &holders, &format!("{}", target.configuration.cluster.keys.display()));
+    findings.extend(without_tls(target.configuration.cluster.tls, &holders));
     report.checked(KEYS, summary(&files, &target.keys, &holders), findings);
 }
 
@@ -42,6 +44,7 @@ struct Holder {
     /// That of its own keys; an agent has its file, which is not seen here.
     own: Option<KeyGeneration>,
     accepted: BTreeSet<KeyGeneration>,
+    offers_tls: bool,
 }
 
 fn holders_of(agents: &[Agent], permits: &[Shared<PermitNode>]) -> Vec<Holder> {
@@ -53,6 +56,7 @@ fn holders_of(agents: &[Agent], permits: &[Shared<PermitNode>]) -> Vec<Holder> {
         is_engine: false,
         own: None,
         accepted: accepted(&agent.keys),
+        offers_tls: agent.tls.is_some(),
     };
     let of_engine = |permit: &PermitNode| {
         let live = permit.registration.as_ref()?.content.as_ref().ok()?;
@@ -61,6 +65,7 @@ fn holders_of(agents: &[Agent], permits: &[Shared<PermitNode>]) -> Vec<Holder> {
             is_engine: true,
             own: Some(live.keys.first().copied().unwrap_or(KeyGeneration::CLUSTER_SECRET)),
             accepted: accepted(&live.keys),
+            offers_tls: live.tls.is_some(),
         })
     };
     let engines = permits.iter().filter_map(|permit| of_engine(permit));
@@ -108,6 +113,39 @@ fn diagnose(files: &[Generations], holders: &[Holder], folder: &str) -> Vec<Find
         findings.push(Finding::warning(folder, what, mend).about_set_up());
     }
     findings
+}
+
+/// What cannot be reached by TLS, and whether plain text can be given up.
+fn without_tls(mode: TlsMode, holders: &[Holder]) -> Option<Finding> {
+    if mode == TlsMode::Off {
+        return None;
+    }
+    let plain: Vec<&Holder> = holders.iter().filter(|holder| !holder.offers_tls).collect();
+    let offer = if plain.len() == 1 { "offers" } else { "offer" };
+    match mode {
+        TlsMode::Required if !plain.is_empty() => Some(Finding::problem(
+            "cluster.tls",
+            format!("{} {offer} no TLS, which the roles of this machine require", named(&plain)),
+            "restart these agents with cluster.tls = \"required\"; RESTART ENGINE replaces an engine",
+        )),
+        TlsMode::Optional if plain.is_empty() && !holders.is_empty() => Some(
+            Finding::warning(
+                "cluster.tls",
+                "plain text is still accepted between roles, and all that is registered offers TLS",
+                "set cluster.tls = \"required\" for all roles, and restart them one after the other",
+            )
+            .about_set_up(),
+        ),
+        TlsMode::Optional if !plain.is_empty() => Some(
+            Finding::warning(
+                "cluster.tls",
+                format!("{} {offer} no TLS, and what is sent there is plain text", named(&plain)),
+                "restart these agents with cluster.tls = \"optional\"; RESTART ENGINE replaces an engine",
+            )
+            .about_set_up(),
+        ),
+        _ => None,
+    }
 }
 
 fn summary(files: &[Generations], keys: &RoleFiles, holders: &[Holder]) -> String {
@@ -160,6 +198,7 @@ mod tests {
             is_engine: true,
             own: Some(KeyGeneration(own)),
             accepted: accepted.iter().copied().map(KeyGeneration).collect(),
+            offers_tls: true,
         }
     }
 
@@ -203,6 +242,21 @@ mod tests {
         let holders = [agent(&[2]), engine(3, &[3]), engine(3, &[3]), engine(3, &[3])];
         let found = whats(&files(1, &[1]), &holders);
         assert!(found[0].starts_with("metadata agent a:1, e-3, e-3 and 1 more accept no generation"), "{found:?}");
+    }
+
+    #[test]
+    fn what_offers_no_tls_is_named() {
+        let holders = [agent(&[1]), Holder { offers_tls: false, ..engine(1, &[1]) }];
+        let found = |mode, holders| without_tls(mode, holders).map(|finding| finding.what);
+        let required = found(TlsMode::Required, &holders).unwrap();
+        assert_eq!(required, "e-1 offers no TLS, which the roles of this machine require");
+        let optional = found(TlsMode::Optional, &holders).unwrap();
+        assert_eq!(optional, "e-1 offers no TLS, and what is sent there is plain text");
+        let all_offer = found(TlsMode::Optional, &holders[..1]).unwrap();
+        assert!(all_offer.contains("all that is registered offers TLS"), "{all_offer}");
+        assert_eq!(found(TlsMode::Required, &holders[..1]), None);
+        assert_eq!(found(TlsMode::Optional, &[]), None);
+        assert_eq!(found(TlsMode::Off, &holders), None);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use agent_api::Caller;
+use agent_api::{Caller, ClusterTls};
 use coordination::Identity;
 use keys::role::RoleSecrets;
 use keys::{Current, KeyGeneration, MasterKeys, MetadataAgentKeys, ProxyKeys, Role, RoleKeys};
 use serde::de::DeserializeOwned;
 
-use crate::configuration::ClusterSection;
+use crate::configuration::{ClusterSection, Configuration};
 use crate::key_files;
 use crate::output::with_causes;
 
@@ -17,6 +17,8 @@ pub struct RoleFiles {
     pub master: Result<Current<MasterKeys>, String>,
     pub proxy: Result<Current<ProxyKeys>, String>,
     pub metadata_agent: Result<Current<MetadataAgentKeys>, String>,
+    /// Whether metadata agents are reached by TLS.
+    tls: ClusterTls,
 }
 
 /// The generations of the keys of one role.
@@ -43,7 +45,7 @@ impl Generations {
 impl RoleFiles {
     /// Those of the files that can be read.
     pub fn generations(&self) -> Vec<Generations> {
-        let Self { master, proxy, metadata_agent } = self;
+        let Self { master, proxy, metadata_agent, .. } = self;
         let files = [
             master.as_ref().ok().map(Generations::new),
             proxy.as_ref().ok().map(Generations::new),
@@ -59,9 +61,11 @@ impl RoleFiles {
     }
 
     /// Fails if this user can read none of them.
-    pub fn read(section: &ClusterSection) -> anyhow::Result<Self> {
+    pub fn read(configuration: &Configuration) -> anyhow::Result<Self> {
+        let section = &configuration.cluster;
         key_files::check(section)?;
-        Ok(Self { master: read(section), proxy: read(section), metadata_agent: read(section) })
+        let tls = configuration.cluster_tls();
+        Ok(Self { master: read(section), proxy: read(section), metadata_agent: read(section), tls })
     }
 
     /// The identity with the most rights.
@@ -77,8 +81,8 @@ impl RoleFiles {
     /// Who calls metadata agents; only a master may read the desired state.
     pub fn caller(&self) -> Result<Caller, String> {
         match self {
-            Self { master: Ok(keys), .. } => Ok(Caller::new(keys.clone())),
-            Self { proxy: Ok(keys), .. } => Ok(Caller::new(keys.clone())),
+            Self { master: Ok(keys), .. } => Ok(Caller::new(keys.clone(), self.tls)),
+            Self { proxy: Ok(keys), .. } => Ok(Caller::new(keys.clone(), self.tls)),
             Self { master: Err(reason), .. } => Err(reason.clone()),
         }
     }

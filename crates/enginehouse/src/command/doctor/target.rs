@@ -50,7 +50,7 @@ impl Target {
     pub async fn of_file(file: &Path, clock: &SharedClock) -> anyhow::Result<Self> {
         let configuration = Configuration::load(file)?;
         let sections = Configuration::named_sections(file)?;
-        let keys = RoleFiles::read(&configuration.cluster)?;
+        let keys = RoleFiles::read(&configuration)?;
         let absent = |section: &str, what: &str| {
             (!sections.contains(section)).then(|| format!("{} has no section [{section}]{what}", file.display()))
         };
@@ -100,7 +100,7 @@ impl Target {
             cluster: None,
             no_proxy: (!running.listens)
                 .then(|| "the standalone is starting: its proxy does not listen yet".to_owned()),
-            keys: RoleFiles::read(&running.configuration.cluster)?,
+            keys: RoleFiles::read(&running.configuration)?,
             configuration: running.configuration,
             clock: clock.clone(),
         })

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 
 use super::data_dir::DataDir;
 use crate::cli::StandaloneArguments;
-use crate::configuration::{Authentication, Configuration, Span, resolved};
+use crate::configuration::{Authentication, Configuration, Span, TlsMode, resolved};
 
 /// The name of the installation.
 const CLUSTER: &str = "standalone";
@@ -47,6 +47,9 @@ pub fn read(arguments: &StandaloneArguments) -> anyhow::Result<Configuration> {
     }
     if !sets("zookeeper", "session_timeout") {
         configuration.zookeeper.session_timeout = SESSION_TIMEOUT;
+    }
+    if !sets("cluster", "tls") {
+        configuration.cluster.tls = TlsMode::Off;
     }
     if let Some(listen) = arguments.listen {
         configuration.proxy.listen = listen;
@@ -130,6 +133,7 @@ pub fn complete(mut asked: Configuration, data: &DataDir, zookeeper: SocketAddr)
 pub fn without_settings(data: &DataDir, listen: SocketAddr, zookeeper: SocketAddr) -> Configuration {
     let mut configuration = Configuration::default();
     configuration.zookeeper.session_timeout = SESSION_TIMEOUT;
+    configuration.cluster.tls = TlsMode::Off;
     configuration.proxy.listen = listen;
     configuration.engines.allowed_locations = vec![data.samples()];
     set_own_keys(&mut configuration, data, zookeeper);

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use agent_api::{ENGINE_STATUS, EngineStatus, RETIRE, answer_engine_status, answer_retire, retire_request};
+use agent_api::{ClusterTls, ENGINE_STATUS, EngineStatus, RETIRE, answer_engine_status, answer_retire, retire_request};
 use async_trait::async_trait;
 use hs2::{Authenticator, Connection, Credentials, Handler, Limits, Principal, Server, ServiceProof};
 use keys::{KeyGeneration, Root, SecretKey};
@@ -104,11 +104,11 @@ async fn agent(idle: Option<Duration>) -> (Arc<FakeAgent>, EngineEndpoint) {
 fn client() -> StatusClient {
     let (root, first) = (Root::new("eh", SecretKey::new([1; 32])), KeyGeneration::FIRST);
     let keys = root.all_roles(first, &[first], coordination::digest).unwrap();
-    StatusClient::new(Caller::new(keys.master), Duration::from_secs(10))
+    StatusClient::new(Caller::new(keys.master, ClusterTls::Optional), Duration::from_secs(10))
 }
 
 fn at(address: &str) -> EngineEndpoint {
-    EngineEndpoint { uid: "uid-1".to_owned(), address: address.to_owned(), keys: vec![KeyGeneration::FIRST] }
+    EngineEndpoint { uid: "uid-1".to_owned(), address: address.to_owned(), keys: vec![KeyGeneration::FIRST], tls: None }
 }
 
 #[tokio::test]
