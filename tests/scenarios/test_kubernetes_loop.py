@@ -1,7 +1,9 @@
 """The whole loop with pods: separate processes of the program, a real API server, its controllers and scheduler, the tests'
 kubelet, and in each pod the program, which answers queries."""
 
+import base64
 import json
+import tomllib
 
 import pytest
 
@@ -21,11 +23,26 @@ def shared_cluster(pods, workspace):
     yield from started(PodCluster(workspace / "pod-cluster", pods))
 
 
-def test_a_pod_answers_a_query_and_stop_ends_it(control, pod_tenant):
+def in_no_object_but_its_secret(pods, tenant, engine):
+    """The keys of the engine, which its Secret has, are in nothing that the role `view` reads."""
+    secret = pods.admin.get("secrets", engine, tenant.namespace)
+    assert [it["uid"] for it in secret["metadata"]["ownerReferences"]] == [tenant.uids()[engine]]
+    file = tomllib.loads(base64.b64decode(secret["data"]["file-0"]).decode())
+    keys = [file["credential"]["password"], file["tls"]["key"]["seed"]]
+    kinds = ("pods", "configmaps", "services", "events", "serviceaccounts")
+    shown = json.dumps([pods.admin.items(it, tenant.namespace) for it in kinds])
+    assert engine in shown
+    for key in keys:
+        assert len(key) >= 44
+        assert key not in shown
+
+
+def test_a_pod_answers_a_query_and_stop_ends_it(pods, control, pod_tenant):
     tenant = pod_tenant("first")
     engine = tenant.start()
     assert list(tenant.uids()) == [engine]
     tenant.answers()
+    in_no_object_but_its_secret(pods, tenant, engine)
     (row,) = control.engines(tenant.name)
     assert row["address"] == f"{tenant.pod(engine)['status']['podIP']}:10021", row
     control.stop(tenant.pool, engine)

@@ -34,6 +34,7 @@ AMONG_ENGINES = (
     | verbs(CORE, "events", "list", "watch")
     | verbs(CORE, "services", "create", "get")
     | verbs(CORE, "configmaps", "create", "get")
+    | verbs(CORE, "secrets", "create")
 )
 AT_HOME = verbs(CORE, "configmaps", "create", "get", "update")
 EVERYWHERE = verbs(CORE, "nodes", "list", "watch")
@@ -189,12 +190,66 @@ def test_a_master_does_what_it_does_and_is_refused_the_rest(narrow):
     for namespace in (ENGINES, OURS, "kube-system", None):
         refused(lambda namespace=namespace: master.items("secrets", namespace), "secrets")
     refused(lambda: master.get("secrets", "enginehouse-cluster", OURS), "secrets")
+    refused(lambda: master.get("secrets", "engine", ENGINES), "secrets")
+    refused(lambda: master.create("secrets", secret_of("engine", "uid"), OURS), "cannot create")
     for what in ("exec", "attach", "portforward", "log", "proxy", "ephemeralcontainers"):
         refused(lambda what=what: master.get("pods", "engine", ENGINES, what), f"pods/{what}")
     refused(lambda: master.create("pods", pod("engine"), "default"), "cannot create")
     refused(lambda: master.create("pods", pod("engine"), OURS), "cannot create")
     refused(lambda: master.create("namespaces", {"metadata": {"name": "mine", "labels": LABEL}}), "cannot create")
     refused(lambda: master.create("serviceaccounts", {"spec": {}}, OURS, "enginehouse-proxy", "token"), "token")
+
+
+def secret_of(name, uid, **more):
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+    return {"metadata": {"name": name, "ownerReferences": [owner]}, "type": "Opaque", "immutable": True} | more
+
+
+@pytest.mark.parametrize("cluster", ["narrow", "wide"])
+def test_a_master_creates_secrets_of_engines_and_no_others(cluster, request):
+    cluster = request.getfixturevalue(cluster)
+    master, place = client_of(cluster, "enginehouse-master"), f"{ENGINES}-secrets"
+    cluster.namespace(place, LABEL | RESTRICTED)
+    grant(cluster, place)
+    fenced = "only immutable Opaque Secrets that the pod of the same name owns"
+
+    def holds():
+        try:
+            master.create("secrets", {"metadata": {"name": "probe"}}, place, dryRun="All")
+        except ApiError as error:
+            return fenced in error.message
+        return False
+
+    wait_until(holds, WITHIN_S, "the policy of Secrets holds")
+    made = cluster.admin.create("pods", pod("engine"), place)
+    right = secret_of("engine", made["metadata"]["uid"])
+    account = {"kubernetes.io/service-account.name": "default"}
+    token = right["metadata"] | {"annotations": account}
+    for wrong in (
+        right | {"type": "kubernetes.io/service-account-token", "metadata": token},
+        right | {"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": "e30="}},
+        right | {"immutable": False},
+        {key: value for key, value in right.items() if key != "immutable"},
+        right | {"metadata": right["metadata"] | {"name": "other"}},
+        right | {"metadata": {"name": "engine"}},
+        right | {"metadata": {"generateName": "engine", "ownerReferences": right["metadata"]["ownerReferences"]}},
+    ):
+        refused(lambda wrong=wrong: master.create("secrets", wrong, place), fenced)
+    master.create("secrets", right, place)
+    refused(lambda: master.get("secrets", "engine", place), "secrets")
+    refused(lambda: master.delete("secrets", "engine", place), "secrets")
+    # What others do is their own affair.
+    cluster.admin.create("secrets", {"metadata": {"name": "somebodys"}}, place)
+
+
+def grant(cluster, place):
+    """The rights of a master in one more namespace, as an overlay of `engines` gives them."""
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}
+    cluster.admin.create("roles", {"metadata": {"name": "enginehouse-master"}, "rules": [rule]}, place)
+    reference = {"apiGroup": RBAC, "kind": "Role", "name": "enginehouse-master"}
+    subject = {"kind": "ServiceAccount", "name": "enginehouse-master", "namespace": OURS}
+    binding = {"metadata": {"name": "enginehouse-master"}, "roleRef": reference, "subjects": [subject]}
+    cluster.admin.create("rolebindings", binding, place)
 
 
 def wait_for_the_fence(cluster):

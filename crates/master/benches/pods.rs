@@ -1,7 +1,7 @@
 //! Engines that are pods, at a real API server, beside a bare client of it:
 //!
 //! - **creates**: 1,000 engines that one ALTER asks for, made by a master as it is (embedded ZooKeeper, metadata agent with
-//!   SQLite), beside a bare client that makes the same pods with as many creates at once. They take turns; the ratio is what
+//!   SQLite), beside a bare client that makes the same engines with as many at once. They take turns; the ratio is what
 //!   the master leaves of the server's rate.
 //! - **quotas**: the same with a capacity and a quota, with the master without them and the bare client as peers.
 //! - **ticks**: 10,000 pods created by the bare client; the first list, and steady ticks compared with a tick without
@@ -27,9 +27,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt as _};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use keys::{KeyGeneration, MasterKeys, Root, SecretKey};
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use master::Settings;
 use model::clock::SystemClock;
@@ -37,9 +37,12 @@ use model::engine_type::EngineType;
 use model::observation::CreatedEngine;
 use model::{Epoch, labels};
 use orchestrator::kubernetes::connect::connect;
+use orchestrator::kubernetes::names::GATE;
+use orchestrator::kubernetes::render::EngineObjects;
 use orchestrator::kubernetes::signature::Signer;
 use orchestrator::kubernetes::{Config, Kubernetes, PodKey, render};
 use orchestrator::{Orchestrator as _, Spec};
+use serde_json::json;
 
 use installation::{ENGINES, Installation, print_ticks, spread};
 
@@ -118,22 +121,28 @@ fn settings(cluster: &str) -> Settings {
     settings
 }
 
-fn pod(spec: &Spec, cluster: &str, epoch: Epoch) -> Pod {
-    render::engine(spec, &config(cluster), &Signer::new(key(cluster)), epoch).unwrap().pod
+fn objects(spec: &Spec, cluster: &str, epoch: Epoch) -> EngineObjects {
+    render::engine(spec, &config(cluster), &Signer::new(key(cluster)), epoch).unwrap()
 }
 
-/// Makes these pods, so many calls at once.
-async fn make(client: &kube::Client, pods: &[Pod], at_once: usize) -> Duration {
+/// Makes these engines, so many at once: the pod, its Secret, and then no gate any more.
+async fn make(client: &kube::Client, engines: &[EngineObjects], at_once: usize) -> Duration {
     let begin = Instant::now();
-    let calls: Vec<_> = pods
+    let calls: Vec<_> = engines
         .iter()
-        .map(|pod| async move {
-            let api = Api::<Pod>::namespaced(client.clone(), pod.metadata.namespace.as_deref().unwrap());
-            api.create(&PostParams::default(), pod).await.unwrap()
+        .map(|EngineObjects { pod, owned }| async move {
+            let namespace = pod.metadata.namespace.as_deref().unwrap();
+            let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+            let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
+            let made = pods.create(&PostParams::default(), pod).await.unwrap();
+            let (name, uid) = (made.metadata.name.unwrap(), made.metadata.uid.unwrap());
+            secrets.create(&PostParams::default(), &owned.with_owner(&name, &uid).secret).await.unwrap();
+            let open = json!({"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}});
+            pods.patch(&name, &PatchParams::default(), &Patch::Strategic(&open)).await.unwrap()
         })
         .collect();
-    let made = stream::iter(calls).buffer_unordered(at_once).map(|pod| pod.metadata.uid.unwrap()).count().await;
-    assert_eq!(made, pods.len());
+    let made = stream::iter(calls).buffer_unordered(at_once).count().await;
+    assert_eq!(made, engines.len());
     begin.elapsed()
 }
 
@@ -151,7 +160,7 @@ async fn ticks(kubeconfig: &Path) {
         maker.ensure(spec, installation.epoch).await.unwrap();
     }
     drop(maker);
-    let pods: Vec<Pod> = others.into_iter().map(|spec| pod(spec, cluster, installation.epoch)).collect();
+    let pods: Vec<_> = others.into_iter().map(|spec| objects(spec, cluster, installation.epoch)).collect();
     let time = make(&client, &pods, AT_ONCE).await;
     println!(
         "{ENGINES} pods; made by a bare client, {AT_ONCE} at once: {:.1} in a second",

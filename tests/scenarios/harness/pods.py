@@ -29,6 +29,7 @@ CLUSTER_RULES = [
     rule(CORE, "create delete deletecollection get list patch watch", "pods"),
     rule(CORE, "list watch", "events", "nodes"),
     rule(CORE, "create get", "services", "configmaps", "namespaces"),
+    rule(CORE, "create", "secrets"),
     rule(CORE, "create", "serviceaccounts"),
     rule(RBAC, "create", "roles", "rolebindings"),
     rule(NETWORKING, "create", "networkpolicies"),

@@ -1,5 +1,6 @@
 //! `enginehouse engine-agent`: the agent of one engine, started by the master with a file for this engine.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -19,6 +20,7 @@ use crate::configuration::refuse_other_variables;
 use crate::engine_file::EngineFile;
 use crate::engine_types::host::EngineHost;
 use crate::engine_types::{Connector, connector};
+use crate::output::with_causes;
 use crate::telemetry::LastLines;
 use crate::{roles, telemetry};
 
@@ -37,6 +39,11 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     let file: EngineFile = toml::from_str(&std::fs::read_to_string(path).with_context(shown)?).with_context(shown)?;
     refuse_other_variables(&[UID_VARIABLE, DIRECTORY_VARIABLE, ADDRESS_VARIABLE, PORT_VARIABLE])?;
     let host = EngineHost::from_environment()?;
+    if let Err(error) = host.check_files(path.parent().unwrap_or(Path::new(""))) {
+        // The name is used up; a master gives the slot another one.
+        leave(&host, &log, &with_causes(&error));
+        return Err(error);
+    }
     let connector = connector(file.engine_type);
     let settings = settings(&file, connector.catalog(&file, &host), &host)?;
     limits::apply(&file, connector.limits_address_space(), &host);

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use orchestrator::kubernetes::render::{ADDRESS_VARIABLE, PORT_VARIABLE};
@@ -37,6 +37,19 @@ impl EngineHost {
         match self {
             Self::Process(inside) => inside.uid(),
             Self::Pod(inside) => inside.uid(),
+        }
+    }
+
+    /// An error if the files in that folder are those of another engine.
+    pub fn check_files(&self, folder: &Path) -> anyhow::Result<()> {
+        match self {
+            Self::Process(_) => Ok(()),
+            Self::Pod(inside) => inside.check_files(folder).map_err(|owner| {
+                anyhow!(
+                    "the Secret of this engine belongs to another pod, with uid {owner}; this one has uid {}",
+                    inside.uid()
+                )
+            }),
         }
     }
 

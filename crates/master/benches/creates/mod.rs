@@ -21,12 +21,13 @@ use model::labels::LabelMap;
 use model::observation::ObservedNode;
 use model::{EngineName, Epoch, PoolName, UnitName, UserError};
 use orchestrator::kubernetes::Kubernetes;
+use orchestrator::kubernetes::render::EngineObjects;
 use orchestrator::{Deleted, Ensured, Error, Listing, ObservedInstance, Orchestrator, Spec, WakeUps};
 use parking_lot::Mutex;
 
 use crate::cluster::{Cluster, eventually};
 use crate::installation::{self, spread};
-use crate::{bare, make, open, pod, settings};
+use crate::{bare, make, objects, open, settings};
 use quotas::Limited;
 pub use quotas::measure_quotas;
 use usage::Usage;
@@ -55,7 +56,7 @@ pub async fn measure(kubeconfig: &Path, at_once: usize, rounds: usize) {
     let client = bare(kubeconfig).await;
     println!("{CREATES} engines by one ALTER, {at_once} creates at once; pods in a second; the pods stay pending");
     let (_, specs) = master_makes(kubeconfig, &client, at_once, Limited::No).await;
-    let pods: Vec<Pod> = specs.iter().map(|spec| pod(spec, CLUSTER, Epoch(2))).collect();
+    let pods: Vec<_> = specs.iter().map(|spec| objects(spec, CLUSTER, Epoch(2))).collect();
     bare_makes(kubeconfig, &client, &pods, at_once).await;
     let mut turns = Vec::new();
     for round in 0..rounds {
@@ -148,8 +149,8 @@ fn engines(count: usize) -> Change {
     Change::Alter { if_exists: false, object: ObjectPatch::ResourceUnit(UnitName::new("uc_1").unwrap(), patch) }
 }
 
-/// The very same pods, in the same namespace, which is empty again.
-async fn bare_makes(kubeconfig: &Path, client: &kube::Client, pods: &[Pod], at_once: usize) -> Turn {
+/// The very same engines, in the same namespace, which is empty again.
+async fn bare_makes(kubeconfig: &Path, client: &kube::Client, pods: &[EngineObjects], at_once: usize) -> Turn {
     assert_eq!(pods.len(), CREATES);
     // New connections, as a master has, and warm ones.
     let maker = bare(kubeconfig).await;

@@ -3,14 +3,13 @@
 
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::Pod;
 use model::change::{Change, ObjectPatch, PoolPatch, QuotaPatch, Setting};
 use model::quota::{Capacity, DeclaredAmount, TransferLimit};
 use model::{Epoch, PoolName, QuotaName, TenantName};
 
 use super::{CLUSTER, CREATES, Turn, bare_makes, master_makes};
 use crate::installation::spread;
-use crate::{bare, pod};
+use crate::{bare, objects};
 
 /// Whether a capacity and a quota limit the engines.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +50,7 @@ pub async fn measure_quotas(kubeconfig: &Path, at_once: usize, rounds: usize) {
     let client = bare(kubeconfig).await;
     println!("{CREATES} engines by one ALTER, with and without quotas, {at_once} creates at once; pods in a second");
     let (_, specs) = master_makes(kubeconfig, &client, at_once, Limited::Yes).await;
-    let pods: Vec<Pod> = specs.iter().map(|spec| pod(spec, CLUSTER, Epoch(2))).collect();
+    let pods: Vec<_> = specs.iter().map(|spec| objects(spec, CLUSTER, Epoch(2))).collect();
     bare_makes(kubeconfig, &client, &pods, at_once).await;
     let mut turns: Vec<[Turn; 3]> = Vec::new();
     for round in 0..rounds {

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use http::header::{ACCEPT, HeaderValue};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus, Secret, Service};
 use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use kube::core::Request;
@@ -64,6 +64,15 @@ impl Cluster {
             Some(_) => created,
             None => Pod { spec: pod.spec.as_ref().map(trimmed::kept), status: Some(pending()), ..created },
         })
+    }
+
+    /// Creates a Secret. The reply has its metadata only: the rest is known.
+    pub(super) async fn create_secret(&self, namespace: &str, secret: &Secret) -> kube::Result<()> {
+        let body = serde_json::to_vec(secret).map_err(kube::Error::SerdeError)?;
+        let request = Request::new(Secret::url_path(&(), Some(namespace))).create(&post_params(), body);
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
+        self.client.request::<serde_json::Value>(request).await.map(drop)
     }
 
     pub(super) fn config_maps(&self, namespace: &str) -> Api<ConfigMap> {

@@ -1,4 +1,4 @@
-//! `ensure`: creates the pod and, for Spark, its other objects while a scheduling gate holds the pod back.
+//! `ensure`: creates the pod, and its other objects while a scheduling gate holds the pod back.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -43,9 +43,7 @@ pub(super) async fn ensure(
     match create(cluster, namespaces, spec, &objects).await {
         Ok(uid) => {
             failpoint!(failpoints::ENSURE_PLACED);
-            if let Some(owned) = &objects.owned {
-                complete_or_undo(cluster, spec, &uid, owned).await?;
-            }
+            complete_or_undo(cluster, spec, &uid, &objects.owned).await?;
             failpoint!(failpoints::ENSURE_RECORDED);
             tracing::info!(engine = %spec.name, uid, namespace = spec.locality, "engine pod created");
             Ok(Ensured { uid, created: true })
@@ -129,12 +127,11 @@ async fn complete_if_gated(
     engine: &EnginePod,
     objects: &EngineObjects,
 ) -> Result<(), Error> {
-    match (&objects.owned, engine.observed.incomplete) {
-        (Some(owned), true) => {
-            complete(cluster, spec, &engine.observed.uid, owned).await.map_err(|error| error.into_error(&action(spec)))
-        }
-        _ => Ok(()),
+    if !engine.observed.incomplete {
+        return Ok(());
     }
+    let completed = complete(cluster, spec, &engine.observed.uid, &objects.owned).await;
+    completed.map_err(|error| error.into_error(&action(spec)))
 }
 
 /// Completes a pod that was just created. After a permanent refusal it deletes the pod, which no node has run: an error
@@ -159,20 +156,26 @@ async fn complete_or_undo(cluster: &Cluster, spec: &Spec, uid: &str, owned: &Own
     }
 }
 
-/// Creates service and config map, then removes the scheduling gate.
+/// Creates the pod's objects, then removes the scheduling gate.
 async fn complete(cluster: &Cluster, spec: &Spec, uid: &str, owned: &OwnedObjects) -> Result<(), CallError> {
-    let (service, config_map) = owned.with_owner(spec.name.as_str(), uid);
     let name = spec.name.as_str();
-    let services = cluster.services(&spec.locality);
-    if already_exists(cluster.effect(services.create(&post_params(), &service)).await)? {
-        let found = cluster.effect(services.get(name)).await?;
-        check_owner(found.metadata.owner_references.as_deref(), uid, "service")?;
+    let OwnedObjects { secret, service, config_map } = owned.with_owner(name, uid);
+    if let Some(service) = service {
+        let services = cluster.services(&spec.locality);
+        if already_exists(cluster.effect(services.create(&post_params(), &service)).await)? {
+            let found = cluster.effect(services.get(name)).await?;
+            check_owner(found.metadata.owner_references.as_deref(), uid, "service")?;
+        }
     }
-    let config_maps = cluster.config_maps(&spec.locality);
-    if already_exists(cluster.effect(config_maps.create(&post_params(), &config_map)).await)? {
-        let found = cluster.effect(config_maps.get(name)).await?;
-        check_owner(found.metadata.owner_references.as_deref(), uid, "config map")?;
+    if let Some(config_map) = config_map {
+        let config_maps = cluster.config_maps(&spec.locality);
+        if already_exists(cluster.effect(config_maps.create(&post_params(), &config_map)).await)? {
+            let found = cluster.effect(config_maps.get(name)).await?;
+            check_owner(found.metadata.owner_references.as_deref(), uid, "config map")?;
+        }
     }
+    // It cannot be read, so whose it is is not known; the agent ends if it is that of another pod.
+    already_exists(cluster.effect(cluster.create_secret(&spec.locality, &secret)).await)?;
     // The uid is a precondition: the API server refuses to change it.
     let patch = json!({"metadata": {"uid": uid}, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}});
     let params = PatchParams { field_manager: post_params().field_manager, ..PatchParams::default() };

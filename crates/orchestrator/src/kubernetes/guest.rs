@@ -4,11 +4,12 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use model::observation::MAX_REASON_BYTES;
 use model::text::{cut, tail};
 
+use super::names::OWNER_UID;
 use super::read::LAST_WORDS_PREFIX;
 use super::render::{ADDRESS_VARIABLE, PORT_VARIABLE};
 use crate::UID_VARIABLE;
@@ -43,6 +44,15 @@ impl Guest {
         &self.uid
     }
 
+    /// Whether the files in that folder are those of this pod; with the uid of the other one if they are not. A Secret of this name
+    /// may be left of an earlier pod. A master of version 0.1.0 gives a pod its files without a Secret.
+    pub fn check_files(&self, folder: &Path) -> Result<(), String> {
+        match std::fs::read_to_string(folder.join(OWNER_UID)) {
+            Ok(owner) if owner != self.uid => Err(owner),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// The pod's own address, which the proxies reach; no other address of the machine.
     pub fn listen(&self) -> SocketAddr {
         self.listen
@@ -73,6 +83,17 @@ mod tests {
         assert_eq!(Guest::new("u".to_owned(), "fd00::7", "1").unwrap().listen().to_string(), "[fd00::7]:1");
         for (address, port) in [("", "1"), ("10.0.0.7", ""), ("name", "1"), ("10.0.0.7", "70000")] {
             assert!(Guest::new("u".to_owned(), address, port).unwrap_err().starts_with("ENGINEHOUSE_ENGINE_"));
+        }
+    }
+
+    #[test]
+    fn the_files_of_another_pod_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let guest = Guest::new("u".to_owned(), "10.0.0.7", "1").unwrap();
+        assert_eq!(guest.check_files(folder.path()), Ok(()));
+        for (owner, expected) in [("u", Ok(())), ("v", Err("v".to_owned())), ("", Err(String::new()))] {
+            std::fs::write(folder.path().join(OWNER_UID), owner).unwrap();
+            assert_eq!(guest.check_files(folder.path()), expected);
         }
     }
 

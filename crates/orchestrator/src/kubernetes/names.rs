@@ -1,6 +1,6 @@
 //! The names of the objects, containers and files of an engine.
 //!
-//! Pod, headless service and config map have the engine's name, which is a DNS label that begins with a letter and is never
+//! Pod, Secret, headless service and config map have the engine's name, which is a DNS label that begins with a letter and is never
 //! reused.
 
 use model::engine_name::{dns_label, is_dns_label};
@@ -16,10 +16,12 @@ pub const AGENT_DIR: &str = "/run/enginehouse";
 pub const SCRATCH_DIR: &str = "/var/lib/enginehouse";
 /// The directory of Spark's properties and the executor template.
 pub const SPARK_DIR: &str = "/etc/enginehouse-spark";
-/// The file of Spark's properties, below [`SPARK_DIR`] and in the config map.
+/// The file of Spark's properties, below [`SPARK_DIR`] and in the Secret.
 pub const SPARK_PROPERTIES: &str = "spark.properties";
 /// The file of the executor template, below [`SPARK_DIR`] and in the config map.
 pub const EXECUTOR_TEMPLATE: &str = "executor-template.json";
+/// The uid of the pod that a Secret is for: a key in it, and a file in [`AGENT_DIR`].
+pub const OWNER_UID: &str = "owner-uid";
 /// The file of accounts in the config map.
 pub const PASSWD: &str = "passwd";
 /// The scheduling gate of a pod whose other objects do not exist yet.
@@ -38,7 +40,7 @@ pub fn epoch_config_map(cluster: &str) -> String {
     if is_dns_label(&stem) { format!("{EPOCH}-{stem}") } else { EPOCH.to_owned() }
 }
 
-/// The key of a file in the config map. A path may contain characters that a key may not.
+/// The key of a file in the Secret. A path may contain characters that a key may not.
 pub fn file_key(index: usize) -> String {
     format!("file-{index}")
 }

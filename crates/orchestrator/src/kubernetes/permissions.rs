@@ -76,6 +76,8 @@ pub fn required(config: &Config) -> Vec<Permission> {
         add(CORE, "events", &["list", "watch"], scope);
         add(CORE, "services", &["create", "get"], scope);
         add(CORE, "configmaps", &["create", "get"], scope);
+        // Never get, list or watch.
+        add(CORE, "secrets", &["create"], scope);
         if config.make_namespaces {
             // RBAC prevents a user from granting permissions that the user lacks.
             let beyond: Vec<&'static str> =
@@ -209,10 +211,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_exec_and_logs_are_not_among_the_permissions() {
+    fn reading_secrets_exec_and_logs_are_not_among_the_permissions() {
         let permissions = required(&Config::new("eh", "enginehouse", "image"));
-        let forbidden = ["secrets", "pods/exec", "pods/log", "pods/attach", "pods/portforward"];
+        let forbidden = ["pods/exec", "pods/log", "pods/attach", "pods/portforward"];
         assert!(!permissions.iter().any(|one| forbidden.contains(&one.resource) || one.verb == "*"));
+        assert!(permissions.iter().all(|one| one.resource != "secrets" || one.verb == "create"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::request::Request;
 
 /// The resources of permissions.
 const RESOURCES: [(&str, &[&str]); 3] = [
-    ("", &["pods", "events", "services", "configmaps", "serviceaccounts", "nodes", "namespaces"]),
+    ("", &["pods", "events", "services", "configmaps", "secrets", "serviceaccounts", "nodes", "namespaces"]),
     ("rbac.authorization.k8s.io", &["roles", "rolebindings"]),
     ("networking.k8s.io", &["networkpolicies"]),
 ];

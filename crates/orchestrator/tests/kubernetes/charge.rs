@@ -19,10 +19,9 @@ use super::support::{EPOCH, config, configuration, signer, spark, spec};
 /// The engine's pod, the number of its executors at most, and the pod of one executor.
 fn pods(spec: &Spec) -> (Pod, u64, Option<Pod>) {
     let objects = render::engine(spec, &config(), &signer(), EPOCH).unwrap();
-    let Some(owned) = objects.owned else { return (objects.pod, 0, None) };
-    let (_, config_map) = owned.with_owner(spec.name.as_str(), "the-pods-uid");
-    let data = config_map.data.unwrap();
-    let (count, executor) = requests::executors(&data["spark.properties"], &data["executor-template.json"]);
+    let Some(config_map) = objects.owned.config_map else { return (objects.pod, 0, None) };
+    let properties = String::from_utf8(objects.owned.secret.data.unwrap()["spark.properties"].0.clone()).unwrap();
+    let (count, executor) = requests::executors(&properties, &config_map.data.unwrap()["executor-template.json"]);
     (objects.pod, count, Some(executor))
 }
 

@@ -14,6 +14,7 @@ use super::cluster::{Cluster, Fault, status};
 use super::support::{EPOCH, NAMESPACE, all, config, datafusion, eventually, open, open_with, signer, spark};
 
 const PODS: &str = "POST /api/v1/namespaces/rp-1--t-1/pods";
+const SECRETS: &str = "POST /api/v1/namespaces/rp-1--t-1/secrets";
 const EPOCH_READ: &str = "GET /api/v1/namespaces/enginehouse/configmaps/enginehouse-epoch-eh";
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>, word: &str) {
@@ -23,15 +24,23 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, Error>, word: &str) {
     }
 }
 
+/// The calls without those that complete a pod.
+fn first_calls(cluster: &Cluster) -> Vec<String> {
+    let mut calls = cluster.calls();
+    calls.retain(|call| call != SECRETS && !call.starts_with("PATCH "));
+    calls
+}
+
 #[tokio::test]
-async fn an_engine_without_executors_costs_an_epoch_read_and_a_create() {
+async fn an_engine_without_executors_costs_an_epoch_read_two_creates_and_a_patch() {
     let cluster = Cluster::new();
     let kubernetes = open(&cluster);
     kubernetes.ensure(&datafusion(1), EPOCH).await.unwrap();
     cluster.calls();
     cluster.advance(DEFAULT_EPOCH_GOOD_FOR);
     kubernetes.ensure(&datafusion(2), EPOCH).await.unwrap();
-    assert_eq!(cluster.calls(), [EPOCH_READ, PODS]);
+    let patch = format!("PATCH /api/v1/namespaces/rp-1--t-1/pods/{}", datafusion(2).name);
+    assert_eq!(cluster.calls(), [EPOCH_READ, PODS, SECRETS, &patch]);
     // Without waiting for a watch.
     assert_eq!(all(&kubernetes).await.engines.len(), 2);
     cluster.calls();
@@ -50,7 +59,7 @@ async fn concurrent_creates_share_their_epoch_reads() {
     assert!(all.iter().all(Result::is_ok), "{all:?}");
     let calls = cluster.calls();
     let reads = calls.iter().filter(|line| line.contains("enginehouse-epoch")).count();
-    assert_eq!(calls.len() - reads, 100);
+    assert_eq!(calls.len() - reads, 300);
     assert!(reads <= 3, "{reads}");
 }
 
@@ -62,7 +71,7 @@ async fn an_epoch_read_admits_effects_for_a_limited_time() {
     acting.ensure(&datafusion(2), Epoch(EPOCH.0 + 1)).await.unwrap();
     cluster.calls();
     deposed.ensure(&datafusion(3), EPOCH).await.unwrap();
-    assert_eq!(cluster.calls(), [PODS], "the clock does not move");
+    assert_eq!(first_calls(&cluster), [PODS], "the clock does not move");
     cluster.advance(DEFAULT_EPOCH_GOOD_FOR);
     let refused = Err(Error::Deposed { epoch: EPOCH, highest: Epoch(EPOCH.0 + 1) });
     assert_eq!(deposed.ensure(&datafusion(4), EPOCH).await, refused);
@@ -89,12 +98,12 @@ async fn effects_that_continue_after_a_suspension_read_the_epoch_again() {
         waiting.remove(0).await.unwrap();
         cluster.advance(DEFAULT_EPOCH_GOOD_FOR);
         waiting.remove(0).await.unwrap();
-        assert_eq!(cluster.calls(), [EPOCH_READ, PODS, EPOCH_READ, PODS], "the second read serves all waiters");
+        assert_eq!(first_calls(&cluster), [EPOCH_READ, PODS, EPOCH_READ, PODS], "the second read serves all waiters");
         acting.ensure(&datafusion(9), Epoch(EPOCH.0 + 1)).await.unwrap();
         cluster.calls();
         cluster.advance(suspended);
         let outcomes: Vec<_> = futures::future::join_all(waiting).await;
-        let calls = cluster.calls();
+        let calls = first_calls(&cluster);
         if suspended.is_zero() {
             assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
             assert_eq!(calls, [PODS, PODS], "they continue at once");
@@ -129,7 +138,7 @@ async fn a_spark_engine_is_ungated_once_its_objects_exist() {
     let spec = spark(1);
     let made = kubernetes.ensure(&spec, EPOCH).await.unwrap();
     let name = spec.name.as_str();
-    for resource in ["services", "configmaps"] {
+    for resource in ["secrets", "services", "configmaps"] {
         let object = cluster.get(resource, NAMESPACE, name).unwrap();
         assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], made.uid.as_str(), "{resource}");
     }
@@ -206,6 +215,35 @@ async fn an_incomplete_pod_is_completed_by_the_next_ensure() {
     assert!(!again.created);
     assert!(cluster.get("configmaps", NAMESPACE, spec.name.as_str()).is_some());
     eventually(&second, "it runs", |listing| listing.engines.iter().any(|engine| engine.phase == Phase::Running)).await;
+}
+
+/// A master may have died after the Secret, which it cannot read, or another one may complete the pod at the same time.
+#[tokio::test]
+async fn a_secret_that_exists_already_completes_a_pod() {
+    let cluster = Cluster::new();
+    let (first, second) = (open(&cluster), open(&cluster));
+    let spec = datafusion(1);
+    let patch = format!("PATCH /api/v1/namespaces/rp-1--t-1/pods/{}", spec.name);
+    cluster.fail(&patch, Fault::Status(status(500, "", "no quorum")));
+    let interrupted = first.ensure(&spec, EPOCH).await;
+    assert!(interrupted.as_ref().is_err_and(Error::is_retryable), "{interrupted:?}");
+    let secret = cluster.get("secrets", NAMESPACE, spec.name.as_str()).unwrap();
+    eventually(&second, "it is listed as incomplete", |listing| listing.engines.iter().any(|engine| engine.incomplete))
+        .await;
+    assert!(!second.ensure(&spec, EPOCH).await.unwrap().created);
+    assert_eq!(cluster.get("secrets", NAMESPACE, spec.name.as_str()).unwrap(), secret);
+    eventually(&second, "it runs", |listing| listing.engines.iter().any(|engine| engine.phase == Phase::Running)).await;
+    let reads = cluster.calls().into_iter().filter(|call| call.contains("/secrets") && call != SECRETS);
+    assert_eq!(reads.collect::<Vec<_>>(), Vec::<String>::new(), "no Secret is read");
+}
+
+#[tokio::test]
+async fn without_the_right_to_create_secrets_no_pod_is_left() {
+    let cluster = Cluster::new();
+    cluster.deny("create secrets");
+    let kubernetes = open(&cluster);
+    refusal(kubernetes.ensure(&datafusion(1), EPOCH).await, "permission denied");
+    assert_eq!(cluster.names("pods"), Vec::<String>::new());
 }
 
 #[tokio::test]

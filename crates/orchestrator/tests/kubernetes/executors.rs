@@ -1,5 +1,6 @@
 //! The executors of Spark engines: they take a part of their node, and are never engines.
 
+use k8s_openapi::api::core::v1::Secret;
 use model::engine_state::Phase;
 use orchestrator::kubernetes::Kubernetes;
 use orchestrator::{Orchestrator, Spec};
@@ -21,11 +22,13 @@ fn sum(amounts: &[Amount]) -> Amount {
     amounts.iter().fold(NOTHING, |sum, amount| (sum.0 + amount.0, sum.1 + amount.1))
 }
 
-/// Creates an executor of the engine from its config map, as its driver does.
+/// Creates an executor of the engine from its Secret and config map, as its driver does.
 fn create_executor(cluster: &Cluster, spec: &Spec, number: u64, node: Option<&str>) -> String {
-    let data = cluster.get("configmaps", NAMESPACE, spec.name.as_str()).unwrap()["data"].clone();
-    let text = |key: &str| data[key].as_str().unwrap().to_owned();
-    let (_, pod) = requests::executors(&text("spark.properties"), &text("executor-template.json"));
+    let get = |resource| cluster.get(resource, NAMESPACE, spec.name.as_str()).unwrap();
+    let secret: Secret = serde_json::from_value(get("secrets")).unwrap();
+    let properties = String::from_utf8(secret.data.unwrap()["spark.properties"].0.clone()).unwrap();
+    let template = get("configmaps")["data"]["executor-template.json"].as_str().unwrap().to_owned();
+    let (_, pod) = requests::executors(&properties, &template);
     let name = format!("{}-exec-{number}", spec.name);
     let mut pod = serde_json::to_value(&pod).unwrap();
     pod["metadata"]["name"] = name.as_str().into();

@@ -15,24 +15,56 @@ fn rendered(spec: &orchestrator::Spec) -> EngineObjects {
 }
 
 #[test]
-fn an_engine_without_executors_is_one_pod() {
-    let objects = rendered(&datafusion(3));
-    assert!(objects.owned.is_none());
-    assert!(objects.pod.spec.as_ref().unwrap().scheduling_gates.is_none());
+fn an_engine_without_executors_is_a_gated_pod_with_a_secret() {
+    let spec = datafusion(3);
+    let objects = rendered(&spec);
     golden::object("datafusion-pod.json", &objects.pod);
+    let owned = objects.owned.with_owner(spec.name.as_str(), "the-pods-uid");
+    assert!(owned.service.is_none() && owned.config_map.is_none());
+    golden::object("datafusion-secret.json", &owned.secret);
 }
 
 #[test]
-fn a_spark_engine_is_a_gated_pod_with_service_and_config_map() {
+fn a_spark_engine_is_a_gated_pod_with_secret_service_and_config_map() {
     let spec = spark(3);
     let objects = rendered(&spec);
     golden::object("spark-pod.json", &objects.pod);
-    let (service, mut config_map) = objects.owned.unwrap().with_owner(spec.name.as_str(), "the-pods-uid");
-    golden::object("spark-service.json", &service);
+    let mut owned = objects.owned.with_owner(spec.name.as_str(), "the-pods-uid");
+    golden::object("spark-service.json", &owned.service.unwrap());
+    let data = owned.secret.data.as_mut().unwrap();
+    golden::text("spark.properties", &text(&data.remove("spark.properties").unwrap()));
+    golden::object("spark-secret-without-properties.json", &owned.secret);
+    let mut config_map = owned.config_map.unwrap();
     let data = config_map.data.as_mut().unwrap();
-    golden::text("spark.properties", &data.remove("spark.properties").unwrap());
     golden::text("executor-template.json", &format!("{}\n", data.remove("executor-template.json").unwrap()));
-    golden::object("spark-config-map-without-spark-files.json", &config_map);
+    golden::object("spark-config-map-without-template.json", &config_map);
+}
+
+fn text(bytes: &k8s_openapi::ByteString) -> String {
+    String::from_utf8(bytes.0.clone()).unwrap()
+}
+
+/// The role `view` describes pods and reads config maps, and must see neither a key nor a secret property of a unit.
+#[test]
+fn what_is_secret_is_in_the_secret_alone() {
+    for mut spec in [datafusion(3), spark(3)] {
+        spec.files[0].content = b"password = \"canary-of-the-agent\"".to_vec();
+        if let Some(spark) = &mut spec.options.spark {
+            spark.properties.insert("spark.hadoop.secret".to_owned(), "canary-of-the-unit".to_owned());
+        }
+        let EngineObjects { pod, owned } = rendered(&spec);
+        for shown in [serde_json::to_string(&pod), serde_json::to_string(&owned.config_map)] {
+            assert!(!shown.unwrap().contains("canary"), "{}", spec.name);
+        }
+        let data = owned.secret.data.unwrap();
+        assert!(text(&data["file-0"]).contains("canary-of-the-agent"));
+        assert_eq!((owned.secret.immutable, owned.secret.type_.as_deref()), (Some(true), Some("Opaque")));
+        // Spark sees nothing of the agent's, and the agent nothing of Spark's.
+        let of_agent =
+            pod.spec.unwrap().volumes.unwrap().into_iter().find(|volume| volume.name == "agent-files").unwrap();
+        let keys: Vec<_> = of_agent.secret.unwrap().items.unwrap().into_iter().map(|item| item.key).collect();
+        assert_eq!(keys, ["file-0", "owner-uid"]);
+    }
 }
 
 #[test]
@@ -109,8 +141,7 @@ fn spark_shares_no_volume_or_variable_with_its_agent() {
 /// The lines of Spark's properties file.
 fn properties(spec: &orchestrator::Spec, config: &Config) -> Vec<String> {
     let objects = render::engine(spec, config, &signer(), EPOCH).unwrap();
-    let (_, config_map) = objects.owned.unwrap().with_owner(spec.name.as_str(), "the-pods-uid");
-    config_map.data.unwrap()["spark.properties"].lines().map(str::to_owned).collect()
+    text(&objects.owned.secret.data.unwrap()["spark.properties"]).lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -153,8 +184,8 @@ fn a_spec_that_no_pod_can_implement_is_refused() {
             |spec| drop(spec.labels.insert(labels::CLUSTER.to_owned(), "other".to_owned())),
             "the selector of this installation",
         ),
-        (|spec| spec.files[0].content = vec![0xff], "is not text"),
-        (|spec| spec.files[0].content = vec![b'a'; render::MAX_ANNOTATED_BYTES + 1], "bytes of files"),
+        (|spec| "owner-uid".clone_into(&mut spec.files[0].path), "has the name of one of ours"),
+        (|spec| spec.files[0].content = vec![b'a'; render::MAX_FILES_BYTES + 1], "bytes of files"),
         (|spec| spec.charge = spark(3).charge, "charge"),
         (|spec| spec.nodes = Some(Vec::new()), "node list is empty"),
     ];
@@ -207,8 +238,7 @@ fn statements_of_an_owner_run_with_the_owners_uid() {
     let pod = objects.pod.spec.unwrap();
     let agent = ("engine-agent", Some(10_001), Some(10_001));
     assert_eq!(users(&pod.containers), [agent, ("spark", Some(20_001), Some(20_001))]);
-    let (_, config_map) = objects.owned.unwrap().with_owner(spec.name.as_str(), "the-pods-uid");
-    let data = config_map.data.unwrap();
+    let data = objects.owned.config_map.unwrap().data.unwrap();
     let executor: k8s_openapi::api::core::v1::Pod = serde_json::from_str(&data["executor-template.json"]).unwrap();
     let executor = executor.spec.unwrap();
     assert_eq!(users(&executor.containers), [("spark-kubernetes-executor", Some(20_001), Some(20_001))]);
@@ -219,9 +249,17 @@ fn statements_of_an_owner_run_with_the_owners_uid() {
         let passwd = mounts.iter().find(|mount| mount.mount_path == "/etc/passwd").unwrap();
         assert_eq!((passwd.sub_path.as_deref(), passwd.read_only), (Some("passwd"), Some(true)));
         let volume = pod.volumes.iter().flatten().find(|volume| volume.name == passwd.name).unwrap();
-        let source = volume.config_map.as_ref().unwrap();
-        assert_eq!(source.name, spec.name.to_string());
-        assert!(source.items.iter().flatten().any(|item| item.key == "passwd" && item.path == "passwd"));
+        let (name, items) = match (&volume.config_map, &volume.projected) {
+            (Some(source), _) => (&source.name, &source.items),
+            (None, Some(projected)) => {
+                let mut sources = projected.sources.iter().flatten();
+                let source = sources.find_map(|source| source.config_map.as_ref()).unwrap();
+                (&source.name, &source.items)
+            }
+            (None, None) => panic!("{volume:?}"),
+        };
+        assert_eq!(*name, spec.name.to_string());
+        assert!(items.iter().flatten().any(|item| item.key == "passwd" && item.path == "passwd"));
     }
     let agent_mounts = pod.containers[0].volume_mounts.as_ref().unwrap();
     assert!(!agent_mounts.iter().any(|mount| mount.mount_path == "/etc/passwd"));

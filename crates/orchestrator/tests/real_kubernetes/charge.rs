@@ -1,6 +1,6 @@
 //! The charge of an engine, compared with what its pods request as the API server returns them.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::api::{Api, ListParams, PostParams};
 use model::charge::Container;
 use model::configuration::Configuration;
@@ -24,11 +24,14 @@ impl TestNamespace {
         self.pods().list(&of_engine).await.unwrap().items
     }
 
-    /// Creates the executors of a Spark engine from its config map, as Spark does.
+    /// Creates the executors of a Spark engine from its Secret and config map, as Spark does.
     pub async fn create_executors(&self, spec: &Spec) {
         let config_maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
         let data = config_maps.get(spec.name.as_str()).await.unwrap().data.unwrap();
-        let (count, pod) = requests::executors(&data["spark.properties"], &data["executor-template.json"]);
+        let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
+        let secret = secrets.get(spec.name.as_str()).await.unwrap().data.unwrap();
+        let properties = std::str::from_utf8(&secret["spark.properties"].0).unwrap();
+        let (count, pod) = requests::executors(properties, &data["executor-template.json"]);
         for executor in 1..=count {
             let mut pod = pod.clone();
             // The namespace's default account may not exist yet.

@@ -18,7 +18,7 @@ mod support;
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ResourceQuota, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ResourceQuota, Secret, Service};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use model::engine_state::Phase;
 use model::labels::{CLUSTER, LabelMap};
@@ -58,8 +58,9 @@ async fn every_object_is_accepted_with_strict_fields() {
             users.map(|container| container["securityContext"]["runAsUser"].as_i64().unwrap()).collect();
         let engine = if spec.options.spark.is_some() { 185 } else { 10_001 };
         assert_eq!(users.last(), Some(&if spec.run_as.is_some() { 20_001 } else { engine }));
-        let Some(owned) = objects.owned else { continue };
-        let (service, config_map) = owned.with_owner(spec.name.as_str(), "the-uid");
+        let owned = objects.owned.with_owner(spec.name.as_str(), "the-uid");
+        test.try_out(&path("secrets"), &owned.secret).await.unwrap();
+        let (Some(service), Some(config_map)) = (owned.service, owned.config_map) else { continue };
         test.try_out(&path("services"), &service).await.unwrap();
         test.try_out(&path("configmaps"), &config_map).await.unwrap();
         let mut executor: Value = serde_json::from_str(&config_map.data.unwrap()["executor-template.json"]).unwrap();
@@ -188,10 +189,17 @@ async fn a_spark_engine_is_ungated_and_its_objects_are_deleted_with_it() {
     let services = Api::<Service>::namespaced(test.client.clone(), &test.namespace);
     let config_maps = Api::<ConfigMap>::namespaced(test.client.clone(), &test.namespace);
     assert_eq!(services.get(name).await.unwrap().spec.unwrap().cluster_ip.as_deref(), Some("None"));
-    assert!(config_maps.get(name).await.unwrap().data.unwrap().contains_key("spark.properties"));
+    let secrets = Api::<Secret>::namespaced(test.client.clone(), &test.namespace);
+    assert!(config_maps.get(name).await.unwrap().data.unwrap().contains_key("executor-template.json"));
+    let secret = secrets.get(name).await.unwrap().data.unwrap();
+    assert_eq!(secret["owner-uid"].0, made.uid.as_bytes());
+    assert!(secret.contains_key("spark.properties"));
     assert_eq!(kubernetes.delete(&spec.name, &made.uid, LONG, EPOCH).await, Ok(Deleted::Gone), "it has no node");
     let gone = async {
-        while services.get_opt(name).await.unwrap().is_some() || config_maps.get_opt(name).await.unwrap().is_some() {
+        while services.get_opt(name).await.unwrap().is_some()
+            || config_maps.get_opt(name).await.unwrap().is_some()
+            || secrets.get_opt(name).await.unwrap().is_some()
+        {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };

@@ -1,18 +1,14 @@
 //! The container of the engine agent, its files, its probes.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, Container, ContainerPort, DownwardAPIVolumeFile, DownwardAPIVolumeSource,
-    EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction, KeyToPath, ObjectFieldSelector, Probe, Volume,
-    VolumeMount,
+    Container, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector, Probe,
+    Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{resources, security};
 use crate::kubernetes::config::Config;
-use crate::kubernetes::labels::FILE_ANNOTATION;
-use crate::kubernetes::names::{self, AGENT, AGENT_DIR, SCRATCH_DIR};
+use crate::kubernetes::names::{AGENT, AGENT_DIR, SCRATCH_DIR};
 use crate::{Spec, UID_VARIABLE};
 
 /// The variable of the agent's environment that holds the pod's address.
@@ -20,7 +16,7 @@ pub const ADDRESS_VARIABLE: &str = "ENGINEHOUSE_ENGINE_ADDRESS";
 /// The variable of the agent's environment that holds the port on which it accepts connections.
 pub const PORT_VARIABLE: &str = "ENGINEHOUSE_ENGINE_PORT";
 /// The volume with the agent's files.
-const FILES: &str = "agent-files";
+pub(super) const FILES: &str = "agent-files";
 /// The volume that the agent may write to.
 const SCRATCH: &str = "agent-scratch";
 /// The period of the startup probe.
@@ -28,7 +24,7 @@ const STARTUP_PERIOD_S: u64 = 2;
 /// How much later than the agent the startup probe gives up: the agent then ends by itself and reports why.
 const STARTUP_SLACK_S: u64 = 30;
 /// The files of a volume belong to root and the pod's group; no other user may read them.
-const FILE_MODE: i32 = 0o440;
+pub(super) const FILE_MODE: i32 = 0o440;
 
 /// The agent, which contains the engine unless that is Spark.
 pub(super) fn container(spec: &Spec, config: &Config, users: security::Users) -> Container {
@@ -71,51 +67,6 @@ pub(super) fn container(spec: &Spec, config: &Config, users: security::Users) ->
         volume_mounts: Some(vec![mount(FILES, AGENT_DIR, true), mount(SCRATCH, SCRATCH_DIR, false)]),
         working_dir: Some(AGENT_DIR.to_owned()),
         ..Container::default()
-    }
-}
-
-/// The agent's files, from annotations of its pod.
-pub(super) fn files_from_annotations(spec: &Spec) -> Volume {
-    let items = spec.files.iter().enumerate().map(|(index, file)| DownwardAPIVolumeFile {
-        path: file.path.clone(),
-        mode: Some(FILE_MODE),
-        field_ref: Some(field(&format!("metadata.annotations['{FILE_ANNOTATION}{index}']"))),
-        resource_field_ref: None,
-    });
-    Volume {
-        name: FILES.to_owned(),
-        downward_api: Some(DownwardAPIVolumeSource { default_mode: Some(FILE_MODE), items: Some(items.collect()) }),
-        ..Volume::default()
-    }
-}
-
-/// The annotations that hold the files.
-pub(super) fn file_annotations(spec: &Spec) -> BTreeMap<String, String> {
-    let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
-    let file = |(index, file): (usize, &crate::SpecFile)| (format!("{FILE_ANNOTATION}{index}"), text(&file.content));
-    spec.files.iter().enumerate().map(file).collect()
-}
-
-/// The agent's files, from the engine's config map; only the agent's container mounts them.
-pub(super) fn files_from_config_map(spec: &Spec) -> Volume {
-    let items = spec.files.iter().enumerate().map(|(index, file)| KeyToPath {
-        key: names::file_key(index),
-        mode: Some(FILE_MODE),
-        path: file.path.clone(),
-    });
-    config_map_volume(FILES, spec, items.collect())
-}
-
-pub(super) fn config_map_volume(volume: &str, spec: &Spec, items: Vec<KeyToPath>) -> Volume {
-    Volume {
-        name: volume.to_owned(),
-        config_map: Some(ConfigMapVolumeSource {
-            default_mode: Some(FILE_MODE),
-            items: Some(items),
-            name: spec.name.to_string(),
-            optional: Some(false),
-        }),
-        ..Volume::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The pod template of Spark's executors: labels, placement, security. Sizes and image are Spark properties.
 
-use k8s_openapi::api::core::v1::{Container, LocalObjectReference, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, Container, LocalObjectReference, Pod, PodSpec, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{agent, passwd, placement, security};
@@ -45,11 +45,25 @@ pub(super) fn template(spec: &Spec, config: &Config, users: security::Users) -> 
             volumes: Some(
                 [agent::empty_dir(TMP), agent::empty_dir("work")]
                     .into_iter()
-                    .chain(passwd.then(|| agent::config_map_volume(PASSWD, spec, vec![passwd::item()])))
+                    .chain(passwd.then(|| accounts(spec)))
                     .collect(),
             ),
             ..PodSpec::default()
         }),
         status: None,
+    }
+}
+
+/// The file of accounts, from the config map of the engine.
+fn accounts(spec: &Spec) -> Volume {
+    Volume {
+        name: PASSWD.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            default_mode: Some(agent::FILE_MODE),
+            items: Some(vec![passwd::item()]),
+            name: spec.name.to_string(),
+            optional: Some(false),
+        }),
+        ..Volume::default()
     }
 }

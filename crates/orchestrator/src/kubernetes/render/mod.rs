@@ -1,8 +1,8 @@
 //! Renders a spec to the objects of an engine: pure, and equal for equal specs.
 //!
-//! An engine without executors is one pod. A Spark engine is a pod of two containers with a scheduling gate, a headless
-//! service under which executors find the driver, and a config map with the agent's files, Spark's properties and the
-//! executor template. The pod owns service and config map; its uid is known only once it is created, so
+//! An engine is a pod with a scheduling gate, and a Secret with the agent's files, in which its keys are. A Spark engine is a
+//! pod of two containers; it also has a headless service under which executors find the driver, and a config map with the
+//! executor template. The pod owns the other objects; its uid is known only once it is created, so
 //! [`OwnedObjects::with_owner`] adds it.
 
 mod agent;
@@ -13,10 +13,12 @@ mod passwd;
 mod placement;
 mod properties;
 mod resources;
+mod secret;
 mod security;
 mod spark;
 
-use k8s_openapi::api::core::v1::{ConfigMap, LocalObjectReference, Pod, PodSchedulingGate, PodSpec, Service};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, LocalObjectReference, Pod, PodSchedulingGate, PodSpec, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use model::Epoch;
 use model::engine_name::is_dns_label;
@@ -29,22 +31,24 @@ use crate::{Error, Spec};
 pub use agent::{ADDRESS_VARIABLE, PORT_VARIABLE};
 pub use namespace::{ENGINE_VERBS, NamespaceObjects, missing_policies, namespace};
 
-/// The limit of bytes in the files of an engine without executors. They are annotations, which are limited to 256 KiB.
-pub const MAX_ANNOTATED_BYTES: usize = 200 << 10;
+/// The limit of bytes in the files of an engine. A Secret is limited to 1 MiB, and has Spark's properties too.
+pub const MAX_FILES_BYTES: usize = 512 << 10;
 
 /// The objects of one engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineObjects {
     pub pod: Pod,
-    /// The objects that are created after it; `None` if the pod is the only one.
-    pub owned: Option<OwnedObjects>,
+    /// The objects that are created after it.
+    pub owned: OwnedObjects,
 }
 
-/// The other objects of a gated pod, without their owner.
+/// The other objects of a gated pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnedObjects {
-    service: Service,
-    config_map: ConfigMap,
+    pub secret: Secret,
+    /// Of Spark only.
+    pub service: Option<Service>,
+    pub config_map: Option<ConfigMap>,
 }
 
 /// Refuses a spec that no pod can implement, in terms of the spec.
@@ -84,13 +88,14 @@ pub fn check(spec: &Spec, config: &Config) -> Result<(), Error> {
         if config.agent_image.is_empty() {
             return refuse("no image of the engine agent: set kubernetes.agent_image".to_owned());
         }
-    } else if spec.files.iter().map(|file| file.content.len()).sum::<usize>() > MAX_ANNOTATED_BYTES {
-        return refuse(format!("more than {MAX_ANNOTATED_BYTES} bytes of files"));
+    }
+    if spec.files.iter().map(|file| file.content.len()).sum::<usize>() > MAX_FILES_BYTES {
+        return refuse(format!("more than {MAX_FILES_BYTES} bytes of files"));
     }
     security::Users::new(spec, config)?;
     passwd::check(spec)?;
-    match spec.files.iter().find(|file| std::str::from_utf8(&file.content).is_err()) {
-        Some(file) => refuse(format!("file \"{}\" is not text", file.path)),
+    match spec.files.iter().find(|file| file.path == names::OWNER_UID) {
+        Some(file) => refuse(format!("file \"{}\" has the name of one of ours", file.path)),
         None => Ok(()),
     }
 }
@@ -98,21 +103,17 @@ pub fn check(spec: &Spec, config: &Config) -> Result<(), Error> {
 pub fn engine(spec: &Spec, config: &Config, signer: &Signer, epoch: Epoch) -> Result<EngineObjects, Error> {
     check(spec, config)?;
     let users = security::Users::new(spec, config)?;
-    let mut annotations = labels::engine_annotations(spec, epoch, signer);
+    let annotations = labels::engine_annotations(spec, epoch, signer);
     let mut containers = vec![agent::container(spec, config, users)];
-    let mut volumes = vec![agent::scratch_volume()];
-    let mut gates = None;
-    let owned = if spec.options.spark.is_some() {
-        volumes.extend([agent::files_from_config_map(spec), spark::files_volume(spec, users), spark::token_volume()]);
+    let mut volumes = vec![agent::scratch_volume(), secret::files_of_agent(spec)];
+    let mut owned = OwnedObjects { secret: secret::secret(spec, config), service: None, config_map: None };
+    if spec.options.spark.is_some() {
+        volumes.extend([spark::files_volume(spec, users), spark::token_volume()]);
         volumes.extend(spark::scratch_volumes());
         containers.extend(spark::container(spec, config, users));
-        gates = Some(vec![PodSchedulingGate { name: names::GATE.to_owned() }]);
-        Some(OwnedObjects { service: spark::service(spec), config_map: spark::config_map(spec, config, users)? })
-    } else {
-        volumes.push(agent::files_from_annotations(spec));
-        annotations.extend(agent::file_annotations(spec));
-        None
-    };
+        owned.service = Some(spark::service(spec));
+        owned.config_map = Some(spark::config_map(spec, config, users)?);
+    }
     let pull_secrets = config.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() });
     let pod = Pod {
         metadata: ObjectMeta {
@@ -129,7 +130,8 @@ pub fn engine(spec: &Spec, config: &Config, signer: &Signer, epoch: Epoch) -> Re
             enable_service_links: Some(false),
             image_pull_secrets: (!config.image_pull_secrets.is_empty()).then(|| pull_secrets.collect()),
             restart_policy: Some("Never".to_owned()),
-            scheduling_gates: gates,
+            // The kubelet would try to mount a Secret that does not exist yet, and again after a growing pause.
+            scheduling_gates: Some(vec![PodSchedulingGate { name: names::GATE.to_owned() }]),
             security_context: Some(security::pod_context()),
             service_account_name: Some(config.service_account.clone()),
             share_process_namespace: Some(false),
@@ -145,8 +147,9 @@ pub fn engine(spec: &Spec, config: &Config, signer: &Signer, epoch: Epoch) -> Re
 }
 
 impl OwnedObjects {
-    /// Service and config map, owned by the pod with this name and uid, so that they are deleted with it.
-    pub fn with_owner(&self, name: &str, uid: &str) -> (Service, ConfigMap) {
+    /// The objects as owned by the pod with this name and uid, so that they are deleted with it.
+    #[must_use]
+    pub fn with_owner(&self, name: &str, uid: &str) -> Self {
         let owner = OwnerReference {
             api_version: "v1".to_owned(),
             kind: "Pod".to_owned(),
@@ -155,10 +158,16 @@ impl OwnedObjects {
             controller: Some(true),
             block_owner_deletion: None,
         };
-        let (mut service, mut config_map) = (self.service.clone(), self.config_map.clone());
-        service.metadata.owner_references = Some(vec![owner.clone()]);
-        config_map.metadata.owner_references = Some(vec![owner]);
-        (service, config_map)
+        let mut owned = self.clone();
+        let Self { secret, service, config_map } = &mut owned;
+        let service = service.as_mut().map(|service| &mut service.metadata);
+        let config_map = config_map.as_mut().map(|config_map| &mut config_map.metadata);
+        for metadata in [Some(&mut secret.metadata), service, config_map].into_iter().flatten() {
+            metadata.owner_references = Some(vec![owner.clone()]);
+        }
+        let data = secret.data.get_or_insert_default();
+        data.insert(names::OWNER_UID.to_owned(), ByteString(uid.as_bytes().to_vec()));
+        owned
     }
 }
 

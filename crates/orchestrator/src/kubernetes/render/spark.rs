@@ -16,10 +16,10 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use model::labels;
 
-use super::{agent, executor, owned_metadata, passwd, properties, resources, security};
+use super::{agent, executor, owned_metadata, passwd, properties, resources, secret, security};
 use crate::kubernetes::config::Config;
-use crate::kubernetes::names::{self, EXECUTOR_TEMPLATE, PASSWD, SPARK, SPARK_DIR, SPARK_PROPERTIES};
-use crate::{Error, Spec, java_properties};
+use crate::kubernetes::names::{EXECUTOR_TEMPLATE, PASSWD, SPARK, SPARK_DIR};
+use crate::{Error, Spec};
 
 /// The volume with Spark's properties and the executor template.
 const FILES: &str = "spark-files";
@@ -84,11 +84,21 @@ pub(super) fn scratch_volumes() -> impl Iterator<Item = Volume> {
     SCRATCH.iter().map(|(volume, _)| agent::empty_dir(volume))
 }
 
+/// Spark's properties, from the Secret, and what is in the config map.
 pub(super) fn files_volume(spec: &Spec, users: security::Users) -> Volume {
     let item = |key: &str| KeyToPath { key: key.to_owned(), mode: None, path: key.to_owned() };
-    let mut items = vec![item(SPARK_PROPERTIES), item(EXECUTOR_TEMPLATE)];
+    let mut items = vec![item(EXECUTOR_TEMPLATE)];
     items.extend(passwd::line(spec, users).map(|_| passwd::item()));
-    agent::config_map_volume(FILES, spec, items)
+    let config_map = ConfigMapProjection { items: Some(items), name: spec.name.to_string(), optional: Some(false) };
+    let sources = vec![
+        VolumeProjection { secret: Some(secret::spark_properties(spec)), ..VolumeProjection::default() },
+        VolumeProjection { config_map: Some(config_map), ..VolumeProjection::default() },
+    ];
+    Volume {
+        name: FILES.to_owned(),
+        projected: Some(ProjectedVolumeSource { default_mode: Some(agent::FILE_MODE), sources: Some(sources) }),
+        ..Volume::default()
+    }
 }
 
 /// The volume that Kubernetes would mount into every container if the service account's token were mounted automatically.
@@ -154,17 +164,9 @@ pub(super) fn service(spec: &Spec) -> Service {
     }
 }
 
-/// The agent's files, Spark's properties, the executor template.
+/// The executor template, and the accounts of the image with that of the owner. Nothing in it is secret.
 pub(super) fn config_map(spec: &Spec, config: &Config, users: security::Users) -> Result<ConfigMap, Error> {
     let mut data = BTreeMap::new();
-    for (index, file) in spec.files.iter().enumerate() {
-        data.insert(names::file_key(index), String::from_utf8_lossy(&file.content).into_owned());
-    }
-    if let Some(spark) = &spec.options.spark {
-        let comment = format!("Written by the master for container \"{SPARK}\" of this pod.");
-        let properties = properties::all(spec, spark, config);
-        data.insert(SPARK_PROPERTIES.to_owned(), java_properties::text(&comment, &properties));
-    }
     let template = serde_json::to_string_pretty(&executor::template(spec, config, users))
         .map_err(|error| Error::refused("could not serialize the executor template").caused_by(error))?;
     data.insert(EXECUTOR_TEMPLATE.to_owned(), template);
