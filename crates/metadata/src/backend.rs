@@ -9,6 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::password::PasswordSource;
+use crate::percent;
+use crate::trust::ServerTls;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
@@ -31,6 +34,12 @@ pub(crate) enum Mode {
 pub struct StoreSettings {
     /// `sqlite:///path?mode=rwc`, `postgres://user:password@host/database` or `mysql://…`.
     pub url: String,
+    /// Whether connections to a server are encrypted.
+    pub tls: ServerTls,
+    /// The certificates of CAs that the server's is verified by, in PEM, added to the public ones.
+    pub ca_file: Option<PathBuf>,
+    /// The password of the URL's user, if the URL has none.
+    pub password: Option<PasswordSource>,
     /// The maximum number of connections.
     pub connections: u32,
     /// The maximum wait for a row lock. It bounds `abort` behind an open commit.
@@ -70,6 +79,9 @@ impl StoreSettings {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            tls: ServerTls::default(),
+            ca_file: None,
+            password: None,
             connections: CONNECTIONS,
             lock_timeout: LOCK_TIMEOUT,
             statement_timeout: STATEMENT_TIMEOUT,
@@ -81,15 +93,7 @@ impl StoreSettings {
 
     /// An `SQLite` file, created if missing.
     pub fn sqlite(path: &std::path::Path) -> Self {
-        let mut url = "sqlite://".to_owned();
-        for byte in path.as_os_str().as_encoded_bytes() {
-            if byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_' | b'~') {
-                url.push(char::from(*byte));
-            } else {
-                let _ = write!(url, "%{byte:02X}");
-            }
-        }
-        Self::new(url + "?mode=rwc")
+        Self::new(format!("sqlite://{}?mode=rwc", percent::encode(path.as_os_str().as_encoded_bytes())))
     }
 
     pub fn backend(&self) -> Result<Backend, Error> {
@@ -109,29 +113,10 @@ impl StoreSettings {
         if path.is_empty() || path == ":memory:" || rest.contains("mode=memory") {
             return Err(Error::Settings("a database in memory is not supported".into()));
         }
-        percent_decode(path)
+        percent::decode(path)
             .map(PathBuf::from)
             .ok_or_else(|| Error::Settings("path in the database URL is not valid UTF-8".into()))
     }
-}
-
-fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = tail.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        match code {
-            Some(code) if *first == b'%' => {
-                bytes.push(code);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 impl Backend {

@@ -54,7 +54,7 @@ impl Store {
         // The pool would retry until its deadline; a diagnosis reports the error at once.
         let diagnosis = match timeout(settings.connect_deadline, store.connect_once()).await {
             Ok(Ok(())) => store.read_diagnosis(settings, clock).await,
-            Ok(Err(error)) => Err(Error::Unavailable(error.into())),
+            Ok(Err(error)) => Err(store.unavailable(error)),
             Err(_) => Err(Error::Unavailable("no answer".into())),
         };
         store.close().await;

@@ -7,6 +7,8 @@ use model::cause::Cause;
 use model::error::{ErrorKind, FENCED, LOCK_TIMEOUT, UserError};
 use model::snapshot::MasterRecord;
 
+use crate::trust::Distrust;
+
 /// `SQLite`'s codes for permanent errors: a wrong statement, a damaged file, a violated constraint, a type mismatch, a parameter
 /// out of range, a file that is no database.
 const SQLITE_BROKEN: [u16; 6] = [1, SQLITE_DAMAGED[0], 19, 20, 25, SQLITE_DAMAGED[1]];
@@ -42,6 +44,9 @@ pub enum Error {
     /// The database did not answer in time.
     #[error("the metadata database is not available: {0}")]
     Unavailable(#[source] Cause),
+    /// The server did not prove that it is the configured one, or offers no TLS.
+    #[error("{0}")]
+    Untrusted(#[source] Distrust),
     /// Another transaction did not release a row in time.
     #[error("a lock of the metadata database was not granted in time: {0}")]
     LockTimeout(#[source] Cause),
@@ -96,7 +101,9 @@ impl Error {
             Self::Deposed(_) => StoreErrorKind::Deposed,
             Self::Unavailable(_) | Self::LockTimeout(_) => StoreErrorKind::Unavailable,
             Self::OutcomeUnknown(_) => StoreErrorKind::OutcomeUnknown,
-            Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Settings(_) => StoreErrorKind::Operator,
+            Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Settings(_) | Self::Untrusted(_) => {
+                StoreErrorKind::Operator
+            }
             Self::Broken(_) => StoreErrorKind::Internal,
         }
     }
@@ -109,6 +116,11 @@ impl Error {
             Self::Conflict(what) => UserError::new(ErrorKind::Conflict, what.clone()).hint("Retry the statement."),
             Self::Unavailable(what) => UserError::new(ErrorKind::Unavailable, "the metadata database is not available")
                 .detail(what.to_string()),
+            Self::Untrusted(distrust) => {
+                UserError::new(ErrorKind::Unavailable, "the metadata database is not available")
+                    .detail(format!("{distrust}."))
+                    .hint(distrust.hint())
+            }
             Self::LockTimeout(what) => {
                 UserError::new(ErrorKind::LockNotAvailable, "canceling statement due to lock timeout")
                     .detail(format!(
@@ -140,6 +152,7 @@ impl Error {
         match self {
             Self::Unavailable(cause) => Self::Unavailable(cause.clone()),
             Self::Broken(cause) => Self::Broken(cause.clone()),
+            Self::Untrusted(distrust) => Self::Untrusted(distrust.clone()),
             other => Self::Unavailable(other.to_string().into()),
         }
     }

@@ -13,17 +13,19 @@ use std::time::Duration;
 use model::cause::Cause;
 use model::change::Rules;
 use model::clock::SharedClock;
-use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::any::AnyPoolOptions;
 use sqlx::pool::PoolConnection;
-use sqlx::{Any, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Pool, Row as _};
+use sqlx::{Any, AssertSqlSafe, Connection as _, Executor as _, Pool, Row as _};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::backend::{Backend, Mode, StoreSettings};
+use crate::connector::Connector;
 use crate::error::Error;
 use crate::holder_queue::HolderQueues;
 use crate::sql;
-use crate::transaction::{Held, STANDBY, Transaction, failed, timed};
+use crate::transaction::{Held, STANDBY, Transaction, timed};
+use crate::trust::Distrust;
 use crate::writer::{Lane, Writer};
 
 /// The poll interval for the lock of an `SQLite` file.
@@ -63,6 +65,7 @@ const CATALOG_TURNS: usize = 2;
 #[derive(Debug)]
 struct Inner {
     pool: Pool<Any>,
+    connector: Connector,
     backend: Backend,
     settings: StoreSettings,
     rules: Rules,
@@ -91,6 +94,7 @@ struct Probe {
 #[derive(Debug, Clone)]
 enum Unusable {
     Broken(Cause),
+    Untrusted(Distrust),
     Unavailable(Cause),
 }
 
@@ -102,12 +106,7 @@ impl Store {
             Backend::Sqlite => Some(lock_file(settings).await?),
             Backend::Postgres | Backend::Mariadb => None,
         };
-        let url = match backend {
-            // The file was created with its lock. If it has gone since, a new, empty file would hide that.
-            Backend::Sqlite => format!("{}?mode=rw", settings.url.split('?').next().unwrap_or_default()),
-            Backend::Postgres | Backend::Mariadb => settings.url.clone(),
-        };
-        let options: AnyConnectOptions = url.parse().map_err(|_| Error::Settings("invalid database URL".into()))?;
+        let connector = Connector::new(settings)?;
         let on_connect = backend.connection_sql(settings);
         let pool = AnyPoolOptions::new()
             .max_connections(settings.connections)
@@ -122,13 +121,14 @@ impl Store {
                     Ok(())
                 })
             })
-            .connect_lazy_with(options.disable_statement_logging());
+            .connect_lazy_with(connector.options());
         let writer = (backend == Backend::Sqlite).then(Writer::default);
         let settings = settings.clone();
         let reserved = (settings.connections / CONNECTIONS_FOR_ONE_RESERVED).min(MAX_RESERVED);
         let statements = Arc::new(Semaphore::new((settings.connections - reserved) as usize));
         let inner = Inner {
             pool,
+            connector,
             backend,
             settings,
             rules,
@@ -163,7 +163,11 @@ impl Store {
         loop {
             let reason = match timeout_at(deadline, self.connect_once()).await {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => error.to_string(),
+                Ok(Err(error)) => match self.inner.connector.distrust(&error) {
+                    // Waiting would not change it.
+                    Some(distrust) => return Err(Error::Untrusted(distrust)),
+                    None => error.to_string(),
+                },
                 Err(_) => logged.take().unwrap_or_else(|| "no answer".to_owned()),
             };
             if Instant::now() + CONNECT_POLL >= deadline {
@@ -180,6 +184,7 @@ impl Store {
 
     /// Opens and closes a connection outside of the pool.
     pub(crate) async fn connect_once(&self) -> Result<(), sqlx::Error> {
+        self.inner.connector.refresh(&self.inner.pool, &self.inner.clock);
         let mut connection = sqlx::AnyConnection::connect_with(&self.inner.pool.connect_options()).await?;
         refuse_standby(&mut connection, self.inner.backend).await?;
         if self.inner.backend == Backend::Sqlite {
@@ -187,6 +192,14 @@ impl Store {
             connection.execute(sql::VERSION_TABLE_SQLITE).await?;
         }
         connection.close().await
+    }
+
+    /// The error of a connection that could not be opened.
+    pub(crate) fn unavailable(&self, error: sqlx::Error) -> Error {
+        match self.inner.connector.distrust(&error) {
+            Some(distrust) => Error::Untrusted(distrust),
+            None => Error::Unavailable(error.into()),
+        }
     }
 
     /// Closes all connections after their transactions have ended. Clones cannot be used afterwards.
@@ -292,9 +305,11 @@ impl Store {
     /// A connection of the pool. While the database is not available, the pool retries and finally only times out; here the caller
     /// receives the reason, and earlier.
     async fn acquire(&self, deadline: Instant) -> Result<PoolConnection<Any>, Error> {
+        // The pool may open a connection now.
+        self.inner.connector.refresh(&self.inner.pool, &self.inner.clock);
         tokio::select! {
             biased;
-            acquired = timed(deadline, self.inner.pool.acquire()) => acquired?.map_err(failed),
+            acquired = timed(deadline, self.inner.pool.acquire()) => acquired?.map_err(|error| self.inner.connector.failed(error)),
             error = self.is_unusable() => Err(error),
         }
     }
@@ -305,6 +320,7 @@ impl Store {
             sleep(PATIENCE).await;
             match self.probe().await {
                 Some(Unusable::Broken(reason)) => return Error::Broken(reason),
+                Some(Unusable::Untrusted(distrust)) => return Error::Untrusted(distrust),
                 Some(Unusable::Unavailable(reason)) => return Error::Unavailable(reason),
                 None => {}
             }
@@ -325,8 +341,9 @@ impl Store {
         let unusable = match timeout(REASON_DEADLINE, self.connect_once()).await {
             Ok(Err(error)) if is_away(&error, self.inner.backend) => {
                 let reason = error.to_string();
-                Some(match failed(error) {
+                Some(match self.inner.connector.failed(error) {
                     Error::Broken(cause) => Unusable::Broken(cause),
+                    Error::Untrusted(distrust) => Unusable::Untrusted(distrust),
                     _ => Unusable::Unavailable(reason.into()),
                 })
             }
@@ -340,8 +357,8 @@ impl Store {
 /// Whether the database is not available, as opposed to one without a free connection, for which a transaction can wait.
 fn is_away(error: &sqlx::Error, backend: Backend) -> bool {
     match error {
-        // The second is the error for a standby.
-        sqlx::Error::Io(_) | sqlx::Error::Configuration(_) => true,
+        // The last is the error for a standby.
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Configuration(_) => true,
         // A file that cannot be opened or read, for example on a full disk. A transaction can wait for a locked file.
         sqlx::Error::Database(error) if backend == Backend::Sqlite => {
             let code = error.code().and_then(|code| code.parse::<i32>().ok());
