@@ -10,6 +10,7 @@ pub mod changed_defaults;
 mod check;
 mod cluster_tls;
 mod conceal;
+mod database;
 mod engines;
 mod jwt;
 mod kubernetes;
@@ -37,6 +38,7 @@ use crate::engine_types::spark::section::SparkSection;
 
 pub use access::{Access, Authentication};
 pub use conceal::without_password;
+pub use database::DatabaseSection;
 pub use engines::Catalogs;
 pub use jwt::JwtSection;
 pub use kubernetes::KubernetesSection;
@@ -44,8 +46,8 @@ pub use ldap::LdapSection;
 pub use locations::resolved;
 pub use reservations::ReservationsSection;
 pub use sections::{
-    ClusterSection, DatabaseSection, EnginesSection, MasterSection, MetadataAgentSection, OrchestratorKind,
-    OrchestratorSection, ProxySection, ZookeeperSection,
+    ClusterSection, EnginesSection, MasterSection, MetadataAgentSection, OrchestratorKind, OrchestratorSection,
+    ProxySection, ZookeeperSection,
 };
 pub use span::Span;
 pub use tls::TlsSection;
@@ -299,7 +301,7 @@ mod tests {
         assert_eq!(read.metadata_agent.alter_wait.0.as_secs(), 3);
         for (name, value, expected) in [
             ("ENGINEHOUSE_DATABSE_URL", "x", "metadata_agent"),
-            ("ENGINEHOUSE_DATABASE_URI", "x", "Its keys are url"),
+            ("ENGINEHOUSE_DATABASE_URI", "x", "Its keys are ca_file, password_file, tls, url"),
             ("ENGINEHOUSE_PROXY_MAX_CONNECTIONS", "x", "ENGINEHOUSE_PROXY_MAX_CONNECTIONS: invalid type"),
         ] {
             let error = format!("{:#}", Configuration::parse(text, &env(name, value)).unwrap_err());

@@ -71,7 +71,7 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
 
 /// Migrates the metadata database; returns the version of its schema.
 pub async fn migrate(configuration: &Configuration) -> anyhow::Result<i64> {
-    Store::migrate(&metadata::StoreSettings::new(&configuration.database.url))
+    Store::migrate(&configuration.database.settings())
         .await
         .map_err(|error| error.user_error())
         .with_context(|| cannot_open(configuration))
@@ -83,7 +83,11 @@ pub async fn open_store(
     keys: &Current<MetadataAgentKeys>,
     clock: &SharedClock,
 ) -> anyhow::Result<Store> {
-    Store::open(&metadata::StoreSettings::new(&configuration.database.url), rules(configuration, keys)?, clock.clone())
+    let settings = configuration.database.settings();
+    if settings.is_sent_in_clear().is_ok_and(|in_clear| in_clear) {
+        tracing::warn!("connections to the metadata database on another machine are not encrypted (database.tls)");
+    }
+    Store::open(&settings, rules(configuration, keys)?, clock.clone())
         .await
         .map_err(|error| error.user_error())
         .with_context(|| cannot_open(configuration))

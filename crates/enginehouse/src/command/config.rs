@@ -30,6 +30,10 @@ pub async fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode
             CertificateFiles::new(&configuration.tls).read(roles::clock().wall_ms())?;
         }
     }
+    // Only a metadata agent reads these files, so a machine without its keys need not have them.
+    if key_files::path(&configuration.cluster.keys, keys::Role::MetadataAgent).exists() {
+        configuration.database.settings().check_files().map_err(|error| error.user_error())?;
+    }
     let warning_about_groups = configuration.access.warning_about_groups();
     print_line(&format!("# {} is valid; with all defaults:", arguments.config.display()));
     print_line(toml::to_string(&hidden(configuration))?.trim_end());

@@ -20,7 +20,7 @@ pub struct ChangedDefault {
 }
 
 /// All changed defaults: versions in order, the newest first, and the keys of a section one after the other.
-pub const CHANGED_DEFAULTS: [ChangedDefault; 12] = [
+pub const CHANGED_DEFAULTS: [ChangedDefault; 13] = [
     since_0_1_0("cluster", "tls", "off", "\"required\"", "\"optional\""),
     since_0_1_0("proxy", "unbind_after", "never", "\"5m\"", "\"0s\""),
     since_0_1_0("proxy", "session_idle", "never", "\"1d\"", "\"0s\""),
@@ -33,6 +33,7 @@ pub const CHANGED_DEFAULTS: [ChangedDefault; 12] = [
     since_0_1_0("master", "replace_after", "never", "\"1m\"", "\"3650d\""),
     since_0_1_0("metadata_agent", "max_engines", "no limit", "10000", "1000000"),
     since_0_1_0("engines", "start_on_demand", "false", "true", "false"),
+    since_0_1_0("database", "tls", "if the server offers it", "\"verify\"", "\"off\""),
 ];
 
 const fn since_0_1_0(
@@ -88,7 +89,7 @@ mod tests {
     const RECORDED: [(&str, &str); 1] = [("0.1.0", include_str!("../../../../tests/upgrade/0.1.0/defaults.toml"))];
 
     /// Keys that came after the recorded versions, and with whose default an installation behaves as before.
-    const WITHOUT_EFFECT: [&str; 69] = [
+    const WITHOUT_EFFECT: [&str; 71] = [
         "access.auditors",
         "access.impersonation",
         "access.lockout",
@@ -99,6 +100,8 @@ mod tests {
         "access.users_file",
         // Without key files no role starts, and the error says how to make them.
         "cluster.keys",
+        "database.ca_file",
+        "database.password_file",
         "engines.catalog_options",
         "engines.catalog_url",
         "engines.idle_timeout",

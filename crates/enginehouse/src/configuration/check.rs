@@ -31,9 +31,7 @@ impl Configuration {
             OrchestratorKind::Kubernetes => self.check_kubernetes()?,
             OrchestratorKind::Process => self.check_locations()?,
         }
-        if let Err(error) = metadata::StoreSettings::new(&self.database.url).backend() {
-            bail!("database.url: {}", error.user_error());
-        }
+        self.check_database()?;
         self.check_hosts()?;
         self.check_advertised()
     }

@@ -59,20 +59,6 @@ impl Default for ZookeeperSection {
     }
 }
 
-/// The metadata database.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct DatabaseSection {
-    /// `postgres://…`, `mysql://…`, or `sqlite://file` for a single process.
-    pub url: String,
-}
-
-impl Default for DatabaseSection {
-    fn default() -> Self {
-        Self { url: "postgres://enginehouse@127.0.0.1:5432/enginehouse".to_owned() }
-    }
-}
-
 /// The gateway.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -38,12 +38,16 @@ pub async fn check(target: &Target, report: &mut Report) -> bool {
     });
     match diagnosis {
         Ok(seen) => {
-            report.checked(REACHABLE, format!("{shown} ({})", seen.backend.as_str()), Vec::new());
+            let tls = if settings.is_encrypted().is_ok_and(|encrypted| encrypted) { ", TLS" } else { "" };
+            report.checked(REACHABLE, format!("{shown} ({}{tls})", seen.backend.as_str()), Vec::new());
             connection_settings(target, &seen, report);
             seen.schema == SCHEMA_VERSION
         }
         Err(error) => {
-            let mend = "start the database, or correct database.url; engines and sessions continue without it";
+            let mend = match &error {
+                Error::Untrusted(distrust) => distrust.hint(),
+                _ => "start the database, or correct database.url; engines and sessions continue without it",
+            };
             report.checked(REACHABLE, "it does not respond", vec![Finding::problem(shown, error.to_string(), mend)]);
             report.skip(&REST, "the database does not respond");
             false

@@ -118,7 +118,7 @@ impl Target {
 
     /// The database, with at most two connections and short deadlines.
     pub fn database(&self) -> metadata::StoreSettings {
-        let mut settings = metadata::StoreSettings::new(&self.configuration.database.url);
+        let mut settings = self.configuration.database.settings();
         settings.connections = 2;
         settings.connect_deadline = CONNECT_DEADLINE;
         settings.call_deadline = CALL_DEADLINE;

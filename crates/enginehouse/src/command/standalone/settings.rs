@@ -19,13 +19,16 @@ const SESSION_TIMEOUT: Span = Span::seconds(6);
 const MAX_COMMON_NAME_BYTES: usize = 64;
 /// A command that adds the user who is admin by default.
 const PASSWD_COMMAND: &str = "enginehouse passwd --file users admin";
-const OWN_KEYS: [(&str, &str); 12] = [
+const OWN_KEYS: [(&str, &str); 15] = [
     ("cluster", "name"),
     ("cluster", "keys"),
     ("access", "insecure"),
     ("zookeeper", "connect"),
     ("zookeeper", "root"),
     ("database", "url"),
+    ("database", "tls"),
+    ("database", "ca_file"),
+    ("database", "password_file"),
     ("proxy", "serves_clients"),
     ("master", "candidate"),
     ("metadata_agent", "listen"),
