@@ -54,7 +54,7 @@ def templates(objects):
 
 
 def test_every_object_is_accepted_with_strict_fields(applier, objects, workspace):
-    components = ["every-namespace", "data-over-https", "directory", "issuer"]
+    components = ["every-namespace", "data-over-https", "directory", "issuer", "database"]
     wide = overlay(workspace / "wide", ["base"], components=components, namespace="enginehouse")
     tried = 0
     for it in [*objects, *wide]:
@@ -162,15 +162,17 @@ def write_files(folder):
     """The content of the volumes, each in a folder with its name."""
     if (folder / "tls").exists():
         return
-    for volume in ("tls", "users", "directory"):
+    for volume in ("tls", "users", "directory", "database"):
         (folder / volume).mkdir()
     RoleKeys(folder, "enginehouse")
     made = Certificate(folder, "made")
     shutil.copy(made.certificate, folder / "directory/ca.crt")
+    shutil.copy(made.certificate, folder / "database/ca.crt")
     made.certificate.rename(folder / "tls/tls.crt")
     made.key.rename(folder / "tls/tls.key")
     write_secret(folder / "users/users", "")
     write_secret(folder / "directory/password", "secret")
+    write_secret(folder / "database/password", "secret")
 
 
 def test_proxies_require_tls_and_passwords_of_two_secrets_and_no_other_role_has_them(objects, tmp_path):
@@ -259,13 +261,32 @@ def test_proxies_with_an_issuer_reach_it_and_take_its_tokens(workspace, tmp_path
     check_only_proxies_differ(changed, 443)
 
 
-def with_component(workspace, component):
+def test_agents_with_the_database_component_have_its_ca_and_password(workspace, tmp_path):
+    files = {"database.url": "postgres://enginehouse@postgres/enginehouse", "database.crt": "CA", "database.password": "secret"}
+    changed = with_component(workspace, "database", files)
+    pods = templates(changed)
+    spec = pods["metadata-agent"]["spec"]
+    [secret] = [it["secret"] for it in spec["volumes"] if it["name"] == "database"]
+    assert secret["secretName"].startswith("enginehouse-database") and secret["defaultMode"] == 0o440
+    data = named(changed, "Secret", secret["secretName"])["data"]
+    assert {it["key"] for it in secret["items"]} | {"url"} == set(data)
+    for container in (spec["initContainers"][0], spec["containers"][0]):
+        database = checked(container, changed, tmp_path)["database"]
+        assert database["tls"] == "verify"
+        assert [pathlib.Path(database[it]).name for it in ("ca_file", "password_file")] == ["ca.crt", "password"]
+    for role in ("proxy", "master"):
+        assert pods[role]["spec"] == templates(objects_of_base())[role]["spec"], role
+
+
+def with_component(workspace, component, files=None):
     """The base with the example of the page for this component."""
     page = (REPOSITORY / "docs/kubernetes.md").read_text()
     blocks = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     [block] = [it for it in blocks if f"- ../components/{component}\n" in it]
     folder = workspace / f"with-{component}"
     folder.mkdir()
+    for name, text in (files or {}).items():
+        (folder / name).write_text(text)
     places = {it: os.path.relpath(FOLDER / it, folder) for it in ("base", "components")}
     block = block.replace("../components", places["components"])
     (folder / "kustomization.yaml").write_text(f"resources:\n- {places['base']}\n{block}")
