@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use crate::error::Error;
+use crate::tls::ZookeeperTls;
 
 /// The length of a session's password in the handshake, in bytes.
 const PASSWORD_BYTES: usize = 16;
@@ -28,22 +29,39 @@ pub struct GrantedSession {
     pub took: Duration,
 }
 
-/// Opens a session with the timeout `requested_timeout` at the server `address` (`host:port`), and closes it.
+/// Opens a session with the timeout `requested_timeout` at the server `address` (`host:port`), and closes it. With `tls`, inside
+/// TLS.
 pub async fn probe_handshake(
     address: &str,
+    tls: Option<&ZookeeperTls>,
     requested_timeout: Duration,
     deadline: Duration,
 ) -> Result<GrantedSession, Error> {
-    match timeout(deadline, exchange(address, requested_timeout)).await {
+    match timeout(deadline, connected(address, tls, requested_timeout)).await {
         Ok(Ok(granted)) => Ok(granted),
         Ok(Err(reason)) => Err(Error::unavailable(reason)),
         Err(_) => Err(Error::unavailable(format!("no session within {} ms", deadline.as_millis()))),
     }
 }
 
-async fn exchange(address: &str, requested_timeout: Duration) -> Result<GrantedSession, String> {
+async fn connected(
+    address: &str,
+    tls: Option<&ZookeeperTls>,
+    requested_timeout: Duration,
+) -> Result<GrantedSession, String> {
     let began = Instant::now();
-    let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    match tls {
+        Some(tls) => exchange(tls.trust().handshake(address, stream).await?, began, requested_timeout).await,
+        None => exchange(stream, began, requested_timeout).await,
+    }
+}
+
+async fn exchange(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    began: Instant,
+    requested_timeout: Duration,
+) -> Result<GrantedSession, String> {
     let no_session = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset => {
             "it accepts connections but grants no session: it is not part of a quorum, or not a ZooKeeper server"
@@ -52,6 +70,7 @@ async fn exchange(address: &str, requested_timeout: Duration) -> Result<GrantedS
         _ => error.to_string(),
     };
     stream.write_all(&connect_request(requested_timeout)).await.map_err(no_session)?;
+    stream.flush().await.map_err(no_session)?;
     let length = stream.read_i32().await.map_err(no_session)?;
     let length = usize::try_from(length).ok().filter(|length| (24..=MAX_RESPONSE_BYTES).contains(length));
     let length = length.ok_or_else(|| "its response is not in ZooKeeper's protocol".to_owned())?;
@@ -63,7 +82,7 @@ async fn exchange(address: &str, requested_timeout: Duration) -> Result<GrantedS
     // If this is lost, the server expires the session.
     let mut close = Vec::from(8_i32.to_be_bytes());
     close.extend([1_i32, CLOSE_SESSION].map(i32::to_be_bytes).concat());
-    if stream.write_all(&close).await.is_ok() {
+    if stream.write_all(&close).await.is_ok() && stream.flush().await.is_ok() {
         let mut rest = Vec::new();
         let _ = stream.take(MAX_RESPONSE_BYTES as u64).read_to_end(&mut rest).await;
     }

@@ -22,6 +22,7 @@ use zookeeper_client::{Client, StateWatcher};
 use crate::credentials::{Access, Identity, Logins};
 use crate::error::{Effect, Error, is_answer};
 use crate::layout::Layout;
+use crate::tls::ZookeeperTls;
 
 pub(crate) use nodes::read_children;
 
@@ -45,6 +46,8 @@ const HEARTBEATS: u32 = 6;
 pub struct SessionSettings {
     /// `host:port[,host:port…]`
     pub servers: String,
+    /// Whose certificates are trusted; without it, connections are plain.
+    pub tls: Option<ZookeeperTls>,
     pub layout: Layout,
     pub identity: Identity,
     /// The requested session timeout; the server may grant another one.
@@ -65,6 +68,7 @@ impl SessionSettings {
     pub fn new(servers: impl Into<String>, layout: Layout, identity: Identity) -> Self {
         Self {
             servers: servers.into(),
+            tls: None,
             layout,
             identity,
             session_timeout: SESSION_TIMEOUT,
@@ -134,15 +138,34 @@ impl Session {
         for login in logins.texts() {
             connector = connector.with_auth("digest", login.as_bytes());
         }
-        let client = match timeout(settings.connect_timeout, connector.connect(&settings.servers)).await {
-            Ok(Ok(client)) => client,
-            Ok(Err(zk::Error::AuthFailed)) => return Err(Error::AuthFailed),
-            Ok(Err(error)) => return Err(Error::unavailable(error)),
-            Err(_) => {
-                let reason = format!("no session within {} ms", settings.connect_timeout.as_millis());
-                return Err(Error::unavailable(reason));
+        let connecting = async {
+            match &settings.tls {
+                Some(tls) => tls.trust().connect(connector, &settings.servers).await,
+                None => connector.connect(&settings.servers).await,
             }
         };
+        let error = match timeout(settings.connect_timeout, connecting).await {
+            Ok(Ok(client)) => return Ok(Self::established(client, settings, clock, sent, identity, logins)),
+            Ok(Err(zk::Error::AuthFailed)) => return Err(Error::AuthFailed),
+            Ok(Err(error)) => Error::unavailable(error),
+            Err(_) => Error::unavailable(format!("no session within {} ms", settings.connect_timeout.as_millis())),
+        };
+        // The client library does not say that it trusts no server.
+        let distrust = match &settings.tls {
+            Some(tls) => tls.trust().distrust(&settings.servers).await,
+            None => None,
+        };
+        Err(distrust.map_or(error, Error::unavailable))
+    }
+
+    fn established(
+        client: Client,
+        settings: &SessionSettings,
+        clock: &SharedClock,
+        sent: Duration,
+        identity: Identity,
+        logins: Arc<Logins>,
+    ) -> Self {
         let (sender, states) = watch::channel(SessionState::from_client(client.state()));
         tokio::spawn(feed(client.state_watcher(), sender));
         tracing::debug!(session = %client.session_id(), timeout_ms = client.session_timeout().as_millis(), "zookeeper session built");
@@ -158,7 +181,7 @@ impl Session {
             closing: CancellationToken::new(),
         }));
         tokio::spawn(add_logins(Arc::downgrade(&session.0), session.states(), identity, logins));
-        Ok(session)
+        session
     }
 
     /// The session's id, as ephemeral nodes name their owner.

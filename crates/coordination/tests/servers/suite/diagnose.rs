@@ -103,11 +103,12 @@ pub async fn an_observation_without_the_lock_writes_nothing(installation: Instal
 
 pub async fn a_handshake_probe_shows_the_granted_session(installation: Installation) {
     let limit = Duration::from_secs(10);
+    let tls = installation.tls.as_ref();
     for server in installation.servers.split(',') {
-        let granted = within(probe_handshake(server, Duration::from_secs(5), limit)).await.unwrap();
+        let granted = within(probe_handshake(server, tls, Duration::from_secs(5), limit)).await.unwrap();
         assert_eq!(granted.timeout, Duration::from_secs(5));
-        let least = within(probe_handshake(server, Duration::from_millis(1), limit)).await.unwrap();
-        let most = within(probe_handshake(server, Duration::from_hours(24), limit)).await.unwrap();
+        let least = within(probe_handshake(server, tls, Duration::from_millis(1), limit)).await.unwrap();
+        let most = within(probe_handshake(server, tls, Duration::from_hours(24), limit)).await.unwrap();
         assert!(least.timeout < granted.timeout && granted.timeout < most.timeout, "{least:?} {most:?}");
         assert!(least.timeout > Duration::from_millis(1) && most.timeout < Duration::from_hours(24));
     }
@@ -115,15 +116,15 @@ pub async fn a_handshake_probe_shows_the_granted_session(installation: Installat
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (greeted, accepted) =
-        tokio::join!(probe_handshake(&address, limit, Duration::from_millis(200)), listener.accept());
+        tokio::join!(probe_handshake(&address, None, limit, Duration::from_millis(200)), listener.accept());
     drop(accepted);
     let silent = greeted.unwrap_err().to_string();
     assert!(silent.contains("no session within 200 ms"), "{silent}");
     let closing = tokio::spawn(async move { drop(listener.accept().await.unwrap()) });
-    let error = within(probe_handshake(&address, limit, limit)).await.unwrap_err().to_string();
+    let error = within(probe_handshake(&address, None, limit, limit)).await.unwrap_err().to_string();
     assert!(error.contains("grants no session"), "{error}");
     closing.await.unwrap();
-    let error = within(probe_handshake(&address, limit, limit)).await.unwrap_err().to_string();
+    let error = within(probe_handshake(&address, None, limit, limit)).await.unwrap_err().to_string();
     assert!(error.contains("refused"), "{error}");
 }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use coordination::{
     EngineCredential, Identity, Layout, Lock, Logins, Permit, PermitNode, Registration, Session, SessionSettings,
-    SessionState, bootstrap, digest, permits, registry,
+    SessionState, ZookeeperTls, bootstrap, digest, permits, registry,
 };
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
@@ -145,10 +145,25 @@ fn record_passed(case: &str) {
 
 /// Runs every case against one server and returns their number.
 pub async fn run(server: &str, servers: &str) -> usize {
+    run_at(server, &Servers { ours: servers.to_owned(), plain: servers.to_owned(), tls: None }).await
+}
+
+/// The addresses of a server.
+#[derive(Clone)]
+pub struct Servers {
+    /// For the sessions of an installation.
+    pub ours: String,
+    /// For clients as other tools have them, which have no TLS here.
+    pub plain: String,
+    pub tls: Option<ZookeeperTls>,
+}
+
+/// The same for a server that may have TLS.
+pub async fn run_at(server: &str, servers: &Servers) -> usize {
     let seed = std::process::id();
     println!("coordination suite on {server}: {} cases, roots /eh-{seed}-<n>/suite", CASES.len());
     let runs = CASES.iter().enumerate().map(|(number, (name, case))| async move {
-        let installation = Installation::new(servers, &format!("/eh-{seed}-{number}/suite"));
+        let installation = Installation::at(servers, &format!("/eh-{seed}-{number}/suite"));
         let outcome = tokio::spawn(timeout(CASE_LIMIT, case(installation))).await;
         let failure = match outcome {
             Ok(Ok(())) => {
@@ -171,6 +186,9 @@ pub async fn run(server: &str, servers: &str) -> usize {
 #[derive(Clone)]
 pub struct Installation {
     pub servers: String,
+    /// The servers for plain clients.
+    plain: String,
+    pub tls: Option<ZookeeperTls>,
     pub layout: Layout,
     /// What its keys are made from, one for each accepted generation.
     pub generations: Vec<&'static str>,
@@ -179,8 +197,15 @@ pub struct Installation {
 
 impl Installation {
     pub fn new(servers: &str, root: &str) -> Self {
+        Self::at(&Servers { ours: servers.to_owned(), plain: servers.to_owned(), tls: None }, root)
+    }
+
+    pub fn at(servers: &Servers, root: &str) -> Self {
+        let Servers { ours, plain, tls } = servers.clone();
         Self {
-            servers: servers.to_owned(),
+            servers: ours,
+            plain,
+            tls,
             layout: Layout::new(root, None).unwrap(),
             generations: vec!["a generation of the test suite"],
             clock: SystemClock::shared(),
@@ -197,6 +222,7 @@ impl Installation {
 
     pub fn settings(&self, identity: Identity) -> SessionSettings {
         let mut settings = SessionSettings::new(&self.servers, self.layout.clone(), identity);
+        settings.tls.clone_from(&self.tls);
         settings.session_timeout = Duration::from_secs(10);
         settings.reread = Duration::from_millis(500);
         settings
@@ -278,7 +304,7 @@ impl Installation {
         if let Some(login) = login {
             connector = connector.with_auth("digest", login.as_bytes());
         }
-        connector.connect(&self.servers).await.unwrap()
+        connector.connect(&self.plain).await.unwrap()
     }
 
     pub async fn as_master(&self) -> zk::Client {
@@ -308,7 +334,7 @@ impl Installation {
     }
 
     async fn take_over(&self, session: zk::SessionInfo) -> Result<zk::Client, zk::Error> {
-        zk::Client::connector().with_session(session).connect(&self.servers).await
+        zk::Client::connector().with_session(session).connect(&self.plain).await
     }
 
     /// A permit for a new engine: created first, its uid written later.

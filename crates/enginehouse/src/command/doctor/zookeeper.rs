@@ -35,9 +35,9 @@ pub async fn servers(target: &Target, report: &mut Report) {
 
 async fn ask(address: String, wanted: Duration) -> Server {
     let (configured, shortest, longest) = tokio::join!(
-        probe_handshake(&address, wanted, CONNECT_DEADLINE),
-        probe_handshake(&address, SHORTEST, CONNECT_DEADLINE),
-        probe_handshake(&address, LONGEST, CONNECT_DEADLINE),
+        probe_handshake(&address, None, wanted, CONNECT_DEADLINE),
+        probe_handshake(&address, None, SHORTEST, CONNECT_DEADLINE),
+        probe_handshake(&address, None, LONGEST, CONNECT_DEADLINE),
     );
     Server { address, configured, shortest, longest }
 }
