@@ -22,6 +22,7 @@ mod span;
 mod tls;
 mod tls_mode;
 mod unreadable_file;
+mod zookeeper;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -47,12 +48,13 @@ pub use locations::resolved;
 pub use reservations::ReservationsSection;
 pub use sections::{
     ClusterSection, EnginesSection, MasterSection, MetadataAgentSection, OrchestratorKind, OrchestratorSection,
-    ProxySection, ZookeeperSection,
+    ProxySection,
 };
 pub use span::Span;
 pub use tls::TlsSection;
 pub use tls_mode::TlsMode;
 pub use unreadable_file::UnreadableFile;
+pub use zookeeper::{ZookeeperSection, ZookeeperTlsMode, zookeeper_trust};
 
 /// The prefix of environment variables that override a key.
 pub const ENVIRONMENT_PREFIX: &str = "ENGINEHOUSE_";

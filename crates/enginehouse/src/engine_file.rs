@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use coordination::EngineCredential;
+use coordination::{EngineCredential, ZookeeperTls};
 use engine_agent::engine::EngineTls;
 use keys::{Callers, KeyGeneration, SecretKey};
 use model::engine_name::EngineName;
@@ -18,7 +18,7 @@ use model::name::TenantName;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::configuration::{Span, ZookeeperSection};
+use crate::configuration::{Span, ZookeeperSection, ZookeeperTlsMode, zookeeper_trust};
 use crate::engine_types::spark::location::SparkLocation;
 
 /// The start-up parameters of an engine agent.
@@ -71,7 +71,7 @@ pub struct EngineFile {
     /// Paths of Enginehouse itself: no statement reads or writes there, whatever is allowed.
     #[serde(default)]
     pub own_paths: Vec<PathBuf>,
-    pub zookeeper: ZookeeperSection,
+    pub zookeeper: EngineZookeeper,
     /// The credential of the engine in ZooKeeper.
     pub credential: EngineCredential,
     /// Free properties of the unit.
@@ -85,6 +85,50 @@ pub struct EngineFile {
     /// What the launch part of another type has for its connector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connector: Option<toml::Table>,
+}
+
+/// ZooKeeper, as an engine reaches it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineZookeeper {
+    pub connect: String,
+    pub root: String,
+    pub session_timeout: Span,
+    pub watch_events: bool,
+    /// Absent without TLS: an agent of version 0.1.0 refuses a file that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<EngineZookeeperTls>,
+}
+
+/// Whose certificates an engine trusts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineZookeeperTls {
+    /// The text of `zookeeper.ca_file`, since an engine may run where that file is not; without it the certificates of the machine
+    /// or image that the engine runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<String>,
+}
+
+impl EngineZookeeper {
+    /// Reads the CA file.
+    pub fn new(section: &ZookeeperSection) -> anyhow::Result<Self> {
+        Ok(Self {
+            connect: section.connect.clone(),
+            root: section.root.clone(),
+            session_timeout: section.session_timeout,
+            watch_events: section.watch_events,
+            tls: match section.tls {
+                ZookeeperTlsMode::Off => None,
+                ZookeeperTlsMode::Required => Some(EngineZookeeperTls { ca: section.ca()? }),
+            },
+        })
+    }
+
+    /// Whose certificates its sessions trust; `None` without TLS.
+    pub fn trust(&self) -> anyhow::Result<Option<ZookeeperTls>> {
+        self.tls.as_ref().map(|tls| zookeeper_trust(tls.ca.as_deref())).transpose()
+    }
 }
 
 /// Of version 0.1.0.
@@ -153,5 +197,28 @@ pub struct CatalogBucket {
 impl fmt::Debug for CatalogBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CatalogBucket").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_engine_has_the_text_of_the_ca_and_without_tls_no_new_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut section = ZookeeperSection { ca_file: folder.path().join("ca.crt"), ..ZookeeperSection::default() };
+        let plain = toml::to_string(&EngineZookeeper::new(&section).unwrap()).unwrap();
+        assert_eq!(plain.lines().filter(|line| line.contains("tls") || line.contains("ca")).count(), 0, "{plain}");
+        section.tls = ZookeeperTlsMode::Required;
+        let error = format!("{:#}", EngineZookeeper::new(&section).unwrap_err());
+        assert!(error.starts_with("zookeeper.ca_file: cannot read the CA file"), "{error}");
+        std::fs::write(&section.ca_file, "a\nb\n").unwrap();
+        let with_tls = EngineZookeeper::new(&section).unwrap();
+        assert_eq!(toml::from_str::<EngineZookeeper>(&toml::to_string(&with_tls).unwrap()).unwrap(), with_tls);
+        assert_eq!(with_tls.tls.unwrap().ca.unwrap(), "a\nb\n");
+        std::fs::write(&section.ca_file, vec![b'a'; 300 << 10]).unwrap();
+        assert!(format!("{:#}", EngineZookeeper::new(&section).unwrap_err()).contains("more than 262144"));
     }
 }

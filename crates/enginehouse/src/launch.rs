@@ -12,8 +12,8 @@ use model::error::UserError;
 use orchestrator::{InstanceOptions, LogPolicy, Spec, SpecFile};
 
 use crate::command::failpoints;
-use crate::configuration::{Span, ZookeeperSection};
-use crate::engine_file::{BackendKey, EngineFile};
+use crate::configuration::Span;
+use crate::engine_file::{BackendKey, EngineFile, EngineZookeeper};
 use crate::engine_types::LaunchParts;
 use crate::telemetry;
 
@@ -39,7 +39,7 @@ pub struct AgentLauncher {
     pub own_paths: Vec<PathBuf>,
     /// The deadline of the warm-up query.
     pub start_deadline: Span,
-    pub zookeeper: ZookeeperSection,
+    pub zookeeper: EngineZookeeper,
     /// The keys from which those of the engine are derived.
     pub keys: Current<MasterKeys>,
     /// Whether agents offer or require TLS.

@@ -16,6 +16,7 @@ use orchestrator::process::{self, Process};
 
 use crate::command::failpoints;
 use crate::configuration::{Authentication, Catalogs, Configuration, OrchestratorKind, resolved};
+use crate::engine_file::EngineZookeeper;
 use crate::engine_types::LaunchParts;
 use crate::launch::AgentLauncher;
 use crate::telemetry;
@@ -109,7 +110,7 @@ pub fn launcher(configuration: &Configuration, keys: &Current<MasterKeys>) -> an
         own_paths,
         allowed_locations: engines.allowed_locations.iter().map(absolute).collect::<Result<_, _>>()?,
         start_deadline: engines.start_deadline,
-        zookeeper: configuration.zookeeper.clone(),
+        zookeeper: EngineZookeeper::new(&configuration.zookeeper)?,
         keys: keys.clone(),
         cluster_tls: configuration.cluster_tls(),
         log: std::env::var(telemetry::LOG_VARIABLE).ok(),

@@ -35,9 +35,19 @@ pub fn zookeeper(configuration: &Configuration, identity: Identity) -> anyhow::R
     let layout =
         Layout::new(&section.root, (!namespace.is_empty()).then_some(namespace.as_str())).context("zookeeper.root")?;
     let mut settings = coordination::SessionSettings::new(section.connect.clone(), layout, identity);
+    settings.tls = section.trust()?;
     settings.session_timeout = section.session_timeout.0;
     settings.watch_events = section.watch_events;
     Ok(settings)
+}
+
+/// Warns at each start of a role that its passwords are sent in clear.
+pub fn warn_about_zookeeper(configuration: &Configuration) {
+    if configuration.zookeeper.is_sent_in_clear() {
+        tracing::warn!(
+            "connections to ZooKeeper on another machine are not encrypted, so that the passwords of roles and engines are sent in clear (zookeeper.tls)"
+        );
+    }
 }
 
 fn defaults(configuration: &Configuration) -> anyhow::Result<Defaults> {

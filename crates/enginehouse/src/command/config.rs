@@ -30,6 +30,7 @@ pub async fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode
             CertificateFiles::new(&configuration.tls).read(roles::clock().wall_ms())?;
         }
     }
+    configuration.zookeeper.trust()?;
     // Only a metadata agent reads these files, so a machine without its keys need not have them.
     if key_files::path(&configuration.cluster.keys, keys::Role::MetadataAgent).exists() {
         configuration.database.settings().check_files().map_err(|error| error.user_error())?;

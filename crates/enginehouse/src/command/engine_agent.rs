@@ -83,6 +83,7 @@ fn settings(file: &EngineFile, catalog: TableCatalog, host: &EngineHost) -> anyh
     let layout = Layout::new(&file.zookeeper.root, None).context("zookeeper.root")?;
     let identity = Identity::fixed(Logins::engine(&file.credential));
     let mut zookeeper = coordination::SessionSettings::new(file.zookeeper.connect.clone(), layout, identity);
+    zookeeper.tls = file.zookeeper.trust()?;
     zookeeper.session_timeout = file.zookeeper.session_timeout.0;
     zookeeper.watch_events = file.zookeeper.watch_events;
     Ok(engine::Settings {

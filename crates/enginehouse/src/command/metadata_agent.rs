@@ -18,6 +18,7 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
             "database.url is SQLite, which only one process can use\nHint: Use PostgreSQL or MariaDB for separate processes, or run enginehouse standalone."
         );
     }
+    roles::warn_about_zookeeper(&configuration);
     let clock = roles::clock();
     let keys = key_files::open(&configuration, &clock)?;
     // Bound first, so that a port in use is reported even if the database is down.

@@ -13,6 +13,7 @@ use crate::{key_files, orchestrators, roles, telemetry};
 pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     telemetry::start(telemetry::DEFAULT_FILTER)?;
     let configuration = Configuration::load(&arguments.config)?;
+    roles::warn_about_zookeeper(&configuration);
     let clock = roles::clock();
     let keys = key_files::open(&configuration, &clock)?;
     // Both are read before the proxy listens.

@@ -89,7 +89,7 @@ mod tests {
     const RECORDED: [(&str, &str); 1] = [("0.1.0", include_str!("../../../../tests/upgrade/0.1.0/defaults.toml"))];
 
     /// Keys that came after the recorded versions, and with whose default an installation behaves as before.
-    const WITHOUT_EFFECT: [&str; 71] = [
+    const WITHOUT_EFFECT: [&str; 73] = [
         "access.auditors",
         "access.impersonation",
         "access.lockout",
@@ -162,6 +162,8 @@ mod tests {
         "tls.minimum_version",
         "tls.mode",
         "tls.reload",
+        "zookeeper.ca_file",
+        "zookeeper.tls",
     ];
 
     fn defaults() -> toml::Table {

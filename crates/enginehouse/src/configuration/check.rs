@@ -3,14 +3,10 @@
 //! Everything that can be checked without external systems is checked here, before a port is bound.
 
 use anyhow::bail;
-use coordination::Layout;
 use model::advertised::Advertised;
 use orchestrator::process::MAX_ENGINES_LIMIT;
 
 use super::{Configuration, OrchestratorKind, Span};
-
-/// The shortest session timeout, in milliseconds.
-const MIN_SESSION_MS: u128 = 500;
 
 impl Configuration {
     /// Validates the configuration.
@@ -148,26 +144,6 @@ impl Configuration {
         match self.pods(found).validate() {
             Ok(()) => Ok(()),
             Err(error) => bail!("section [kubernetes]: {error}"),
-        }
-    }
-
-    fn check_zookeeper(&self) -> anyhow::Result<()> {
-        let section = &self.zookeeper;
-        if section.session_timeout.0.as_millis() < MIN_SESSION_MS {
-            bail!("zookeeper.session_timeout is below {MIN_SESSION_MS}ms");
-        }
-        for server in section.connect.split(',') {
-            let port = server.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-            if port.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
-                bail!(
-                    "zookeeper.connect has \"{server}\", which is not HOST:PORT\nHint: Separate servers by commas; set the root node with zookeeper.root."
-                );
-            }
-        }
-        let namespace = &self.proxy.discovery_namespace;
-        match Layout::new(&section.root, (!namespace.is_empty()).then_some(namespace.as_str())) {
-            Ok(_) => Ok(()),
-            Err(error) => bail!("zookeeper.root or proxy.discovery_namespace: {}", error.text()),
         }
     }
 }

@@ -34,31 +34,6 @@ impl Default for ClusterSection {
     }
 }
 
-/// ZooKeeper.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ZookeeperSection {
-    /// `host:port,host:port,…`
-    pub connect: String,
-    /// The root node; one or two levels.
-    pub root: String,
-    /// The time without a heartbeat after which the ephemeral nodes of a process are deleted.
-    pub session_timeout: Span,
-    /// Whether watch events are used; without them everything converges by polling.
-    pub watch_events: bool,
-}
-
-impl Default for ZookeeperSection {
-    fn default() -> Self {
-        Self {
-            connect: "127.0.0.1:2181".to_owned(),
-            root: "/enginehouse".to_owned(),
-            session_timeout: Span::seconds(10),
-            watch_events: true,
-        }
-    }
-}
-
 /// The gateway.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use coordination::diagnose::{self, BaseNode, BaseNodeStatus};
-use coordination::{Error, GrantedSession, Session, probe_handshake};
+use coordination::{Error, GrantedSession, Session, ZookeeperTls, probe_handshake};
 use futures::future::join_all;
 use model::span;
 
 use super::checks::{ACCESS_LISTS, DISCOVERY, ROOT, SERVERS, SESSION_TIMEOUT};
 use super::report::{Finding, Report};
 use super::target::{CONNECT_DEADLINE, Target, bounded};
+use crate::output::with_causes;
 
 /// A requested timeout that every server raises to its minimum.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -27,22 +28,37 @@ struct Server {
 /// Checks each server of the connect string.
 pub async fn servers(target: &Target, report: &mut Report) {
     let section = &target.configuration.zookeeper;
-    let asked = section.connect.split(',').map(|address| ask(address.to_owned(), section.session_timeout.0));
+    let tls = match section.trust() {
+        Ok(tls) => tls,
+        Err(error) => {
+            let mend = "correct zookeeper.ca_file";
+            let finding = Finding::problem(&section.connect, with_causes(&error), mend);
+            report.checked(SERVERS, "none was probed", vec![finding]);
+            return report.skip(&[SESSION_TIMEOUT], "no server was probed");
+        }
+    };
+    let asked =
+        section.connect.split(',').map(|address| ask(address.to_owned(), tls.as_ref(), section.session_timeout.0));
     let servers = join_all(asked).await;
-    reached(&servers, report);
+    reached(&servers, tls.is_some(), report);
     granted(&servers, section.session_timeout.0, report);
 }
 
-async fn ask(address: String, wanted: Duration) -> Server {
+async fn ask(address: String, tls: Option<&ZookeeperTls>, wanted: Duration) -> Server {
     let (configured, shortest, longest) = tokio::join!(
-        probe_handshake(&address, None, wanted, CONNECT_DEADLINE),
-        probe_handshake(&address, None, SHORTEST, CONNECT_DEADLINE),
-        probe_handshake(&address, None, LONGEST, CONNECT_DEADLINE),
+        probe_handshake(&address, tls, wanted, CONNECT_DEADLINE),
+        probe_handshake(&address, tls, SHORTEST, CONNECT_DEADLINE),
+        probe_handshake(&address, tls, LONGEST, CONNECT_DEADLINE),
     );
     Server { address, configured, shortest, longest }
 }
 
-fn reached(servers: &[Server], report: &mut Report) {
+fn reached(servers: &[Server], is_encrypted: bool, report: &mut Report) {
+    let mend = if is_encrypted {
+        "start that server, or correct its certificate, zookeeper.ca_file or its port in zookeeper.connect"
+    } else {
+        "start that server, or remove it from zookeeper.connect"
+    };
     let mut findings = Vec::new();
     let mut times = Vec::new();
     for server in servers {
@@ -51,7 +67,7 @@ fn reached(servers: &[Server], report: &mut Report) {
             Err(error) => findings.push(Finding::problem(
                 &server.address,
                 format!("it grants no session: {}", reason(error)),
-                "start that server, or remove it from zookeeper.connect",
+                mend,
             )),
         }
     }

@@ -19,12 +19,14 @@ const SESSION_TIMEOUT: Span = Span::seconds(6);
 const MAX_COMMON_NAME_BYTES: usize = 64;
 /// A command that adds the user who is admin by default.
 const PASSWD_COMMAND: &str = "enginehouse passwd --file users admin";
-const OWN_KEYS: [(&str, &str); 15] = [
+const OWN_KEYS: [(&str, &str); 17] = [
     ("cluster", "name"),
     ("cluster", "keys"),
     ("access", "insecure"),
     ("zookeeper", "connect"),
     ("zookeeper", "root"),
+    ("zookeeper", "tls"),
+    ("zookeeper", "ca_file"),
     ("database", "url"),
     ("database", "tls"),
     ("database", "ca_file"),
