@@ -12,7 +12,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hs2::Principal;
 use keys::secret_key::KEY_BYTES;
 use keys::signature::SigningKey;
-use keys::{KeyGeneration, MasterSecrets, MetadataAgentSecrets, ProxySecrets, RoleFile, SecretKey};
+use keys::{CallerKeys as _, KeyGeneration, MasterSecrets, MetadataAgentSecrets, ProxySecrets, RoleFile, SecretKey};
 use model::clock::ManualClock;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -127,6 +127,7 @@ pub fn key_file(data: &[u8]) {
                 assert_eq!(accepted.first(), Some(&keys.in_use()));
                 assert!(accepted.len() <= keys::role_keys::MAX_GENERATIONS);
                 keys.zookeeper_passwords();
+                assert!(keys.metadata_agent_tls().len() <= accepted.len());
             }
         )*};
     }
