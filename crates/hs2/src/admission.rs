@@ -1,4 +1,5 @@
-//! Admission control: the connection limits of a server, in total, per user, per address, and before authentication.
+//! Admission control: the connection limits of a server, in total, per user, per address, and before authentication, and the
+//! rate of new connections from an address.
 //!
 //! A connection counts as unauthenticated from its acceptance until its user is known, so clients that never
 //! authenticate take nothing from those that do. The count is released when the connection's [`Admission`] is
@@ -10,16 +11,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
 
 use crate::auth::{Authenticator, Credentials, HttpScheme, Principal};
+use crate::connect_rate::ConnectRate;
 use crate::limits::Limits;
 use crate::service_proof::ServiceProof;
 
 /// The connection counts of one server.
 pub(crate) struct ConnectionCounts {
     limits: Arc<Limits>,
+    clock: SharedClock,
+    rate: Mutex<ConnectRate>,
     taken: Mutex<Taken>,
 }
 
@@ -55,28 +60,40 @@ fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 }
 
 impl ConnectionCounts {
-    pub(crate) fn new(limits: Arc<Limits>) -> Self {
-        Self { limits, taken: Mutex::default() }
+    pub(crate) fn new(limits: Arc<Limits>, clock: SharedClock) -> Self {
+        let rate = Mutex::new(ConnectRate::new(limits.connect_rate));
+        Self { limits, clock, rate, taken: Mutex::default() }
     }
 
-    /// Counts an accepted connection; `None` if too many are unauthenticated, in total or from its address, which may
-    /// have half of them.
+    /// Counts an accepted connection. It is refused if its address exceeds the rate of new connections, and if too many are
+    /// unauthenticated, in total or from its address, which may have half of them.
     pub(crate) fn admit(
         self: &Arc<Self>,
         peer: SocketAddr,
-        authenticator: Arc<dyn Authenticator>,
-    ) -> Option<Arc<Admission>> {
+        authenticator: &Arc<dyn Authenticator>,
+    ) -> Result<Arc<Admission>, Refusal> {
         let peer = peer.ip().to_canonical();
+        if !self.take_from_rate(peer) {
+            let (per_second, authenticator) = (self.limits.connect_rate, Arc::clone(authenticator));
+            return Err(Refusal::TooFast { peer, per_second, authenticator });
+        }
         let most = self.limits.unauthenticated_connections;
         let mut taken = self.taken.lock();
         let of_peer = count(&taken.unauthenticated_by_peer, &peer);
         if taken.unauthenticated >= most || of_peer >= most.div_ceil(2) {
-            return None;
+            return Err(Refusal::Full);
         }
         taken.unauthenticated += 1;
         *taken.unauthenticated_by_peer.entry(peer).or_default() += 1;
         let counted_as = Mutex::new(CountedAs::Unauthenticated);
-        Some(Arc::new(Admission { counts: Arc::clone(self), peer, authenticator, counted_as }))
+        let authenticator = Arc::clone(authenticator);
+        Ok(Arc::new(Admission { counts: Arc::clone(self), peer, authenticator, counted_as }))
+    }
+
+    fn take_from_rate(&self, peer: IpAddr) -> bool {
+        // The clock is read under the lock: the limiter's time never decreases.
+        let mut rate = self.rate.lock();
+        rate.take(peer, self.clock.boottime())
     }
 
     fn is_full(&self) -> bool {
@@ -84,8 +101,69 @@ impl ConnectionCounts {
     }
 }
 
-pub(crate) fn too_many() -> UserError {
+fn too_many() -> UserError {
     UserError::new(ErrorKind::ProgramLimit, "too many connections").hint("Retry later, or close other sessions.")
+}
+
+/// Why a connection is not admitted. As its authenticator it rejects the client in the client's own protocol.
+pub(crate) enum Refusal {
+    /// Too many connections are unauthenticated.
+    Full,
+    /// The address opens more connections than [`Limits::connect_rate`].
+    TooFast {
+        peer: IpAddr,
+        per_second: u32,
+        /// The authenticator of connections that are admitted.
+        authenticator: Arc<dyn Authenticator>,
+    },
+}
+
+impl Refusal {
+    pub(crate) fn error(&self) -> UserError {
+        match self {
+            Self::Full => too_many(),
+            Self::TooFast { peer, per_second, .. } => {
+                let burst = ConnectRate::burst(*per_second);
+                UserError::new(ErrorKind::ProgramLimit, "too many new connections from one address")
+                    .detail(format!(
+                        "The limit for {peer} is {per_second} new connections per second, with bursts of {burst}."
+                    ))
+                    .hint("Retry later, or reuse connections.")
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Authenticator for Refusal {
+    async fn authenticate(&self, _: SocketAddr, _: &Credentials) -> Result<Principal, UserError> {
+        Err(self.error())
+    }
+
+    fn accepts_services(&self) -> bool {
+        true
+    }
+
+    async fn authenticate_service(&self, _: SocketAddr, _: &ServiceProof) -> Result<Principal, UserError> {
+        Err(self.error())
+    }
+
+    async fn authenticate_bearer(&self, _: SocketAddr, _: &str, _: &str) -> Result<Principal, UserError> {
+        Err(self.error())
+    }
+
+    fn accepts_no_user_name(&self) -> bool {
+        true
+    }
+
+    fn unready(&self) -> Option<String> {
+        match self {
+            Self::Full => Some(too_many().message),
+            // Other addresses are served. Where clients come through a load balancer, its probe has their address, and must not
+            // take the server out of service.
+            Self::TooFast { authenticator, .. } => authenticator.unready(),
+        }
+    }
 }
 
 /// The authenticator of one connection, which also counts the connection for its user.

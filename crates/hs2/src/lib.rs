@@ -27,6 +27,7 @@ pub mod auth;
 mod byte_budget;
 mod calls;
 pub mod client;
+mod connect_rate;
 pub mod connection;
 mod dispatch;
 pub mod error;

@@ -97,6 +97,9 @@ pub struct Limits {
     pub connections_per_user: usize,
     /// The most authenticated connections from one address.
     pub connections_per_peer: usize,
+    /// The most new connections per second from one address, or one IPv6 /64, with bursts of twice as many; 0 is no limit.
+    /// Further ones are rejected, or closed without a response.
+    pub connect_rate: u32,
     /// How long a peer may make no progress within a message, in either direction.
     pub stall: Duration,
     /// The grace period of running calls when the server stops.
@@ -118,6 +121,7 @@ impl Default for Limits {
             unauthenticated_connections: 1_024,
             connections_per_user: usize::MAX,
             connections_per_peer: usize::MAX,
+            connect_rate: 0,
             stall: Duration::from_mins(1),
             close_grace: Duration::from_secs(5),
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::error::UserError;
+use model::clock::{SharedClock, SystemClock};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -17,18 +17,17 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::admission::{ConnectionCounts, too_many};
+use crate::admission::{ConnectionCounts, Refusal};
 use crate::answer::encode_refusal;
-use crate::auth::{Authenticator, Credentials, Principal};
+use crate::auth::Authenticator;
 use crate::connection::{Connection, HandshakeError};
 use crate::http_api::HttpApi;
 use crate::limits::Limits;
-use crate::service_proof::ServiceProof;
 use crate::tls::ServerTls;
 use crate::tls::log::TlsLog;
 use crate::wire::Wire;
 
-/// The most connections above the limit that are rejected with a reason at the same time; others are closed at once.
+/// The most connections above a limit that are rejected with a reason at the same time; others are closed at once.
 const REFUSALS_AT_ONCE: usize = 32;
 
 /// How long accepting pauses when the operating system refuses (no file descriptors left).
@@ -51,6 +50,7 @@ pub trait Handler: Authenticator + Send + Sync + 'static {
 pub struct Server {
     listener: TcpListener,
     limits: Arc<Limits>,
+    clock: SharedClock,
     tls: Option<Arc<ServerTls>>,
 }
 
@@ -62,7 +62,7 @@ impl Server {
 
     /// For a socket that listens already.
     pub fn from_listener(listener: TcpListener, limits: Limits) -> Self {
-        Self { listener, limits: Arc::new(limits), tls: None }
+        Self { listener, limits: Arc::new(limits), clock: SystemClock::shared(), tls: None }
     }
 
     /// Serves clients that begin with a TLS handshake, on the same port.
@@ -71,16 +71,23 @@ impl Server {
         Self { tls: Some(tls.into()), ..self }
     }
 
+    /// Measures the rate of new connections with this clock, in place of the machine's.
+    #[must_use]
+    pub fn with_clock(self, clock: SharedClock) -> Self {
+        Self { clock, ..self }
+    }
+
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Serves connections until `stop` is cancelled and all of them have ended.
     pub async fn serve_connections<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
-        let counts = Arc::new(ConnectionCounts::new(Arc::clone(&self.limits)));
+        let counts = Arc::new(ConnectionCounts::new(Arc::clone(&self.limits), self.clock));
         let refusals = Arc::new(Semaphore::new(REFUSALS_AT_ONCE));
         let log = Arc::new(TlsLog::default());
         let api = handler.http_api();
+        let authenticator = Arc::clone(&handler) as Arc<dyn Authenticator>;
         let mut tasks = JoinSet::new();
         let mut fails = false;
         loop {
@@ -109,13 +116,17 @@ impl Server {
             };
             let (limits, tls, stop) = (Arc::clone(&self.limits), self.tls.clone(), stop.clone());
             let log = Arc::clone(&log);
-            if let Some(admission) = counts.admit(peer, Arc::clone(&handler) as Arc<dyn Authenticator>) {
-                let opening = open(stream, admission, api.clone(), limits, tls, log);
-                tasks.spawn(serve_one(opening, Arc::clone(&handler), stop));
-            } else if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
-                let deadline = limits.auth_deadline;
-                let opening = open(stream, Arc::new(Full), None, limits, tls, log);
-                tasks.spawn(refuse_one(opening, deadline, stop, permit));
+            match counts.admit(peer, &authenticator) {
+                Ok(admission) => {
+                    let opening = open(stream, admission, api.clone(), limits, tls, log);
+                    tasks.spawn(serve_one(opening, Arc::clone(&handler), stop));
+                }
+                Err(refusal) => {
+                    let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() else { continue };
+                    let (deadline, refusal) = (limits.auth_deadline, Arc::new(refusal));
+                    let opening = open(stream, Arc::clone(&refusal) as Arc<dyn Authenticator>, None, limits, tls, log);
+                    tasks.spawn(refuse_one(opening, refusal, deadline, stop, permit));
+                }
             }
         }
         drop(self.listener);
@@ -174,38 +185,9 @@ async fn open(
     }
 }
 
-/// Rejects a client in its own protocol.
-struct Full;
-
-#[async_trait]
-impl Authenticator for Full {
-    async fn authenticate(&self, _: SocketAddr, _: &Credentials) -> Result<Principal, UserError> {
-        Err(too_many())
-    }
-
-    fn accepts_services(&self) -> bool {
-        true
-    }
-
-    async fn authenticate_service(&self, _: SocketAddr, _: &ServiceProof) -> Result<Principal, UserError> {
-        Err(too_many())
-    }
-
-    async fn authenticate_bearer(&self, _: SocketAddr, _: &str, _: &str) -> Result<Principal, UserError> {
-        Err(too_many())
-    }
-
-    fn accepts_no_user_name(&self) -> bool {
-        true
-    }
-
-    fn unready(&self) -> Option<String> {
-        Some(too_many().message)
-    }
-}
-
 async fn refuse_one(
     opening: impl Future<Output = Option<Connection>>,
+    refusal: Arc<Refusal>,
     deadline: Duration,
     stop: CancellationToken,
     _permit: OwnedSemaphorePermit,
@@ -215,7 +197,7 @@ async fn refuse_one(
         let mut connection = opening.await?;
         let message = connection.next().await.ok()??;
         let method = message.method()?;
-        connection.send(&encode_refusal(method, message.seqid(), &too_many())).await.ok()?;
+        connection.send(&encode_refusal(method, message.seqid(), &refusal.error())).await.ok()?;
         connection.close().await;
         Some(())
     };

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use hs2::message::{decode_reply, encode_call};
 use hs2::tcli::{TOpenSessionReq, TOpenSessionResp, TProtocolVersion, TStatusCode};
-use hs2::{Auth, Client, ClientError, Limits, Session};
+use hs2::{Auth, Client, ClientError, Limits, Server, Session};
+use model::clock::ManualClock;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 
-use crate::number_server::{Running, start};
+use crate::number_server::{Running, start, start_on};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -243,6 +245,87 @@ async fn connections_of_one_user_and_of_one_address_are_limited() {
             format!("POST / HTTP/1.1\r\nAuthorization: Basic {token}\r\nContent-Length: {}\r\n\r\n", message.len());
         assert_eq!(status_of(&mut stream, &head, &message).await, expected, "{token}");
     }
+    server.stop().await;
+}
+
+/// The refusals of an address that is above its rate, in the protocol of the client.
+#[tokio::test]
+async fn the_rate_of_new_connections_from_one_address_is_limited() {
+    const REFUSED: &str = "too many new connections from one address\nDetail: The limit for 127.0.0.1 is 2 new connections per second, with bursts of 4.\nHint: Retry later, or reuse connections.";
+    let clock = ManualClock::at(0);
+    let limits = Limits { connect_rate: 2, ..Limits::default() };
+    let server = start_on(Server::bind("127.0.0.1:0", limits).await.unwrap().with_clock(clock.clone()));
+    let message = open_session(None);
+    let post = |token: &str| {
+        format!("POST / HTTP/1.1\r\nAuthorization: Basic {token}\r\nContent-Length: {}\r\n\r\n", message.len())
+    };
+    let sasl = || async {
+        let Err(ClientError::Unauthenticated(text)) =
+            Client::connect(&server.options(Auth::user("alice", "x"))).await.map(drop)
+        else {
+            panic!("it is above the rate")
+        };
+        assert_eq!(text, REFUSED);
+    };
+    let mut served = Vec::new();
+    for _ in 0..4 {
+        served.push(server.client("alice").await);
+    }
+    sasl().await;
+    let client = Client::connect(&server.options(Auth::None)).await.unwrap();
+    let Err(ClientError::Refused(error)) = Session::open_as(client, Some(("alice", "")), &[]).await.map(drop) else {
+        panic!("it is above the rate");
+    };
+    assert_eq!((error.sqlstate(), error.text().as_str()), ("54000", REFUSED));
+    let mut stream = raw(&server).await;
+    let last = "POST / HTTP/1.1\r\nConnection: close\r\nAuthorization: Basic YWxpY2U6eA==\r\nContent-Length: 0\r\n\r\n";
+    stream.write_all(last.as_bytes()).await.unwrap();
+    let answer = String::from_utf8(read_to_end(&mut stream).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer:?}");
+    assert!(answer.contains(REFUSED), "{answer}");
+    // A load balancer's probe has the address of all its clients: it learns whether the server serves.
+    for probe in ["GET /livez HTTP/1.1\r\n\r\n", "GET /readyz HTTP/1.1\r\n\r\n"] {
+        assert_eq!(status_of(&mut raw(&server).await, probe, b"").await, "200", "{probe}");
+    }
+    // Another address has a burst of its own; connections that are open do not count.
+    drop(served);
+    for last in [2, 3] {
+        for _ in 0..4 {
+            let mut stream = raw_from(&server, last).await;
+            assert_eq!(status_of(&mut stream, &post("YWxpY2U6eA=="), &message).await, "200", "{last}");
+        }
+        let mut stream = raw_from(&server, last).await;
+        assert_eq!(status_of(&mut stream, &post("YWxpY2U6eA=="), &message).await, "503", "{last}");
+    }
+    // One more for each half of a second.
+    sasl().await;
+    for _ in 0..3 {
+        clock.advance(Duration::from_millis(500));
+        server.client("alice").await;
+        sasl().await;
+    }
+    server.stop().await;
+}
+
+/// A flood of silent clients is closed at once but for a few, to which a reason would be sent.
+#[tokio::test]
+async fn connections_far_above_the_rate_are_closed_at_once() {
+    let limits = Limits { connect_rate: 5, ..Limits::default() };
+    let server = start_on(Server::bind("127.0.0.1:0", limits).await.unwrap().with_clock(ManualClock::at(0)));
+    let mut ends = JoinSet::new();
+    for _ in 0..100 {
+        let mut stream = raw(&server).await;
+        ends.spawn(async move { stream.read_u8().await.is_err() });
+    }
+    // Open are the burst, and as many refusals as run at once.
+    let open = 10 + 32;
+    while ends.len() > open {
+        let closed = tokio::time::timeout(DEADLINE, ends.join_next()).await.expect("it is closed in time");
+        assert!(closed.unwrap().unwrap(), "closed without a response");
+    }
+    let mut other = raw_from(&server, 2).await;
+    assert_eq!(status_of(&mut other, "GET /readyz HTTP/1.1\r\n\r\n", b"").await, "200");
+    assert!(tokio::time::timeout(Duration::from_millis(100), ends.join_next()).await.is_err(), "{open} are open");
     server.stop().await;
 }
 
