@@ -184,6 +184,7 @@ pub async fn proxy(
         connections,
         connections_per_user: section.max_connections_per_user,
         connections_per_peer: section.max_connections_per_address,
+        connect_rate: section.connect_rate,
         ..hs2::Limits::default()
     };
     let mut hosts = section.hosts.clone();

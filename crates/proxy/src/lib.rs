@@ -116,6 +116,7 @@ impl Proxy {
     pub async fn start(settings: Settings, clock: SharedClock) -> Result<Self, StartError> {
         let failed = |source| StartError::Listen { address: settings.listen, source };
         let mut server = Server::bind(settings.listen, settings.limits.wire.clone()).await.map_err(failed)?;
+        server = server.with_clock(clock.clone());
         if let Some(tls) = &settings.tls {
             server = server.with_tls(Arc::clone(tls));
         }

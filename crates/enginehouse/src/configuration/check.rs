@@ -8,6 +8,9 @@ use orchestrator::process::MAX_ENGINES_LIMIT;
 
 use super::{Configuration, OrchestratorKind, Span};
 
+/// The highest `proxy.connect_rate`.
+const MAX_CONNECT_RATE: u32 = 1_000_000;
+
 impl Configuration {
     /// Validates the configuration.
     pub fn check(&self) -> anyhow::Result<()> {
@@ -114,6 +117,9 @@ impl Configuration {
         if let Some((key, _)) = positive.iter().find(|(_, number)| *number == 0) {
             bail!("{key} must be at least 1");
         }
+        if self.proxy.connect_rate > MAX_CONNECT_RATE {
+            bail!("proxy.connect_rate is {}, above {MAX_CONNECT_RATE}\nHint: 0 is no limit.", self.proxy.connect_rate);
+        }
         self.engines.catalog()?;
         if self.orchestrator.kind == OrchestratorKind::Process && self.orchestrator.max_engines > MAX_ENGINES_LIMIT {
             bail!(
@@ -181,6 +187,8 @@ mod tests {
             ("[proxy]\nadvertise = \"a b\"", "proxy.advertise"),
             ("[proxy]\nhosts = [\"http://a\"]", "proxy.hosts"),
             ("[proxy]\nmax_connections_per_user = 0", "proxy.max_connections_per_user"),
+            ("[proxy]\nconnect_rate = 1000001", "proxy.connect_rate is 1000001, above 1000000"),
+            ("[proxy]\nconnect_rate = -1", "connect_rate"),
             ("[proxy]\nadvertise = \"0.0.0.0\"", "proxy.advertise"),
             ("[metadata_agent]\nlisten = \"0.0.0.0:10020\"", "Set metadata_agent.advertise"),
             ("[metadata_agent]\ndrain_grace = \"2d\"", "metadata_agent.drain_grace"),

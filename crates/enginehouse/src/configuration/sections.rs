@@ -71,6 +71,8 @@ pub struct ProxySection {
     pub max_connections_per_user: usize,
     /// Client connections from one address at most.
     pub max_connections_per_address: usize,
+    /// New client connections per second from one address at most; 0: no limit.
+    pub connect_rate: u32,
     /// Sessions of one user at most.
     pub max_sessions_per_user: usize,
     /// The settings and the replay log of one session at most, in bytes.
@@ -106,6 +108,7 @@ impl Default for ProxySection {
             max_connections: 5_000,
             max_connections_per_user: 1_000,
             max_connections_per_address: 4_000,
+            connect_rate: 1_000,
             max_sessions_per_user: 500,
             max_session_setting_bytes: 1 << 20,
             max_session_statement_bytes: 32 << 20,
