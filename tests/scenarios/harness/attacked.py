@@ -26,7 +26,12 @@ from harness.clients import pyhive_session, refused, rows, split
 from harness.processes import run
 from harness.standalone import Standalone
 
+# New connections per second from one address; a burst is twice as many.
+CONNECT_RATE = 200
 CONFIGURATION = """
+[proxy]
+connect_rate = {connect_rate}
+
 [access]
 authentication = ["file"]
 users_file = "{folder}/users"
@@ -74,7 +79,7 @@ class Attacked:
         for user, groups in USERS.items():
             self.passwd(user, groups)
         path = self.folder / "enginehouse.toml"
-        path.write_text(CONFIGURATION.format(folder=self.folder))
+        path.write_text(CONFIGURATION.format(folder=self.folder, connect_rate=CONNECT_RATE))
         self.standalone.start("--config", path)
         with self.session("admin") as admin:
             rows(admin, "CREATE RESOURCE UNIT small DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_ENGINES 2")
