@@ -14,7 +14,7 @@ use crate::limits::{DELETE_AFTER_GRACE, DELETE_GRACE};
 use crate::observed::{DrainOrder, Instance, ObservedState};
 use crate::role::Termination;
 
-/// Drains a condemned engine, and deletes it when its grace is over.
+/// Drains a condemned engine, and deletes it when its grace is over, or at once if it is incomplete.
 pub(crate) fn condemned(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, termination: &Termination) {
     let Some(instance) = engine.alive() else { return };
     end_instance(builder, engine, instance, termination, true);
@@ -68,7 +68,11 @@ fn end_instance(
         // In its own chain: leftovers below the permit may prevent its deletion, but not that of the engine.
         builder.push(Stage::Clear, delete_permit(engine, "its engine is draining").into_iter().collect());
     }
-    if drain.age >= drain.grace.saturating_add(DELETE_AFTER_GRACE) {
+    if instance.incomplete {
+        // Nothing of it runs, so nothing would follow the order; a deposed master may have made it late.
+        let action = Action::DeleteEngine { uid: instance.uid.clone(), grace: Duration::ZERO };
+        builder.push(Stage::Clear, vec![decide(engine, action, "it was never completed")]);
+    } else if drain.age >= drain.grace.saturating_add(DELETE_AFTER_GRACE) {
         let action = Action::DeleteEngine { uid: instance.uid.clone(), grace: DELETE_GRACE };
         builder.push(Stage::Clear, vec![decide(engine, action, "its grace is over and it still runs")]);
     } else {
