@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, DeleteParams, ListParams};
 use master::{Launch, Launcher, Settings};
 use model::change::{Change, ObjectPatch, PoolPatch, Setting, UnitPatch};
@@ -167,8 +167,13 @@ async fn bare_makes(kubeconfig: &Path, client: &kube::Client, pods: &[EngineObje
 async fn clear(client: &kube::Client) {
     let pods = Api::<Pod>::namespaced(client.clone(), CLUSTER);
     pods.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await.unwrap();
+    // The garbage collector would take its time, and the next turn has the same names.
+    let secrets = Api::<Secret>::namespaced(client.clone(), CLUSTER);
+    secrets.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     let one = || ListParams::default().limit(1);
     eventually("the pods are gone", || async { pods.list_metadata(&one()).await.unwrap().items.is_empty() }).await;
+    eventually("the Secrets are gone", || async { secrets.list_metadata(&one()).await.unwrap().items.is_empty() })
+        .await;
 }
 
 /// What is made from a plan's launch, as the program does it for pods.
