@@ -33,9 +33,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// The generations of keys that an installation of version 0.1.0 has after its migration.
-pub const BOTH: [KeyGeneration; 2] = [KeyGeneration(0), KeyGeneration(1)];
-
 /// Keys of an installation whose root key is made from the byte.
 pub fn keys(byte: u8, in_use: KeyGeneration, accepted: &[KeyGeneration]) -> AllKeys {
     let root = Root::new("eh", SecretKey::new([byte; 32]));
