@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::auth::{Authenticator, Credentials, HttpScheme, Principal};
 use crate::connect_rate::ConnectRate;
 use crate::limits::Limits;
+use crate::security_context::SecurityContext;
 use crate::service_proof::ServiceProof;
 
 /// The connection counts of one server.
@@ -152,6 +153,15 @@ impl Authenticator for Refusal {
         Err(self.error())
     }
 
+    fn begin_ticket_login(&self, _: SocketAddr) -> Result<Box<dyn SecurityContext>, UserError> {
+        Err(self.error())
+    }
+
+    /// All, so that each client gets the error.
+    fn http_schemes(&self) -> Vec<HttpScheme> {
+        vec![HttpScheme::Basic, HttpScheme::Bearer, HttpScheme::Negotiate]
+    }
+
     fn accepts_no_user_name(&self) -> bool {
         true
     }
@@ -256,6 +266,21 @@ impl Authenticator for Admission {
 
     async fn authenticate_bearer(&self, peer: SocketAddr, token: &str, authzid: &str) -> Result<Principal, UserError> {
         let principal = self.authenticator.authenticate_bearer(peer, token, authzid).await?;
+        self.count_for(&principal)?;
+        Ok(principal)
+    }
+
+    fn begin_ticket_login(&self, peer: SocketAddr) -> Result<Box<dyn SecurityContext>, UserError> {
+        self.authenticator.begin_ticket_login(peer)
+    }
+
+    async fn authenticate_ticket(
+        &self,
+        peer: SocketAddr,
+        context: Box<dyn SecurityContext>,
+        authzid: &str,
+    ) -> Result<Principal, UserError> {
+        let principal = self.authenticator.authenticate_ticket(peer, context, authzid).await?;
         self.count_for(&principal)?;
         Ok(principal)
     }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use async_trait::async_trait;
 use model::error::{ErrorKind, UserError};
 
+use crate::security_context::SecurityContext;
 use crate::service_proof::ServiceProof;
 
 /// The transport of the credentials.
@@ -19,13 +20,15 @@ pub enum Mechanism {
     Http,
 }
 
-/// A scheme of HTTP authentication that a server offers.
+/// A scheme of HTTP authentication that a server offers. SASL has the mechanism PLAIN for the first and GSSAPI for the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HttpScheme {
     /// User name and password.
     Basic,
     /// A token that names its user.
     Bearer,
+    /// A Kerberos ticket (RFC 4559).
+    Negotiate,
 }
 
 /// The credentials that a client sends. Nothing is verified before [`Authenticator::authenticate`] accepts them.
@@ -125,6 +128,24 @@ pub trait Authenticator: Send + Sync {
         let _ = (peer, token, authzid);
         Err(UserError::new(ErrorKind::InvalidAuthorization, "bearer tokens are not accepted")
             .hint("Log in with a user name and a password."))
+    }
+
+    /// Begins the login of a client with a ticket, or returns the error for the client.
+    fn begin_ticket_login(&self, peer: SocketAddr) -> Result<Box<dyn SecurityContext>, UserError> {
+        let _ = peer;
+        Err(UserError::new(ErrorKind::InvalidAuthorization, "tickets are not accepted")
+            .hint("Log in with a user name and a password."))
+    }
+
+    /// Returns the principal of an established context, or the error for the client. `authzid` is that of [`Credentials`].
+    async fn authenticate_ticket(
+        &self,
+        peer: SocketAddr,
+        context: Box<dyn SecurityContext>,
+        authzid: &str,
+    ) -> Result<Principal, UserError> {
+        let _ = (peer, context, authzid);
+        Err(UserError::new(ErrorKind::InvalidAuthorization, "tickets are not accepted"))
     }
 
     /// The schemes that HTTP clients can use. Not empty.

@@ -95,7 +95,7 @@ impl Connection {
         }
         let lacks_tls = tls.is_some_and(|tls| tls.required) && !wire.is_tls();
         let authenticator: Arc<dyn Authenticator> = match tls {
-            Some(tls) if lacks_tls => Arc::new(LacksTls::new(authenticator, Arc::clone(log), tls.refusal)),
+            Some(tls) if lacks_tls => Arc::new(LacksTls::new(authenticator, Arc::clone(log), tls)),
             _ => authenticator,
         };
         match timeout_at(unknown_until, wire.fill()).await {

@@ -6,6 +6,7 @@
 //! | [`scan`] | the zero-copy scanner: what a relay must know of a message, read in place |
 //! | [`message`], [`method`], [`handle`], [`answer`] | whole messages, to structs and back |
 //! | [`server`], [`connection`], [`auth`] | the listener and its connections at the level of messages |
+//! | `security_context` | the trait of a login by a ticket |
 //! | [`tls`] | TLS below a connection: certificates of listeners, roots of clients, pinned keys between roles |
 //! | `http` | HTTP on such a connection: Thrift in POSTs, and the probes of every role |
 //! | [`http_api`] | the trait of what is served below `/api/` |
@@ -47,6 +48,7 @@ pub mod rowset;
 mod sasl;
 pub mod scan;
 pub mod schema;
+mod security_context;
 pub mod server;
 pub mod service;
 mod service_proof;
@@ -76,6 +78,7 @@ pub use limits::Limits;
 pub use message::{Call, Message};
 pub use method::{Method, Scope};
 pub use schema::Column;
+pub use security_context::{ContextStep, SecurityContext, TicketHolder};
 pub use server::{Handler, Server};
 pub use service::{Context, Service};
 pub use service_proof::{ServiceLogin, ServiceProof, Sign};

@@ -21,6 +21,9 @@ pub const MAX_SASL_BYTES: usize = 64 * 1024;
 /// The longest bearer token of an HTTP client, in bytes. The head that it is in has a limit, too.
 pub const MAX_BEARER_BYTES: usize = 16 * 1024;
 
+/// The longest ticket of an HTTP client, in bytes of its base64. The head that it is in has a limit, too.
+pub const MAX_TICKET_BYTES: usize = 16 * 1024;
+
 /// The longest message of a plain Thrift client before it is authenticated: `OpenSession` with its keys.
 pub const MAX_FIRST_MESSAGE_BYTES: usize = 64 * 1024;
 

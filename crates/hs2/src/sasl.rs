@@ -2,8 +2,9 @@
 //!
 //! With PLAIN the client sends `START` with the mechanism's name and, without waiting, `[authzid]\0user\0password` under status
 //! `COMPLETE` (Java) or `OK` (Python). The response is `COMPLETE`, or `BAD` with a text that BeeLine shows. Components of an
-//! installation use [`service`].
+//! installation use [`service`], clients with tickets [`gssapi`].
 
+mod gssapi;
 pub(crate) mod service;
 
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use std::net::SocketAddr;
 use model::error::{ErrorKind, UserError};
 use tokio::time::{Instant, timeout_at};
 
-use crate::auth::{Authenticator, Credentials, Mechanism, Principal};
+use crate::auth::{Authenticator, Credentials, HttpScheme, Mechanism, Principal};
 use crate::error::WireError;
 use crate::limits::MAX_SASL_BYTES;
 use crate::wire::Wire;
@@ -74,12 +75,15 @@ async fn negotiate(wire: &mut Wire, peer: SocketAddr, authenticator: &dyn Authen
     if mechanism == service::NAME.as_bytes() && authenticator.accepts_services() {
         return service::verify(wire, peer, authenticator).await;
     }
-    if mechanism != PLAIN.as_bytes() {
-        let name: String = String::from_utf8_lossy(&mechanism).chars().filter(|c| !c.is_control()).take(64).collect();
-        return Err(Failed::Refused(
-            UserError::new(ErrorKind::NotSupported, format!("SASL mechanism \"{name}\" is not supported"))
-                .hint("Use PLAIN: a user name and a password."),
-        ));
+    let schemes = authenticator.http_schemes();
+    let has_tickets = schemes.contains(&HttpScheme::Negotiate);
+    if has_tickets && mechanism == gssapi::NAME.as_bytes() {
+        return gssapi::accept(wire, peer, authenticator).await;
+    }
+    // Where no password is accepted, the login fails as one with a wrong password, unless tickets are what is needed.
+    let has_passwords = schemes.contains(&HttpScheme::Basic);
+    if mechanism != PLAIN.as_bytes() || (has_tickets && !has_passwords) {
+        return Err(Failed::Refused(not_offered(&mechanism, has_passwords, has_tickets)));
     }
     let (status, response) = read(wire).await?;
     match status {
@@ -90,6 +94,17 @@ async fn negotiate(wire: &mut Wire, peer: SocketAddr, authenticator: &dyn Authen
     let is_named = |credentials: &Credentials| !credentials.user.is_empty() || authenticator.accepts_no_user_name();
     let credentials = plain(&response).filter(is_named).ok_or_else(|| unfit("the SASL PLAIN response is malformed"))?;
     authenticator.authenticate(peer, &credentials).await.map_err(Failed::Refused)
+}
+
+/// The error for a mechanism that the server does not offer, with those that it does.
+fn not_offered(mechanism: &[u8], has_passwords: bool, has_tickets: bool) -> UserError {
+    let name: String = String::from_utf8_lossy(mechanism).chars().filter(|c| !c.is_control()).take(64).collect();
+    let hint = match (has_passwords, has_tickets) {
+        (true, true) => "Use PLAIN: a user name and a password; or GSSAPI: a Kerberos ticket.",
+        (false, true) => "Use GSSAPI: a Kerberos ticket. In a JDBC URL that is principal=hive/HOST@REALM.",
+        (_, false) => "Use PLAIN: a user name and a password.",
+    };
+    UserError::new(ErrorKind::NotSupported, format!("SASL mechanism \"{name}\" is not supported")).hint(hint)
 }
 
 fn unfit(message: &str) -> Failed {

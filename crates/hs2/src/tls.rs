@@ -20,7 +20,8 @@ use rustls::crypto::ring;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
 
-use crate::auth::{Authenticator, Credentials, Principal};
+use crate::auth::{Authenticator, Credentials, HttpScheme, Principal};
+use crate::security_context::SecurityContext;
 use crate::service_proof::ServiceProof;
 use handshakes::Handshakes;
 use log::{Mismatch, TlsLog};
@@ -52,6 +53,8 @@ pub struct ServerTls {
     config: Arc<ServerConfig>,
     /// Plain clients are rejected in their own protocol; only the probes are served.
     pub(crate) required: bool,
+    /// Those with a ticket, which no listener can use again, may log in over SASL all the same.
+    pub(crate) accepts_plain_tickets: bool,
     /// The error that they receive.
     pub(crate) refusal: fn() -> UserError,
     pub(crate) handshakes: Handshakes,
@@ -98,7 +101,14 @@ impl ServerTls {
     }
 
     fn from_config(config: ServerConfig, required: bool, refusal: fn() -> UserError) -> Self {
-        Self { config: Arc::new(config), required, refusal, handshakes: Handshakes::default() }
+        let (config, handshakes) = (Arc::new(config), Handshakes::default());
+        Self { config, required, accepts_plain_tickets: false, refusal, handshakes }
+    }
+
+    /// Accepts tickets over SASL from plain clients, although passwords require TLS.
+    #[must_use]
+    pub fn with_plain_tickets(self, accepts_plain_tickets: bool) -> Self {
+        Self { accepts_plain_tickets, ..self }
     }
 
     /// Whether plain clients cannot log in.
@@ -116,16 +126,18 @@ pub(crate) fn tls_required() -> UserError {
     UserError::new(ErrorKind::InvalidAuthorization, "this login requires TLS: add ssl=true")
 }
 
-/// The authenticator of a plain connection where TLS is required: it rejects every login in the client's own protocol.
+/// The authenticator of a plain connection where TLS is required: it rejects every login in the client's own protocol, except with a
+/// ticket where those are accepted.
 pub(crate) struct LacksTls {
     authenticator: Arc<dyn Authenticator>,
     log: Arc<TlsLog>,
+    accepts_tickets: bool,
     refusal: fn() -> UserError,
 }
 
 impl LacksTls {
-    pub(crate) fn new(authenticator: Arc<dyn Authenticator>, log: Arc<TlsLog>, refusal: fn() -> UserError) -> Self {
-        Self { authenticator, log, refusal }
+    pub(crate) fn new(authenticator: Arc<dyn Authenticator>, log: Arc<TlsLog>, tls: &ServerTls) -> Self {
+        Self { authenticator, log, accepts_tickets: tls.accepts_plain_tickets, refusal: tls.refusal }
     }
 }
 
@@ -143,6 +155,27 @@ impl Authenticator for LacksTls {
     async fn authenticate_service(&self, peer: SocketAddr, _: &ServiceProof) -> Result<Principal, UserError> {
         self.log.note(peer, Mismatch::LacksTls, &"");
         Err((self.refusal)())
+    }
+
+    fn begin_ticket_login(&self, peer: SocketAddr) -> Result<Box<dyn SecurityContext>, UserError> {
+        if self.accepts_tickets {
+            return self.authenticator.begin_ticket_login(peer);
+        }
+        self.log.note(peer, Mismatch::LacksTls, &"");
+        Err((self.refusal)())
+    }
+
+    async fn authenticate_ticket(
+        &self,
+        peer: SocketAddr,
+        context: Box<dyn SecurityContext>,
+        authzid: &str,
+    ) -> Result<Principal, UserError> {
+        self.authenticator.authenticate_ticket(peer, context, authzid).await
+    }
+
+    fn http_schemes(&self) -> Vec<HttpScheme> {
+        self.authenticator.http_schemes()
     }
 
     fn accepts_no_user_name(&self) -> bool {

@@ -1,4 +1,5 @@
-//! Parsing of the `Authorization` header, and the challenges of a response without one that is accepted (RFC 7617, RFC 6750).
+//! Parsing of the `Authorization` header, and the challenges of a response without one that is accepted (RFC 7617, RFC 6750,
+//! RFC 4559).
 //!
 //! A header that cannot be parsed counts as missing. Nothing that a client sent is repeated.
 
@@ -8,13 +9,23 @@ use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::auth::{Authenticator, Credentials, HttpScheme, Mechanism};
-use crate::limits::MAX_BEARER_BYTES;
+use crate::limits::{MAX_BEARER_BYTES, MAX_TICKET_BYTES};
 
 /// What a client sends in the header.
 #[derive(Debug)]
 pub(super) enum Authorization {
     Basic(Credentials),
     Bearer(BearerToken),
+    Negotiate(Ticket),
+}
+
+/// The first token of a context of GSSAPI, which no log shows.
+pub(super) struct Ticket(pub(super) Vec<u8>);
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ticket(******)")
+    }
 }
 
 /// A token, which no log shows.
@@ -33,6 +44,9 @@ impl Authorization {
         let token = token.trim();
         if scheme.eq_ignore_ascii_case("basic") {
             return basic(token).map(Self::Basic);
+        }
+        if scheme.eq_ignore_ascii_case("negotiate") {
+            return ticket(token).map(Self::Negotiate);
         }
         (scheme.eq_ignore_ascii_case("bearer") && is_token68(token) && token.len() <= MAX_BEARER_BYTES)
             .then(|| Self::Bearer(BearerToken(token.to_owned())))
@@ -54,6 +68,22 @@ fn basic(token: &str) -> Option<Credentials> {
     })
 }
 
+/// Parses the base64 of a token. Hive's drivers until 3.1 send a colon before it.
+fn ticket(token: &str) -> Option<Ticket> {
+    let token = token.strip_prefix(':').unwrap_or(token).trim();
+    if token.is_empty() || token.len() > MAX_TICKET_BYTES {
+        return None;
+    }
+    STANDARD.decode(token).ok().map(Ticket)
+}
+
+/// The header with the server's token for a client whose ticket was accepted: it proves that the server has the key of its service.
+/// `None` if there is none.
+pub(super) fn proof_of_server(token: &[u8]) -> Option<HeaderValue> {
+    let value = (!token.is_empty()).then(|| format!("Negotiate {}", STANDARD.encode(token)))?;
+    HeaderValue::from_str(&value).ok()
+}
+
 fn is_token68(token: &str) -> bool {
     let characters = token.trim_end_matches('=');
     let is_one_of_them = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
@@ -69,18 +99,25 @@ pub(super) fn challenge<B>(authenticator: &dyn Authenticator, response: &mut Res
         let challenge = match scheme {
             HttpScheme::Basic => "Basic realm=\"enginehouse\"",
             HttpScheme::Bearer => "Bearer realm=\"enginehouse\"",
+            HttpScheme::Negotiate => "Negotiate",
         };
         response.headers_mut().append(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }
 }
 
 /// What a request without a usable header lacks.
-pub(super) fn missing(authenticator: &dyn Authenticator) -> &'static str {
+pub(super) fn missing(authenticator: &dyn Authenticator) -> String {
+    let name = |scheme: &HttpScheme| match scheme {
+        HttpScheme::Basic => "Basic credentials",
+        HttpScheme::Bearer => "a Bearer token",
+        HttpScheme::Negotiate => "a Negotiate ticket",
+    };
     let schemes = authenticator.http_schemes();
-    match (schemes.contains(&HttpScheme::Basic), schemes.contains(&HttpScheme::Bearer)) {
-        (true, true) => "the request has neither Basic credentials nor a Bearer token",
-        (false, true) => "the request has no Bearer token",
-        (_, false) => "the request has no Basic credentials",
+    let names: Vec<&str> = schemes.iter().map(name).collect();
+    match names.as_slice() {
+        [name] => format!("the request has no {}", name.trim_start_matches("a ")),
+        [first @ .., last] => format!("the request has neither {} nor {last}", first.join(", ")),
+        [] => "the request has no credentials".to_owned(),
     }
 }
 
@@ -93,6 +130,7 @@ mod tests {
         match Authorization::parse(value)? {
             Authorization::Basic(Credentials { user, password, .. }) => Some((user, password)),
             Authorization::Bearer(token) => Some((String::new(), token.0)),
+            Authorization::Negotiate(ticket) => Some((String::new(), String::from_utf8(ticket.0).unwrap())),
         }
     }
 
@@ -120,10 +158,28 @@ mod tests {
     }
 
     #[test]
+    fn a_ticket_is_base64_and_may_follow_a_colon() {
+        for value in ["Negotiate YTpi", "negotiate YTpi", "Negotiate : YTpi", "Negotiate :YTpi", "NEGOTIATE   YTpi "] {
+            assert_eq!(parsed(value), Some((String::new(), "a:b".to_owned())), "{value}");
+        }
+        let long = format!("Negotiate {}", "A".repeat(MAX_TICKET_BYTES + 4));
+        for value in
+            ["Negotiate", "Negotiate ", "Negotiate :", "Negotiate ::YTpi", "Negotiate Y", "Negotiate a b", &long]
+        {
+            assert_eq!(parsed(value), None, "{value}");
+        }
+        assert!(parsed(&long[..long.len() - 4]).is_some());
+        assert_eq!(proof_of_server(b"a:b").unwrap(), "Negotiate YTpi");
+        assert_eq!(proof_of_server(b""), None);
+    }
+
+    #[test]
     fn a_long_token_counts_as_none_and_no_debug_text_has_one() {
         assert!(parsed(&format!("Bearer {}", "a".repeat(MAX_BEARER_BYTES))).is_some());
         assert_eq!(parsed(&format!("Bearer {}", "a".repeat(MAX_BEARER_BYTES + 1))), None);
-        let shown = format!("{:?}", Authorization::parse("Bearer secret").unwrap());
-        assert!(!shown.contains("secret"), "{shown}");
+        for value in ["Bearer secret", "Negotiate c2VjcmV0"] {
+            let shown = format!("{:?}", Authorization::parse(value).unwrap());
+            assert!(shown.ends_with("(******))"), "{shown}");
+        }
     }
 }

@@ -4,10 +4,10 @@ use http::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderName, ORIGIN, TRANSFER_ENCODING,
 };
 use http::request::Parts;
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use model::error::{ErrorKind, UserError};
 
-use super::authorization::{self, Authorization, BearerToken};
+use super::authorization::{self, Authorization, BearerToken, Ticket};
 use super::cookie;
 use super::exchange::Client;
 use super::refusal::Refusal;
@@ -40,9 +40,17 @@ pub(super) struct RequestHead {
 enum Proof {
     Credentials(Credentials),
     Token(BearerToken),
+    Ticket(Ticket),
     Cookie(String),
     /// Not accepted.
     DelegationToken,
+}
+
+/// The sender of a request that may be served.
+pub(super) struct Admitted {
+    pub(super) principal: Principal,
+    /// The value of `WWW-Authenticate` in the response, with which the server proves itself to a client with a ticket.
+    pub(super) proof_of_server: Option<HeaderValue>,
 }
 
 /// The value of a header that may occur once.
@@ -97,6 +105,7 @@ impl RequestHead {
             Authorization::parse(value).map(|authorization| match authorization {
                 Authorization::Basic(credentials) => Proof::Credentials(credentials),
                 Authorization::Bearer(token) => Proof::Token(token),
+                Authorization::Negotiate(ticket) => Proof::Ticket(ticket),
             })
         } else {
             let cookie = if resource == Resource::Thrift { cookie::value(head).map(Proof::Cookie) } else { None };
@@ -112,9 +121,10 @@ impl RequestHead {
         })
     }
 
-    /// The sender of a request that may be served.
-    pub(super) async fn admit(&self, client: &Client) -> Result<Principal, Refusal> {
+    /// The sender, if the request may be served.
+    pub(super) async fn admit(&self, client: &Client) -> Result<Admitted, Refusal> {
         self.check_origin(&*client.authenticator)?;
+        let mut proof_of_server = None;
         let authenticated = match &self.proof {
             Some(Proof::Credentials(credentials)) => {
                 let authzid = self.acts_for.clone().unwrap_or_default();
@@ -125,6 +135,7 @@ impl RequestHead {
                 let authzid = self.acts_for.as_deref().unwrap_or_default();
                 client.authenticator.authenticate_bearer(client.peer, &token.0, authzid).await
             }
+            Some(Proof::Ticket(ticket)) => self.accept(ticket, client, &mut proof_of_server).await,
             Some(Proof::Cookie(cookie)) => match client.authenticator.authenticate_cookie(cookie) {
                 Ok(principal) if self.acts_for.as_ref().is_some_and(|user| *user != principal.user) => {
                     let text = "a request on behalf of another user needs credentials";
@@ -141,12 +152,34 @@ impl RequestHead {
                 Err(UserError::new(ErrorKind::InvalidAuthorization, text))
             }
         };
-        authenticated.map_err(Refusal::unauthorized)
+        let principal = authenticated.map_err(Refusal::unauthorized)?;
+        Ok(Admitted { principal, proof_of_server })
     }
 
-    /// Whether the client has sent a password: a cookie is not renewed by itself, and no cookie stands for a token.
-    pub(super) fn has_credentials(&self) -> bool {
-        matches!(self.proof, Some(Proof::Credentials(_)))
+    /// The holder of a ticket. One request has one token, so a client that needs to send a second one is refused.
+    async fn accept(
+        &self,
+        ticket: &Ticket,
+        client: &Client,
+        proof_of_server: &mut Option<HeaderValue>,
+    ) -> Result<Principal, UserError> {
+        let mut context = client.authenticator.begin_ticket_login(client.peer)?;
+        let step = context.step(&ticket.0).await?;
+        if !step.is_established {
+            let text = "the client offers another mechanism before Kerberos";
+            return Err(UserError::new(ErrorKind::InvalidAuthorization, text)
+                .hint("Get a ticket, with kinit, and use the host name of the service's principal."));
+        }
+        let authzid = self.acts_for.as_deref().unwrap_or_default();
+        let principal = client.authenticator.authenticate_ticket(client.peer, context, authzid).await?;
+        *proof_of_server = authorization::proof_of_server(&step.reply);
+        Ok(principal)
+    }
+
+    /// Whether the client gets a cookie: one is not renewed by itself, and none stands for a token, which has an end and groups of
+    /// its own.
+    pub(super) fn earns_cookie(&self) -> bool {
+        matches!(self.proof, Some(Proof::Credentials(_) | Proof::Ticket(_)))
     }
 
     /// Rejects a request that a web page of another site may have sent. Browsers send `Origin`, which no HiveServer2

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE};
+use http::header::{CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -18,7 +18,7 @@ use super::cookie::{self, THRIFT};
 use super::exchange::{Exchange, Framing};
 use super::refusal::{Refusal, close_after};
 use super::reply::ReplyBody;
-use super::request::RequestHead;
+use super::request::{Admitted, RequestHead};
 use super::resource::Resource;
 use crate::auth::Principal;
 use crate::byte_budget::{BudgetGuard, Share};
@@ -94,8 +94,8 @@ async fn respond(
             Err(_) => return Ok(Refusal::late_login().response(resource, true)),
         }
     };
-    let principal = match admitted {
-        Ok(principal) => principal,
+    let Admitted { principal, proof_of_server } = match admitted {
+        Ok(admitted) => admitted,
         Err(refusal) => return Ok(refusal.response(resource, !discard_short(exchange, &head, body))),
     };
     exchange.authenticated();
@@ -103,13 +103,17 @@ async fn respond(
         let Some(api) = client.api.as_ref().filter(|_| resource == Resource::Api) else {
             return Ok(Refusal::not_found().response(resource, !discard_short(exchange, &head, body)));
         };
-        return Ok(api::respond(exchange, &**api, principal, Request::from_parts(parts, body), head.length).await);
+        let request = Request::from_parts(parts, body);
+        let mut response = api::respond(exchange, &**api, principal, request, head.length).await;
+        response.headers_mut().extend(proof_of_server.map(|proof| (WWW_AUTHENTICATE, proof)));
+        return Ok(response);
     }
     let share = Share::of(&principal.user);
     match body::receive(exchange, &mut body, head.length, exchange.limits.frame_bytes, &share).await {
         Ok((bytes, budget_guard)) => {
-            let login = head.has_credentials().then(|| principal.clone());
+            let login = head.earns_cookie().then(|| principal.clone());
             let mut response = call(exchange, principal, bytes, budget_guard).await?;
+            response.headers_mut().extend(proof_of_server.map(|proof| (WWW_AUTHENTICATE, proof)));
             if let Some(principal) = login {
                 cookie::set(client, &principal, &mut response);
             }

@@ -102,7 +102,8 @@ async fn a_refusal_has_one_challenge_for_each_scheme() {
     let both = ["Www-Authenticate: Basic realm=\"enginehouse\"", "Www-Authenticate: Bearer realm=\"enginehouse\""];
     for (header, text) in [
         ("", "the request has neither Basic credentials nor a Bearer token"),
-        ("Authorization: Negotiate YWFh\r\n", "the request has neither Basic credentials nor a Bearer token"),
+        ("Authorization: Digest YWFh\r\n", "the request has neither Basic credentials nor a Bearer token"),
+        ("Authorization: Negotiate YWFh\r\n", "tickets are not accepted"),
         ("Authorization: Bearer other\r\n", "authentication failed"),
     ] {
         let (head, body) = call(address, "/", header).await;

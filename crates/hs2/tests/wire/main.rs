@@ -25,5 +25,6 @@ mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
 mod surplus;
+mod tickets;
 mod tls;
 mod tls_peers;
