@@ -1,5 +1,7 @@
 //! The chain of methods: tries each in its order, and delays the response to a failed login.
 
+mod ticket;
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use model::error::{ErrorKind, UserError};
 use model::user_name::is_user_name;
 use parking_lot::Mutex;
 
+pub use self::ticket::{TicketAcceptor, TicketContext, TicketFailure, TicketName, TicketStep};
 use crate::refusal_log::{RefusalEvent, RefusalLog};
 use crate::throttle::{Admission, Throttle};
 
@@ -41,7 +44,7 @@ pub enum Verdict {
     Unavailable(UserError),
 }
 
-/// A method of authentication by user and password, or by a token that names its user.
+/// A method of authentication by user and password, by a token that names its user, or by a ticket.
 #[async_trait]
 pub trait Method: Send + Sync {
     /// Its word in `access.authentication`.
@@ -82,6 +85,11 @@ pub trait Method: Send + Sync {
     async fn token(&self, token: &str) -> Verdict {
         let _ = token;
         Verdict::Unknown
+    }
+
+    /// What accepts tickets, if the method does.
+    fn tickets(&self) -> Option<&dyn TicketAcceptor> {
+        None
     }
 
     /// The groups that the user has now; `None` if the method does not know the user.
@@ -143,6 +151,14 @@ impl Chain {
         None
     }
 
+    /// The groups that a user has now who has logged in by the method of that name; `None` if the user was removed. A method that does
+    /// not know whom it may have removes none: its users have no groups if no other method knows them.
+    pub async fn groups_since_login(&self, user: &str, method: &str) -> Option<Vec<String>> {
+        let groups = self.groups(user).await;
+        let may_have = || self.methods.iter().any(|known| known.name() == method && known.may_have(user));
+        groups.or_else(|| may_have().then(Vec::new))
+    }
+
     /// The groups of a user for whom another one acts; `None` if no method can have the user. A user whom only tokens name has no
     /// groups without one.
     pub async fn groups_if_possible(&self, user: &str) -> Option<Vec<String>> {
@@ -153,7 +169,7 @@ impl Chain {
     /// What HTTP clients can send.
     pub fn http_schemes(&self) -> Vec<HttpScheme> {
         let has = |scheme: &HttpScheme| self.methods.iter().any(|method| method.http_schemes().contains(scheme));
-        [HttpScheme::Basic, HttpScheme::Bearer].into_iter().filter(has).collect()
+        [HttpScheme::Negotiate, HttpScheme::Basic, HttpScheme::Bearer].into_iter().filter(has).collect()
     }
 
     /// Whether a client may leave its user name empty.
@@ -273,12 +289,12 @@ impl Chain {
     }
 
     /// Logs a failure. Its error is the same for every reason.
-    fn failed(&self, user: &str, address: IpAddr, reason: &'static str, delay: Duration) -> Failure {
+    fn failed(&self, user: &str, address: IpAddr, reason: &str, delay: Duration) -> Failure {
         self.log_failure(user, address, reason);
         Failure { error: UserError::new(ErrorKind::InvalidAuthorization, "authentication failed"), delay }
     }
 
-    fn log_failure(&self, user: &str, address: IpAddr, reason: &'static str) {
+    fn log_failure(&self, user: &str, address: IpAddr, reason: &str) {
         if self.log.has_line(address) {
             tracing::info!(target: "audit", event = "login_failed", user, %address, reason, "login failed");
         }
@@ -304,10 +320,14 @@ async fn delayed(attempted: Result<Principal, Failure>) -> Result<Principal, Use
     match attempted {
         Ok(principal) => Ok(principal),
         Err(Failure { error, delay }) => {
-            tokio::time::sleep(delay.mul_f64(1.0 - JITTER * rand::random::<f64>())).await;
+            sleep_about(delay).await;
             Err(error)
         }
     }
+}
+
+async fn sleep_about(delay: Duration) {
+    tokio::time::sleep(delay.mul_f64(1.0 - JITTER * rand::random::<f64>())).await;
 }
 
 /// The error of a login that waited too long for the others of its user and address.

@@ -6,6 +6,7 @@
 //! | `file` | the method `file`: passwords and groups from a users file |
 //! | `ldap` | the method `ldap`: passwords and groups of a directory |
 //! | `jwt` | the method `jwt`: tokens of an issuer |
+//! | `kerberos` | the method `kerberos`: tickets of a Kerberos realm; with the cargo feature of that name |
 //! | `secret_file` | whether other users can read a file with secrets |
 //! | `users_file` | the users file: its mode, and reading it again |
 //! | `users` | the lines of a users file, to look up and to edit |
@@ -26,6 +27,8 @@ mod file;
 mod hash_queue;
 mod impersonation;
 mod jwt;
+#[cfg(feature = "kerberos")]
+mod kerberos;
 mod ldap;
 mod password;
 mod refusal_log;
@@ -35,12 +38,14 @@ mod users;
 mod users_file;
 
 pub use cache::LoginCache;
-pub use chain::{Chain, Method, Verdict};
+pub use chain::{Chain, Method, TicketAcceptor, TicketContext, TicketFailure, TicketName, TicketStep, Verdict};
 pub use cookie::{CookieKey, CookieKeys, Cookies, MAX_COOKIE_BYTES};
 pub use file::FileMethod;
 pub use hash_queue::HashQueue;
 pub use impersonation::{ImpersonationRules, RuleError, RuleErrorReason};
 pub use jwt::{JwtAlgorithm, JwtMethod, JwtSettings, KeyLocation, KeyLocationError, KeySetError, KeysError};
+#[cfg(feature = "kerberos")]
+pub use kerberos::{KerberosError, KerberosMethod, KerberosSettings};
 pub use ldap::{GroupSearch, LdapMethod, LdapSettings, LdapUrl, SettingError, Template, TemplateError, UserSource};
 pub use password::{HashError, PasswordHash};
 pub use refusal_log::{RefusalEvent, RefusalLog};

@@ -34,6 +34,7 @@ pub async fn chain(configuration: &Configuration, clock: &SharedClock) -> anyhow
                 configuration.jwt.check_file().await?;
                 methods.push(Arc::new(JwtMethod::new(configuration.jwt.settings()?, clock.clone())));
             }
+            Authentication::Kerberos => methods.push(kerberos(configuration)?),
         }
     }
     let throttle = Throttle::new(access.lockout.0, clock.clone());
@@ -42,11 +43,27 @@ pub async fn chain(configuration: &Configuration, clock: &SharedClock) -> anyhow
     Ok(Some(chain))
 }
 
+/// The method `kerberos`. Reads the keytab.
+#[cfg(feature = "kerberos")]
+fn kerberos(configuration: &Configuration) -> anyhow::Result<Arc<dyn Method>> {
+    crate::keytab::check()?;
+    let (services, realms) = (configuration.kerberos.services.clone(), configuration.kerberos.realms.clone());
+    let method = authentication::KerberosMethod::new(authentication::KerberosSettings { services, realms })
+        .context("the keytab cannot be used")?;
+    Ok(Arc::new(method))
+}
+
+/// The configuration was refused.
+#[cfg(not(feature = "kerberos"))]
+fn kerberos(_: &Configuration) -> anyhow::Result<Arc<dyn Method>> {
+    anyhow::bail!("this program was built without the method \"kerberos\"")
+}
+
 /// Warns at each start of what `access.insecure` permits on that address.
 pub fn warn_off_loopback(configuration: &Configuration, listen: SocketAddr) {
     if configuration.access.uses(Authentication::None) {
         tracing::warn!(%listen, "authentication \"none\" on a non-loopback address: every client there can claim to be an admin");
-    } else if !configuration.logins_require_tls() {
+    } else if configuration.access.receives_secrets() && !configuration.logins_require_tls() {
         tracing::warn!(%listen, "passwords are sent unencrypted on a non-loopback address");
     }
 }

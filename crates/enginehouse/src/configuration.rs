@@ -13,6 +13,7 @@ mod conceal;
 mod database;
 mod engines;
 mod jwt;
+mod kerberos;
 mod kubernetes;
 mod ldap;
 mod locations;
@@ -42,6 +43,7 @@ pub use conceal::without_password;
 pub use database::DatabaseSection;
 pub use engines::Catalogs;
 pub use jwt::JwtSection;
+pub use kerberos::KerberosSection;
 pub use kubernetes::KubernetesSection;
 pub use ldap::LdapSection;
 pub use locations::resolved;
@@ -69,6 +71,7 @@ pub struct Configuration {
     pub access: Access,
     pub ldap: LdapSection,
     pub jwt: JwtSection,
+    pub kerberos: KerberosSection,
     pub tls: TlsSection,
     pub zookeeper: ZookeeperSection,
     /// Read by metadata agents and `migrate` only.

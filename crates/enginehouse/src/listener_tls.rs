@@ -37,7 +37,8 @@ pub fn start(configuration: &Configuration, clock: &SharedClock) -> anyhow::Resu
     let certificate = Arc::new(ServerCertificate::new(files.read(clock.wall_ms())?));
     let required = configuration.logins_require_tls();
     let tls = ServerTls::new(Arc::clone(&certificate) as _, section.minimum_version.into(), required)
-        .context("cannot use TLS")?;
+        .context("cannot use TLS")?
+        .with_plain_tickets(configuration.accepts_plain_tickets());
     let hang_up = signal(SignalKind::hangup()).context("cannot catch SIGHUP")?;
     let reloader = Reloader { files, clock: clock.clone(), failures: LogThrottle::default() };
     tokio::spawn(reloader.run(Arc::downgrade(&certificate), section.reload.0, hang_up));

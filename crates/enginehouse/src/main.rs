@@ -11,6 +11,7 @@ mod core_files;
 mod engine_file;
 mod engine_types;
 mod key_files;
+mod keytab;
 mod launch;
 mod listener_tls;
 mod machine;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use authentication::Chain;
-use hs2::{Authenticator, Connection, Credentials, HttpScheme, Mechanism, Principal};
+use hs2::{Authenticator, Connection, Credentials, HttpScheme, Mechanism, Principal, SecurityContext, TicketHolder};
 use model::error::{ErrorKind, UserError};
 use model::user_name::{MAX_USER_NAME_BYTES, is_user_name};
 
@@ -38,6 +38,26 @@ impl Authenticator for Gateway {
                 .hint("Log in with a user name and a password."));
         };
         let principal = chain.authenticate_token(peer, token).await?;
+        on_behalf_of(self, principal, peer, authzid).await
+    }
+
+    fn begin_ticket_login(&self, peer: SocketAddr) -> Result<Box<dyn SecurityContext>, UserError> {
+        self.check_serves_clients()?;
+        let chain = self.settings.authentication.as_ref();
+        chain.and_then(|chain| chain.begin_ticket_login(peer)).ok_or_else(|| {
+            UserError::new(ErrorKind::InvalidAuthorization, "Kerberos tickets are not accepted")
+                .hint("Log in with a user name and a password, or as the admin of the proxy says.")
+        })
+    }
+
+    async fn authenticate_ticket(
+        &self,
+        peer: SocketAddr,
+        context: Box<dyn SecurityContext>,
+        authzid: &str,
+    ) -> Result<Principal, UserError> {
+        let TicketHolder { principal, name } = context.holder().await?;
+        let authzid = if authzid == name { "" } else { authzid };
         on_behalf_of(self, principal, peer, authzid).await
     }
 

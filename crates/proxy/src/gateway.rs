@@ -63,10 +63,13 @@ impl Gateway {
         }
         match &principal.via {
             None if is_by_token => Ok(principal.groups.clone()),
-            None => chain.groups(&principal.user).await.ok_or_else(|| removed(&principal.user)),
+            None => chain
+                .groups_since_login(&principal.user, principal.method)
+                .await
+                .ok_or_else(|| removed(&principal.user)),
             Some(via) => {
                 if !is_by_token {
-                    chain.groups(via).await.ok_or_else(|| removed(via))?;
+                    chain.groups_since_login(via, principal.method).await.ok_or_else(|| removed(via))?;
                 }
                 chain.groups_if_possible(&principal.user).await.ok_or_else(|| removed(&principal.user))
             }

@@ -9,7 +9,7 @@ use crate::cli::ConfigurationArgument;
 use crate::configuration::{Authentication, Configuration, changed_defaults};
 use crate::listener_tls::CertificateFiles;
 use crate::output::print_line;
-use crate::{key_files, roles};
+use crate::{key_files, keytab, roles};
 
 pub async fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     let (configuration, keys) = Configuration::load_with_keys(&arguments.config)?;
@@ -26,6 +26,9 @@ pub async fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode
         if configuration.access.uses(Authentication::Jwt) {
             configuration.jwt.check_file().await?;
         }
+        if configuration.access.uses(Authentication::Kerberos) {
+            keytab::check()?;
+        }
         if configuration.tls.is_on() {
             CertificateFiles::new(&configuration.tls).read(roles::clock().wall_ms())?;
         }
@@ -35,10 +38,11 @@ pub async fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode
     if key_files::path(&configuration.cluster.keys, keys::Role::MetadataAgent).exists() {
         configuration.database.settings().check_files().map_err(|error| error.user_error())?;
     }
-    let warning_about_groups = configuration.access.warning_about_groups();
+    let of_realms = configuration.access.uses(Authentication::Kerberos).then(|| configuration.kerberos.warning());
+    let warnings = [configuration.access.warning_about_groups(), of_realms.flatten()];
     print_line(&format!("# {} is valid; with all defaults:", arguments.config.display()));
     print_line(toml::to_string(&hidden(configuration))?.trim_end());
-    if let Some(warning) = warning_about_groups {
+    for warning in warnings.into_iter().flatten() {
         print_line(&format!("\n# warning: {warning}"));
     }
     let changed = changed_defaults::notice(&keys);

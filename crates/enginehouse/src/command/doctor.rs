@@ -17,6 +17,7 @@ mod durability;
 mod facts;
 mod idle;
 mod keys;
+mod keytab;
 mod ledger;
 mod limits;
 mod observations;
@@ -107,6 +108,7 @@ async fn diagnose(target: &Target) -> Report {
     users_file::check(&target.configuration, &mut report);
     directory::check(&target.configuration, &mut report).await;
     tokens::check(&target.configuration, &mut report).await;
+    keytab::check(&target.configuration, &mut report);
     report.add(repeated(target, session.as_ref(), &agents, readable).await);
     if let Ok(session) = session {
         // A session that is not closed in time is expired by the server.

@@ -143,7 +143,8 @@ fn how_to_connect(configuration: &Configuration, address: SocketAddr) -> String 
     };
     let token =
         access.uses(Authentication::Jwt).then(|| format!("with a token of {} over HTTP", configuration.jwt.issuer));
-    let ways: Vec<String> = login.into_iter().chain(token).collect();
+    let ticket = access.uses(Authentication::Kerberos).then(|| "with a Kerberos ticket".to_owned());
+    let ways: Vec<String> = login.into_iter().chain(token).chain(ticket).collect();
     let login = if ways.is_empty() { "as user admin, without a password".to_owned() } else { ways.join(", or ") };
     let (option, trust, pyhive) = if configuration.logins_require_tls() {
         (" --tls --ca FILE", ";sslTrustStore=FILE", "see docs/security.md".to_owned())

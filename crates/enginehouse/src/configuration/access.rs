@@ -25,6 +25,8 @@ pub enum Authentication {
     Ldap,
     /// Tokens of an issuer.
     Jwt,
+    /// Tickets of a Kerberos realm.
+    Kerberos,
 }
 
 /// Authentication and permissions of clients.
@@ -80,6 +82,16 @@ impl Access {
         self.authentication.contains(&method)
     }
 
+    /// Whether a method receives passwords or tokens, which have to stay secret.
+    pub fn receives_secrets(&self) -> bool {
+        [Authentication::File, Authentication::Ldap, Authentication::Jwt].into_iter().any(|method| self.uses(method))
+    }
+
+    /// Whether a method knows the groups of a user who is not logging in.
+    fn knows_groups(&self) -> bool {
+        self.uses(Authentication::File) || self.uses(Authentication::Ldap)
+    }
+
     /// Who has a role of the installation.
     pub fn roles(&self) -> RoleLists {
         RoleLists { admins: self.admins.clone(), operators: self.operators.clone(), auditors: self.auditors.clone() }
@@ -96,10 +108,10 @@ impl Access {
 
     /// A warning about rules that permit less than they say.
     pub fn warning_about_groups(&self) -> Option<&'static str> {
-        let knows_no_groups = self.authentication == [Authentication::Jwt];
+        let knows_no_groups = self.uses(Authentication::Jwt) && !self.knows_groups();
         let name_groups = self.impersonation_rules().is_ok_and(|rules| rules.name_groups());
         (knows_no_groups && name_groups).then_some(
-            "access.impersonation names a group, but with method \"jwt\" alone nothing knows the groups of a user who is impersonated: the group permits no user",
+            "access.impersonation names a group, but without method \"file\" or \"ldap\" nothing knows the groups of a user who is impersonated: the group permits no user",
         )
     }
 
@@ -125,7 +137,9 @@ impl Configuration {
     pub(super) fn check_access(&self) -> anyhow::Result<()> {
         let access = &self.access;
         if access.authentication.is_empty() {
-            bail!("access.authentication is empty\nHint: Set it to [\"none\"], [\"file\"], [\"ldap\"] or [\"jwt\"].");
+            bail!(
+                "access.authentication is empty\nHint: Set it to [\"none\"], [\"file\"], [\"ldap\"], [\"jwt\"] or [\"kerberos\"]."
+            );
         }
         if access.uses(Authentication::None) && access.authentication.len() > 1 {
             bail!("access.authentication has \"none\" with another method, but \"none\" accepts every client");
@@ -152,7 +166,7 @@ impl Configuration {
                     "authentication = \"none\" trusts every user name and requires a loopback address, but proxy.listen is {listen}\nHint: Listen on 127.0.0.1, or set access.insecure = true if this network is trusted."
                 );
             }
-            if !self.logins_require_tls() {
+            if access.receives_secrets() && !self.logins_require_tls() {
                 bail!(
                     "clients send their passwords unencrypted, which requires a loopback address, but proxy.listen is {listen}\nHint: Set tls.mode = \"required\", tls.certificate_file and tls.key_file; or listen on 127.0.0.1, or set access.insecure = true if this network is trusted."
                 );
@@ -165,11 +179,16 @@ impl Configuration {
             check_entries(list).with_context(|| format!("access.{key}"))?;
         }
         access.impersonation_rules()?;
-        if access.uses(Authentication::None)
+        let of_users_alone = match access.authentication.as_slice() {
+            [Authentication::None] => Some(("none", "[\"file\"]")),
+            [Authentication::Kerberos] => Some(("kerberos", "[\"kerberos\", \"ldap\"]")),
+            _ => None,
+        };
+        if let Some((word, hint)) = of_users_alone
             && let Some(key) = access.key_with_groups()
         {
             bail!(
-                "access.{key} names a group, but method \"none\" has no groups\nHint: Name users, or set access.authentication = [\"file\"]."
+                "access.{key} names a group, but method \"{word}\" has no groups\nHint: Name users, or set access.authentication = {hint}."
             );
         }
         Ok(())
@@ -227,7 +246,10 @@ mod tests {
             ("authentication = [\"file\", \"file\"]", "twice"),
             ("authentication = [\"ldap\", \"file\"]", "\"ldap\" before \"file\""),
             ("authentication = [\"jwt\", \"file\"]", "\"jwt\" before \"file\": the issuer could"),
-            ("authentication = [\"pam\"]", "unknown value `pam`, expected one of `none`, `file`, `ldap`, `jwt`"),
+            (
+                "authentication = [\"pam\"]",
+                "unknown value `pam`, expected one of `none`, `file`, `ldap`, `jwt`, `kerberos`",
+            ),
             ("lockout = \"0s\"", "access.lockout"),
             ("authentication = 5", "a list of methods"),
         ] {

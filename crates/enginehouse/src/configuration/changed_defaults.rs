@@ -90,7 +90,7 @@ mod tests {
     const RECORDED: [(&str, &str); 1] = [("0.1.0", include_str!("../../../../tests/upgrade/0.1.0/defaults.toml"))];
 
     /// Keys that came after the recorded versions, and with whose default an installation behaves as before.
-    const WITHOUT_EFFECT: [&str; 73] = [
+    const WITHOUT_EFFECT: [&str; 75] = [
         "access.auditors",
         "access.impersonation",
         "access.lockout",
@@ -123,6 +123,8 @@ mod tests {
         "jwt.leeway",
         "jwt.refresh",
         "jwt.user_claim",
+        "kerberos.realms",
+        "kerberos.services",
         "kubernetes.user_ids",
         "ldap.bind_dn",
         "ldap.bind_password_file",

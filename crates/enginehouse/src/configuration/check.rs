@@ -22,6 +22,7 @@ impl Configuration {
         self.check_numbers()?;
         self.check_ldap()?;
         self.check_jwt()?;
+        self.check_kerberos()?;
         self.check_reservations()?;
         self.check_zookeeper()?;
         self.spark.check()?;

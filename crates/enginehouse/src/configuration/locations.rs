@@ -29,6 +29,11 @@ impl Configuration {
             let are_set = files.into_iter().filter(|(_, path)| !path.as_os_str().is_empty());
             paths.extend(are_set.map(|(key, path)| (key, path.clone())));
         }
+        if self.access.uses(Authentication::Kerberos)
+            && let Some(keytab) = crate::keytab::file()
+        {
+            paths.push((crate::keytab::VARIABLE, keytab));
+        }
         if self.tls.is_on() {
             paths.push(("tls.certificate_file", self.tls.certificate_file.clone()));
             paths.push(("tls.key_file", self.tls.key_file.clone()));

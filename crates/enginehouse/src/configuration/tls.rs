@@ -58,13 +58,18 @@ impl From<TlsVersion> for hs2::TlsVersion {
 }
 
 impl Configuration {
-    /// Whether a client outside TLS cannot log in: every login of a method other than `none` has a password.
+    /// Whether a client outside TLS cannot log in, because a login has a password or a token.
     pub fn logins_require_tls(&self) -> bool {
         match self.tls.mode {
             TlsMode::Off => false,
-            TlsMode::Optional => !self.access.uses(Authentication::None),
+            TlsMode::Optional => self.access.receives_secrets(),
             TlsMode::Required => true,
         }
+    }
+
+    /// Whether tickets are accepted outside TLS although passwords are not.
+    pub fn accepts_plain_tickets(&self) -> bool {
+        self.tls.mode == TlsMode::Optional && self.access.uses(Authentication::Kerberos)
     }
 
     /// Checks the keys; the files are read by the proxies and by `config check`.

@@ -45,6 +45,7 @@ pub const CERTIFICATES: Check = check(MASTER, "certificates");
 pub const USERS_FILE: Check = check(MASTER, "users file");
 pub const DIRECTORY: Check = check(MASTER, "directory");
 pub const TOKENS: Check = check(MASTER, "tokens");
+pub const KEYTAB: Check = check(MASTER, "keytab");
 
 pub const STATE_DIRECTORY: Check = check(ORCHESTRATOR, "state directory");
 pub const DISK: Check = check(ORCHESTRATOR, "disk");
@@ -76,7 +77,7 @@ pub const QUEUE: Check = check(RESOURCES, "queue");
 pub const LIMITS: Check = check(RESOURCES, "limits");
 
 /// Every check, in the order of the report.
-pub const ALL: [Check; 48] = [
+pub const ALL: [Check; 49] = [
     SERVERS,
     SESSION_TIMEOUT,
     ROOT,
@@ -99,6 +100,7 @@ pub const ALL: [Check; 48] = [
     USERS_FILE,
     DIRECTORY,
     TOKENS,
+    KEYTAB,
     STATE_DIRECTORY,
     DISK,
     CAPACITY,

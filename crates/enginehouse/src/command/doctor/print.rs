@@ -84,7 +84,7 @@ mod tests {
         assert!(text.starts_with("configuration a.toml\n\nzookeeper\n  ok       servers          fine\n"), "{text}");
         let expected = "  problem  disk             1 MiB is free\n    problem: /engines: the disk is full\n      fix: delete something\n";
         assert!(text.contains(expected), "{text}");
-        assert!(text.ends_with("\n\n1 problem in 48 checks"), "{text}");
+        assert!(text.ends_with("\n\n1 problem in 49 checks"), "{text}");
         let value: serde_json::Value = serde_json::from_str(&json(&report, "x")).unwrap_or_default();
         assert_eq!((value["problems"].as_u64(), value["well"].as_bool()), (Some(1), Some(false)));
         let disk = ALL.iter().position(|check| *check == DISK).unwrap_or_default();

@@ -74,7 +74,9 @@ pub fn read(arguments: &StandaloneArguments) -> anyhow::Result<Configuration> {
 pub fn check_exposure(configuration: &Configuration, arguments: &StandaloneArguments) -> anyhow::Result<()> {
     let trusts_names = configuration.access.uses(Authentication::None);
     let listen = configuration.proxy.listen;
-    if !listen.ip().is_loopback() && (trusts_names || !configuration.logins_require_tls()) {
+    if !listen.ip().is_loopback()
+        && (trusts_names || (configuration.access.receives_secrets() && !configuration.logins_require_tls()))
+    {
         let why = if trusts_names { "trusts every user name" } else { "receives passwords unencrypted" };
         bail!(
             "standalone {why} and therefore listens on loopback addresses only, not on {listen}\n\
