@@ -9,15 +9,35 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::transaction::Transaction;
 
+/// How drivers that find a proxy connect to it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DriverSettings {
+    /// As if their URL had `ssl=true`.
+    pub use_tls: bool,
+    /// With a ticket for this principal, such as `hive/_HOST@REALM`; drivers put the host of the proxy in the place of `_HOST`.
+    pub principal: Option<String>,
+}
+
 /// Registers a proxy under an address that clients can reach, in binary transport, and returns the path of its node.
-/// With `use_tls` drivers connect as if their URL had `ssl=true`. Idempotent within a session.
-pub async fn register(session: &Session, host: &str, port: u16, version: &str, use_tls: bool) -> Result<String, Error> {
+/// Idempotent within a session.
+pub async fn register(
+    session: &Session,
+    host: &str,
+    port: u16,
+    version: &str,
+    drivers: &DriverSettings,
+) -> Result<String, Error> {
     if let Some(path) = own(session, host, port, version).await? {
         return Ok(path);
     }
-    let tls = if use_tls { ";hive.server2.use.SSL=true" } else { "" };
+    let tls = if drivers.use_tls { ";hive.server2.use.SSL=true" } else { "" };
+    let ticket = drivers.principal.as_ref().map_or_else(String::new, |principal| {
+        format!(
+            ";hive.server2.authentication=KERBEROS;hive.server2.authentication.kerberos.principal={principal};hive.server2.thrift.sasl.qop=auth"
+        )
+    });
     let data = format!(
-        "hive.server2.thrift.bind.host={host};hive.server2.thrift.port={port};hive.server2.transport.mode=binary{tls}"
+        "hive.server2.thrift.bind.host={host};hive.server2.thrift.port={port};hive.server2.transport.mode=binary{tls}{ticket}"
     );
     let path = format!("{}/{}", session.layout().namespace(), name(host, port, version));
     session.create(&path, data.as_bytes(), CreateMode::EphemeralSequential, &session.access().namespace()).await

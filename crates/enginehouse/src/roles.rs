@@ -197,6 +197,7 @@ pub async fn proxy(
         discovery: section.registers().then(|| section.advertise.clone()),
         hosts,
         tls: listener_tls::start(configuration, clock)?,
+        principal: principal(configuration),
         zookeeper: zookeeper(configuration, proxy::identity(keys))?,
         keys: keys.clone(),
         cluster_tls: cluster_tls(configuration, &*keys.get())?,
@@ -232,7 +233,17 @@ pub async fn proxy(
 
 /// The URL with which JDBC clients connect to the proxy.
 pub fn client_url(configuration: &Configuration, address: SocketAddr) -> String {
-    format!("jdbc:hive2://{address}/{}", if configuration.logins_require_tls() { ";ssl=true" } else { "" })
+    let tls = if configuration.logins_require_tls() { ";ssl=true" } else { "" };
+    let ticket = principal(configuration).map_or_else(String::new, |principal| format!(";principal={principal}"));
+    format!("jdbc:hive2://{address}/{tls}{ticket}")
+}
+
+/// The principal of the proxies, if clients log in with tickets alone and the configuration names the realm.
+fn principal(configuration: &Configuration) -> Option<String> {
+    let section = &configuration.kerberos;
+    let is_alone = configuration.access.authentication == [Authentication::Kerberos];
+    let (service, realm) = (section.services.first()?, section.realms.first()?);
+    is_alone.then(|| format!("{service}/_HOST@{realm}"))
 }
 
 /// How long sessions may be idle; zero is no limit.

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use coordination::discovery::DriverSettings;
 use coordination::{Rebuild, Session, discovery};
 use model::advertised::Advertised;
 use model::error::{ErrorKind, UserError};
@@ -26,8 +27,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) struct Discovery {
     /// `None`: the proxy is not registered.
     pub(crate) advertised: Option<Advertised>,
-    /// Whether clients have to use TLS.
-    pub(crate) use_tls: bool,
+    /// How drivers connect to it.
+    pub(crate) drivers: DriverSettings,
     pub(crate) draining: CancellationToken,
 }
 
@@ -38,7 +39,7 @@ impl Rebuild for Discovery {
         let Some(Advertised { host, port }) = self.advertised.as_ref().filter(|_| !self.draining.is_cancelled()) else {
             return Ok(Vec::new());
         };
-        let path = discovery::register(session, host, *port, VERSION, self.use_tls).await?;
+        let path = discovery::register(session, host, *port, VERSION, &self.drivers).await?;
         info!(path, "registered for discovery");
         // The drain may have begun meanwhile, when there was nothing to withdraw yet.
         if self.draining.is_cancelled() {

@@ -59,6 +59,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authentication::{CookieKey, CookieKeys, Cookies, RefusalEvent, RefusalLog};
+use coordination::discovery::DriverSettings;
 use coordination::{Identity, Logins, Supervisor, View};
 use hs2::Server;
 use keys::{Current, KeyGeneration, ProxyKeys};
@@ -126,7 +127,8 @@ impl Proxy {
         let name = advertised.as_ref().map_or_else(|| address.to_string(), ToString::to_string);
         let draining = CancellationToken::new();
         let use_tls = settings.tls.as_ref().is_some_and(|tls| tls.is_required());
-        let discovery = Arc::new(Discovery { advertised, use_tls, draining: draining.clone() });
+        let drivers = DriverSettings { use_tls, principal: settings.principal.clone() };
+        let discovery = Arc::new(Discovery { advertised, drivers, draining: draining.clone() });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::clone(&discovery) as _);
         let view = View::start(supervisor.sessions(), settings.zookeeper.reread, clock.clone());
         let agents = Agents::new(&settings, view.changes());

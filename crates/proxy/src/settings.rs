@@ -33,6 +33,9 @@ pub struct Settings {
     pub serves_clients: bool,
     /// The methods that authenticate clients; `None`: their user names are trusted.
     pub authentication: Option<Arc<Chain>>,
+    /// The Kerberos principal with which drivers log in that find the proxy through discovery, with `_HOST` in place of its host; `None`:
+    /// their URL says how they log in.
+    pub principal: Option<String>,
     /// Who has a role of the installation.
     pub roles: RoleLists,
     /// Who may impersonate whom.

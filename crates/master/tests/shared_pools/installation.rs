@@ -205,6 +205,7 @@ fn proxy_settings(fixture: &Fixture) -> proxy::Settings {
         serves_clients: true,
         authentication: None,
         roles: RoleLists::of_admins(&["admin"]),
+        principal: None,
         impersonation: ImpersonationRules::default(),
         snapshot_poll: Duration::from_millis(200),
         bind_deadline: WAIT,

@@ -86,6 +86,7 @@ impl Cluster {
             serves_clients: true,
             authentication: None,
             roles: RoleLists::of_admins(&["admin"]),
+            principal: None,
             impersonation: ImpersonationRules::default(),
             snapshot_poll: Duration::from_millis(200),
             bind_deadline: Duration::from_secs(30),

@@ -25,6 +25,7 @@ pub async fn second_proxy(cluster: &Cluster) -> Proxy {
         serves_clients: true,
         authentication: None,
         roles: RoleLists::of_admins(&["admin"]),
+        principal: None,
         impersonation: authentication::ImpersonationRules::default(),
         snapshot_poll: Duration::from_millis(200),
         bind_deadline: Duration::from_secs(30),

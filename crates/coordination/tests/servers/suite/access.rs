@@ -71,7 +71,7 @@ pub async fn anonymous_clients_neither_read_nor_write_our_nodes(installation: In
     agents::register(&agent, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let proxy = installation.session(installation.proxy()).await;
-    discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", false).await.unwrap();
+    discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", &discovery::DriverSettings::default()).await.unwrap();
 
     let stranger = installation.stranger(None).await;
     let anyone = CreateMode::Persistent.with_acls(Acls::anyone_all());

@@ -130,7 +130,7 @@ pub async fn a_handshake_probe_shows_the_granted_session(installation: Installat
 
 pub async fn foreign_nodes_in_the_discovery_namespace_are_listed(installation: Installation) {
     let proxy = installation.session(installation.proxy()).await;
-    discovery::register(&proxy, "10.0.0.1", 10_009, "1.2.3", false).await.unwrap();
+    discovery::register(&proxy, "10.0.0.1", 10_009, "1.2.3", &discovery::DriverSettings::default()).await.unwrap();
     let tool = installation.as_master().await;
     let stray = CreateMode::Persistent.with_acls(Acls::anyone_all());
     tool.create(&installation.path("proxies/stray"), b"", &stray).await.unwrap();

@@ -36,7 +36,7 @@ pub async fn nodes_are_opened_to_new_keys_and_closed_to_old_ones(installation: I
     old.registered(&lock, "e-1", "uid-1").await;
     let (agent, proxy) = (old.session(old.agent()).await, old.session(old.proxy()).await);
     agents::register(&agent, "agent-1", agents::AgentRegistration::plain("127.0.0.1:1", &[])).await.unwrap();
-    discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", false).await.unwrap();
+    discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", &discovery::DriverSettings::default()).await.unwrap();
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     assert_eq!(access_renewal::renew(&lock).await.unwrap(), 0, "the lists are as expected");
     lock.resign().await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use coordination::discovery::DriverSettings;
 use coordination::permit_batch::{self, UidUpdate};
 use coordination::{
     Error, Observer, Permit, PermitNode, ZkErrorKind, agents, discovery, drains, observe, permits, registry,
@@ -290,9 +291,9 @@ pub async fn an_engine_is_woken_by_its_permit_and_its_drain_order(installation: 
 
 pub async fn jdbc_clients_find_a_proxy_without_a_password(installation: Installation) {
     let proxy = installation.session(installation.proxy()).await;
-    let path = discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", false).await.unwrap();
+    let path = discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", &DriverSettings::default()).await.unwrap();
     assert_eq!(
-        discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", false).await.unwrap(),
+        discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0", &DriverSettings::default()).await.unwrap(),
         path,
         "once per session"
     );
@@ -308,9 +309,16 @@ pub async fn jdbc_clients_find_a_proxy_without_a_password(installation: Installa
     );
     proxy.close().await;
     let over_tls = installation.session(installation.proxy()).await;
-    let path = discovery::register(&over_tls, "127.0.0.1", 10_010, "0.1.0", true).await.unwrap();
+    let drivers = DriverSettings { use_tls: true, principal: Some("hive/_HOST@EXAMPLE".to_owned()) };
+    let path = discovery::register(&over_tls, "127.0.0.1", 10_010, "0.1.0", &drivers).await.unwrap();
     let (data, _) = client.get_data(&path).await.unwrap();
-    assert!(String::from_utf8(data).unwrap().ends_with(";hive.server2.use.SSL=true"));
+    let (_, of_drivers) =
+        std::str::from_utf8(&data).unwrap().split_once(";hive.server2.transport.mode=binary").unwrap();
+    assert_eq!(
+        of_drivers,
+        ";hive.server2.use.SSL=true;hive.server2.authentication=KERBEROS;\
+         hive.server2.authentication.kerberos.principal=hive/_HOST@EXAMPLE;hive.server2.thrift.sasl.qop=auth"
+    );
     over_tls.close().await;
     eventually("the node goes", || async { client.list_children(&namespace).await.unwrap().is_empty() }).await;
 }
@@ -318,7 +326,9 @@ pub async fn jdbc_clients_find_a_proxy_without_a_password(installation: Installa
 pub async fn withdrawing_a_proxy_leaves_the_others_registered(installation: Installation) {
     let (leaves, stays) =
         (installation.session(installation.proxy()).await, installation.session(installation.proxy()).await);
-    let of = async |session| discovery::register(session, "127.0.0.1", 10_009, "0.1.0", false).await.unwrap();
+    let of = async |session| {
+        discovery::register(session, "127.0.0.1", 10_009, "0.1.0", &DriverSettings::default()).await.unwrap()
+    };
     let (gone, there) = (of(&leaves).await, of(&stays).await);
     let client = installation.stranger(None).await;
     assert!(discovery::withdraw(&leaves, "127.0.0.1", 10_009, "0.1.0").await.unwrap());
