@@ -3,8 +3,11 @@
 
 cache=${ENGINEHOUSE_TEST_CACHE:-$HOME/.cache/enginehouse-tests}
 venv=$cache/venv
+# What a program with Kerberos links, and what reads the declarations of it.
+build_debian_packages=(libkrb5-dev libclang1-14 libclang-common-14-dev)
 quick_debian_packages=(python3-venv)
-debian_packages=("${quick_debian_packages[@]}" curl openjdk-17-jre-headless zookeeper postgresql mariadb-server slapd ldap-utils thrift-compiler)
+debian_packages=("${quick_debian_packages[@]}" curl openjdk-17-jre-headless zookeeper postgresql mariadb-server slapd ldap-utils
+    krb5-kdc krb5-admin-server krb5-user gcc python3-dev thrift-compiler)
 
 # python_packages [GROUP]: prints the pinned requirements of tests/pyproject.toml, with those of an optional group.
 python_packages() {

@@ -50,10 +50,10 @@ rust_tests() {
     local name
     # A job of its own: others in the background ignore SIGINT, and so would every process that the tests interrupt.
     set -m
-    rust_job roles "${roles[@]/#/--package=}" -- "$@" &
+    rust_job roles "${roles[@]/#/--package=}" "${program_features[@]}" -- "$@" &
     background=$!
     set +m
-    rust_job others --workspace "${roles[@]/#/--exclude=}" -- "$@"
+    rust_job others --workspace "${roles[@]/#/--exclude=}" "${other_features[@]}" -- "$@"
     wait "$background"
     background=
     ignored=0 filtered=0
@@ -184,7 +184,7 @@ count_left_out_parts() {
         echo "$part: $left left out"
     done
     runs rust && return 0
-    left=$(cargo test --workspace -- --list --include-ignored 2>/dev/null | grep -c ': test$')
+    left=$(cargo test --workspace "${program_features[@]}" -- --list --include-ignored 2>/dev/null | grep -c ': test$')
     skipped=$((skipped + left + $(find tests/run.d/scripts -type f | wc -l)))
     echo "rust: $left left out, and the scripts"
 }

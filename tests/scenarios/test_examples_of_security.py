@@ -12,6 +12,7 @@ from harness.engines import Engines
 from harness.how_tos import sections
 from harness.issuer import Issuer
 from harness.java import OPTIONS, jars
+from harness.kdc import Kdc
 from harness.ports import free_port
 from harness.processes import BINARY, Program, environment, finished
 from harness.slapd import Slapd, group_entry, user_entry
@@ -19,7 +20,8 @@ from harness.slapd import Slapd, group_entry, user_entry
 WITHIN_S = 180
 PORT = "10009"
 PASSWORD = "correct-horse"
-SERVE = "enginehouse standalone "
+# A command that serves, after the variables that it gets.
+SERVE = re.compile(r"((?:\w+=\S+ )*)enginehouse (standalone .*)")
 DIRECTORY, ISSUER = "ldaps://directory.example:636", "https://issuer.example"
 PRINTED = {"sh": re.compile(r"^[|│ ]*42[|│ ]*$", re.MULTILINE), "python": re.compile(r"^\[\(42,\)\]$", re.MULTILINE)}
 
@@ -39,15 +41,18 @@ class Trial:
         self.port = str(free_port())
         self.server = None
         self.directory, self.issuer = DIRECTORY, ISSUER
+        # Variables that the machine of the reader would have.
+        self.env = {}
         self.engines = Engines(self.folder / "enginehouse-data/engines")
 
     def execute(self, language, text):
         """Runs a block; answers what it prints. One that serves continues."""
         text = text.replace(PORT, self.port).replace(DIRECTORY, self.directory).replace(ISSUER, self.issuer)
-        if text.startswith(SERVE):
-            self.serve(text.split()[1:])
+        if serving := SERVE.match(text):
+            variables = serving[1].replace("$PWD", str(self.folder)).split()
+            self.serve(serving[2].split(), dict(it.split("=", 1) for it in variables))
             return ""
-        env = environment({"PATH": f"{self.programs}:{os.environ['PATH']}"})
+        env = environment({"PATH": f"{self.programs}:{os.environ['PATH']}"} | self.env)
         if language == "python":
             command = [sys.executable, "-c", text]
         else:
@@ -57,8 +62,8 @@ class Trial:
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def serve(self, arguments):
-        self.server = Program("standalone", arguments, self.folder).start()
+    def serve(self, arguments, variables):
+        self.server = Program("standalone", arguments, self.folder, self.env | variables).start()
         self.server.wait_ready()
 
     def close(self):
@@ -185,3 +190,27 @@ def test_the_how_to_of_jwt_leads_from_an_issuer_to_a_login_of_its_users(folder):
     finally:
         trial.close()
         issuer.close()
+
+
+def test_the_how_to_of_kerberos_leads_from_a_realm_to_a_login_of_its_users(folder):
+    kdc = Kdc(folder / "kdc", users=[("ann", PASSWORD)], realms=("EXAMPLE.COM",), services=())
+    trial = Trial(folder)
+    trial.env = kdc.env | {"PATH": f"{trial.programs}:{os.environ['PATH']}", "KRB5CCNAME": f"FILE:{folder}/tickets"}
+    trial.env["KRB5RCACHEDIR"] = str(folder)
+    try:
+        kdc.start()
+        of_certificate = next(text for _, text in sections()["certificates"] if text.startswith("openssl"))
+        trial.execute("sh", of_certificate)
+        keys, listed, settings, serve, doctor, login = (text for _, text in sections()["Kerberos"])
+        trial.execute("sh", keys)
+        assert "HTTP/localhost@EXAMPLE.COM" in trial.execute("sh", listed)
+        trial.execute("sh", settings)
+        trial.execute("sh", serve)
+        assert "principal=hive/_HOST@EXAMPLE.COM" in trial.server.printed()
+        assert re.search(r"keytab +\S+/proxy.keytab can be used", trial.execute("sh", doctor))
+        assert '"rows":[]' in trial.execute("sh", login).replace(" ", "").replace("\n", "")
+        without = "kdestroy; " + login.splitlines()[1]
+        assert "Negotiate ticket" in trial.execute("sh", without)
+    finally:
+        trial.close()
+        kdc.close()

@@ -1,0 +1,112 @@
+"""Clients that log in with a Kerberos ticket. Each takes the environment of `Kdc.of_client`. For the Python clients it becomes
+that of this process while they log in."""
+
+import contextlib
+import os
+import ssl
+import subprocess
+
+import thrift_sasl
+from impala import dbapi as impyla
+from pyhive import hive
+from thrift.transport import TSocket, TSSLSocket
+
+from harness import java
+from harness.clients import ANSWER_WITHIN_S, close_impyla, session_keys, split
+from harness.kdc import REALM
+from harness.processes import environment, finished
+
+# What makes Hadoop's classes, which the drivers use, look for a ticket.
+CORE_SITE = """<configuration>
+<property><name>hadoop.security.authentication</name><value>kerberos</value></property>
+</configuration>
+"""
+
+
+@contextlib.contextmanager
+def tickets(env):
+    """The environment of this process, in which libkrb5 finds realm and tickets."""
+    before = {name: os.environ.get(name) for name in env}
+    os.environ.update(env)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def pyhive_session(address, env, ca=None, service="hive", **settings):
+    host, port = split(address)
+    context = ca and ssl.create_default_context(cafile=ca)
+    socket = TSSLSocket.TSSLSocket(host, port, ssl_context=context) if ca else TSocket.TSocket(host, port)
+    socket.setTimeout(ANSWER_WITHIN_S * 1000)
+
+    def sasl():
+        return hive.get_installed_sasl(host=host, sasl_auth="GSSAPI", service=service)
+
+    with tickets(env):
+        connection = hive.connect(
+            thrift_transport=thrift_sasl.TSaslClientTransport(sasl, "GSSAPI", socket), configuration=session_keys(settings)
+        )
+    try:
+        yield connection
+    finally:
+        with contextlib.suppress(Exception):
+            connection.close()
+
+
+@contextlib.contextmanager
+def impyla_session(address, env, ca=None, http=False):
+    """Over HTTP each call may need a ticket, unless it has the cookie."""
+    host, port = split(address)
+    tls = {"use_ssl": True, "ca_cert": str(ca), "verify_cert": True} if ca else {}
+    transport = {"use_http_transport": True, "http_path": "cliservice"} if http else {}
+    login = {"auth_mechanism": "GSSAPI", "kerberos_service_name": "HTTP" if http else "hive"}
+    with tickets(env):
+        connection = impyla.connect(host=host, port=port, timeout=120, **login, **tls, **transport)
+        cursor = None
+        try:
+            cursor = connection.cursor()
+            yield cursor
+        finally:
+            close_impyla(connection, cursor)
+
+
+def curl(url, env, *options, ca=None):
+    """Status, head and body of a request with curl."""
+    tls = ["--cacert", ca] if ca else []
+    command = ["curl", "-s", "-i", "--negotiate", "-u", ":", *tls, *options, url]
+    done = finished(command, environment(env))
+    assert done.returncode == 0, done.stderr
+    # What the server answers to an `Expect: 100-continue` comes first.
+    head, body = done.stdout.replace("HTTP/1.1 100 Continue\n\n", "").split("\n\n", 1)
+    return int(head.split()[1]), head, body
+
+
+def jdbc_query(http=False, principal=f"hive/localhost@{REALM}", more=""):
+    """What a JDBC URL has behind the address."""
+    return f";principal={principal}{';transportMode=http;httpPath=cliservice' if http else ''}{more}"
+
+
+def beeline(address, statement, env, folder, query, driver="2.3"):
+    """BeeLine with the driver 2.3 or 4; it finds the ticket as Hadoop's classes do."""
+    site = folder / "hadoop"
+    site.mkdir(exist_ok=True)
+    (site / "core-site.xml").write_text(CORE_SITE)
+    options = [f"-Djava.security.krb5.conf={env['KRB5_CONFIG']}", "-Djavax.security.auth.useSubjectCredsOnly=false"]
+    command = ["java", *java.OPTIONS, *options, "-cp", f"{site}:{java.classpath(driver)}", "org.apache.hive.beeline.BeeLine"]
+    command += ["-u", f"jdbc:hive2://{address}/{query}", "--outputformat=tsv2", "-e", statement]
+    done = subprocess.run(
+        list(map(str, command)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=java.WITHIN_S,
+        env=environment(env),
+        check=False,
+    )
+    return java.Output(done.returncode, done.stdout, done.stderr)
