@@ -28,6 +28,11 @@ impl EnginesSection {
     pub fn catalog(&self) -> anyhow::Result<Catalogs> {
         let url = self.catalog_url.as_str();
         if STORES.iter().any(|scheme| url.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty())) {
+            if !cfg!(feature = "object-stores") {
+                bail!(
+                    "engines.catalog_url is \"{url}\", but this program was built without object stores\nHint: Build it with cargo build --release --features object-stores."
+                );
+            }
             return Ok(Catalogs::Bucket(CatalogBucket { url: url.to_owned(), options: self.catalog_options.clone() }));
         }
         if !self.catalog_options.is_empty() {
@@ -71,8 +76,18 @@ mod tests {
     fn a_catalog_is_a_folder_or_in_an_object_store() {
         assert_eq!(EnginesSection::default().catalog().unwrap(), Catalogs::Default);
         assert_eq!(section("file:///srv/catalog").catalog().unwrap(), Catalogs::Folder(PathBuf::from("/srv/catalog")));
-        let Catalogs::Bucket(bucket) = section("s3://bucket/prefix").catalog().unwrap() else { panic!("no bucket") };
-        assert_eq!(bucket.url, "s3://bucket/prefix");
+        #[cfg(feature = "object-stores")]
+        {
+            let Catalogs::Bucket(bucket) = section("s3://bucket/prefix").catalog().unwrap() else {
+                panic!("no bucket")
+            };
+            assert_eq!(bucket.url, "s3://bucket/prefix");
+        }
+        #[cfg(not(feature = "object-stores"))]
+        {
+            let error = section("s3://bucket/prefix").catalog().unwrap_err().to_string();
+            assert!(error.contains("built without object stores\nHint: Build it with"), "{error}");
+        }
         for wrong in ["", "folder", "file://folder", "s3://", "http://x/y"] {
             let error = section(wrong).catalog().unwrap_err().to_string();
             assert!(error.contains("engines.catalog_url"), "{wrong}: {error}");
@@ -96,7 +111,7 @@ mod tests {
     fn secrets_of_the_store_are_masked_and_belong_to_a_store() {
         let mut section = section("s3://bucket/prefix");
         section.catalog_options.insert("aws_secret_access_key".to_owned(), "hush".to_owned());
-        assert!(!format!("{:?}", section.catalog().unwrap()).contains("hush"));
+        assert!(!format!("{:?}", section.catalog()).contains("hush"));
         assert!(!format!("{:?}", section.clone().masked(&SecretKeys::default())).contains("hush"));
         section.catalog_url = "file://".to_owned();
         assert!(section.catalog().unwrap_err().to_string().contains("catalog_options"));
