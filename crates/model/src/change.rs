@@ -29,6 +29,7 @@ use crate::fingerprint::{FingerprintKey, SecretProperties};
 use crate::name::UnitName;
 use crate::number::Generation;
 use crate::quota::QuotaSpec;
+use crate::sealing::Sealing;
 use crate::secret::SecretKeys;
 use crate::text::cut;
 
@@ -100,6 +101,8 @@ pub struct Rules {
     pub secret_keys: SecretKeys,
     /// The key of the fingerprints of secret properties.
     pub fingerprint_key: FingerprintKey,
+    /// How secret properties are stored.
+    pub sealing: Sealing,
     /// The most slots of all tenants.
     pub max_engines: usize,
     /// Whether clients prove their names. Otherwise a name that anyone can claim would choose the account of an engine.
@@ -116,6 +119,7 @@ impl Default for Rules {
             defaults: Defaults::default(),
             secret_keys: SecretKeys::default(),
             fingerprint_key: FingerprintKey::default(),
+            sealing: Sealing::default(),
             max_engines: DEFAULT_MAX_ENGINES,
             names_are_proven: true,
         }

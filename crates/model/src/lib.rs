@@ -25,6 +25,7 @@
 //! | [`alteration`], [`snapshot`] | an alteration and its outcome; the whole database, read at once |
 //! | [`advertised`] | the address that clients and other processes connect to |
 //! | [`error`], [`secret`], [`fingerprint`] | errors for users, secret values and their fingerprint |
+//! | [`sealed`], [`sealing`] | secret values as the database has them |
 //! | [`credential`], [`key_generation`], [`role_digests`], [`signed_tls_key`] | comparison of keys; their generations; the roles' identities in ZooKeeper; the TLS keys of engines |
 //! | [`cause`] | the causes of errors, kept and printed |
 //! | [`clock`], [`millis`] | time; durations as milliseconds |
@@ -82,6 +83,8 @@ pub mod rights;
 pub mod role_digests;
 pub mod run_as;
 pub mod scaling;
+pub mod sealed;
+pub mod sealing;
 pub mod secret;
 pub mod shared;
 pub mod sharing;

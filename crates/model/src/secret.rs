@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sealed::is_sealed;
+
 /// The text shown for a secret value. ALTER with this text keeps the stored value; CREATE with it is refused.
 pub const MASK: &str = "******";
 
@@ -39,16 +41,16 @@ impl SecretKeys {
         self.mask_also(properties, |_| false)
     }
 
-    /// The same, with the values of further keys masked.
+    /// The same, with the values of further keys masked, and those that are sealed.
     pub fn mask_also(
         &self,
         properties: &BTreeMap<String, String>,
         also: impl Fn(&str) -> bool,
     ) -> BTreeMap<String, String> {
-        let masked = |key: &str| self.is_secret(key) || also(key);
+        let masked = |key: &str, value: &str| self.is_secret(key) || also(key) || is_sealed(value);
         properties
             .iter()
-            .map(|(key, value)| (key.clone(), if masked(key) { MASK.to_owned() } else { value.clone() }))
+            .map(|(key, value)| (key.clone(), if masked(key, value) { MASK.to_owned() } else { value.clone() }))
             .collect()
     }
 }

@@ -14,6 +14,7 @@ use crate::on_demand::{IdleTimeout, MAX_SESSIONS_PER_ENGINE};
 use crate::owner::SharedBy;
 use crate::quantity::{Cpu, Memory};
 use crate::run_as::{self, RunAs};
+use crate::sealed;
 use crate::secret::{MASK, SecretKeys};
 use crate::statement_timeout;
 
@@ -92,6 +93,7 @@ impl PropertiesPatch {
     }
 
     fn onto(&self, properties: &mut BTreeMap<String, String>, keys: &SecretKeys) -> Result<(), UserError> {
+        sealed::refuse(self.set.iter().filter_map(|(key, value)| Some((key.as_str(), value.as_deref()?))))?;
         let stored = properties.clone();
         if self.reset {
             properties.clear();
