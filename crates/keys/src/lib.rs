@@ -8,6 +8,7 @@
 //! | [`engine`] | the keys of one engine, which a master derives |
 //! | [`callers`] | the public keys with which a server of the installation verifies its callers |
 //! | [`signature`] | Ed25519 |
+//! | [`seal`] | the encryption of secret properties |
 //! | [`tls`] | how a master states the TLS key of an engine |
 //! | [`secret_key`] | 32 secret bytes, and keys derived from them |
 //! | [`cluster_secret`] | generation 0: the one secret of version 0.1.0 |
@@ -28,6 +29,7 @@ pub mod engine;
 pub mod role;
 pub mod role_keys;
 pub mod root;
+pub mod seal;
 pub mod secret_key;
 pub mod signature;
 pub mod tls;

@@ -157,6 +157,8 @@ pub struct MetadataAgentSecrets {
     pub tls: SecretKey,
     /// Keys the fingerprints of secret properties.
     pub fingerprint: SecretKey,
+    /// Seals secret properties in the database.
+    pub seal: SecretKey,
 }
 
 impl RoleSecrets for MetadataAgentSecrets {
@@ -167,6 +169,7 @@ impl RoleSecrets for MetadataAgentSecrets {
             zookeeper: zookeeper_key(root, Self::ROLE, generation),
             tls: metadata_agent_tls_key(root, generation),
             fingerprint: root.derive("fingerprint", generation, ""),
+            seal: root.derive("seal", generation, ""),
         }
     }
 

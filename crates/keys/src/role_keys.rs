@@ -301,6 +301,14 @@ impl MetadataAgentKeys {
             self.of_each(|_, secret| secret.fingerprint.password(), |secret| secret.derive(Purpose::Fingerprint));
         keys.into_iter().next().map(|(_, key)| key).unwrap_or_default()
     }
+
+    /// The key that seals secret properties in this generation; `None` if it is not accepted, or is generation 0.
+    pub(crate) fn seal_key(&self, generation: KeyGeneration) -> Option<&SecretKey> {
+        match &self.generations.iter().find(|known| known.number == generation)?.keys {
+            Keys::Derived { secret, .. } => Some(&secret.seal),
+            Keys::ClusterSecret(_) => None,
+        }
+    }
 }
 
 impl MasterKeys {

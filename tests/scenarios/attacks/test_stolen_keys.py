@@ -189,7 +189,7 @@ def test_f5_the_key_of_a_proxy_reads_no_secret_property(target, stolen):
 
 
 def test_f6_the_file_of_a_metadata_agent_calls_no_agent(target, stolen):
-    assert {name for name, _ in secrets_of(stolen.agent)} == {"zookeeper", "fingerprint", "tls"}
+    assert {name for name, _ in secrets_of(stolen.agent)} == {"zookeeper", "fingerprint", "seal", "tls"}
     seeds = {name: key for (name, _), key in secrets_of(stolen.agent).items()}
     for address, audience, expected in (
         (stolen.address, AGENT, AGENT_REFUSES),

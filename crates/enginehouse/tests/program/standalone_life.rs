@@ -258,7 +258,7 @@ fn a_quiet_life_leaves_no_complaint_and_no_secret_in_any_log() {
         );
     }
     let of_roles = secrets.clone();
-    assert_eq!(of_roles.len(), 1 + 1 + 3 + 4 + 3);
+    assert_eq!(of_roles.len(), 1 + 1 + 3 + 4 + 4);
     let mut seen = String::new();
     for pid in [installation.engines(), vec![installation.pid()]].concat() {
         let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
