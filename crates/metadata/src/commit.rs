@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId, Source};
-use model::change::{Applied, Change, Object};
+use model::change::{Applied, Change, Object, Rules};
 use model::desired;
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
@@ -105,7 +105,7 @@ impl Store {
         if self.is_past(request.deadline) {
             return Err(too_late().into());
         }
-        let catalog = read::catalog(tx).await?;
+        let catalog = read::opened_catalog(tx, self.rules()).await?;
         let (base, after) = match request.change.apply(&catalog, self.rules())? {
             Applied::Nothing { note } => return nothing(tx, request, (first, now_ms), note).await,
             Applied::Object { base, after, .. } => (base, after),
@@ -132,7 +132,7 @@ impl Store {
         audit(tx, &record, &request.source).await?;
         failpoint!(failpoints::COMMIT_DECIDED);
         supersede_open(tx, &record, now_ms).await?;
-        write_object(tx, &reference, after.as_ref(), base, first).await?;
+        write_object(tx, &reference, sealed(after, self.rules())?.as_ref(), base, first).await?;
         failpoint!(failpoints::COMMIT_OBJECT);
         let issue = Issue { catalog: &new_catalog, defaults: &self.rules().defaults, now_ms };
         slot_batch::write(tx, &issue, &slots, &changes, first, (request.replacement, request.grace)).await?;
@@ -266,6 +266,17 @@ async fn supersede_open(tx: &mut Transaction, by: &AlterationRecord, now_ms: i64
         }
     }
     Ok(())
+}
+
+/// The object as its row has it, with secret values sealed.
+fn sealed(after: Option<Object>, rules: &Rules) -> Result<Option<Object>, Error> {
+    match after {
+        Some(Object::ResourceUnit { name, spec }) => {
+            let spec = rules.sealing.seal(&name, &spec)?;
+            Ok(Some(Object::ResourceUnit { name, spec }))
+        }
+        other => Ok(other),
+    }
 }
 
 async fn write_object(

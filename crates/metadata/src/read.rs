@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use model::alteration::{AlterationRecord, RequestId};
 use model::catalog::Catalog;
+use model::change::Rules;
 use model::engine_name::EngineName;
 use model::name::{PoolName, QuotaName, TenantName, UnitName};
 use model::number::{Epoch, Generation, Incarnation};
@@ -26,7 +27,7 @@ pub(crate) async fn now_and_epoch(tx: &mut Transaction) -> Result<(i64, Epoch), 
     Ok((rows::int(&row, "now_ms")?, Epoch(rows::int(&row, "epoch")?)))
 }
 
-/// All objects, and the counter of the catalog.
+/// All objects, and the counter of the catalog. Secret values are as stored: sealed, or in clear.
 pub(crate) async fn catalog(tx: &mut Transaction) -> Result<Catalog, Error> {
     let (mut catalog, mut generation) = (Catalog::default(), None);
     for row in tx.rows(sql::CATALOG_WITH_OBJECTS, args![]).await? {
@@ -39,6 +40,13 @@ pub(crate) async fn catalog(tx: &mut Transaction) -> Result<Catalog, Error> {
         }
     }
     catalog.generation = generation.ok_or_else(|| Error::Broken("table catalog has no row".into()))?;
+    Ok(catalog)
+}
+
+/// The same, with the secret values in clear that can be opened.
+pub(crate) async fn opened_catalog(tx: &mut Transaction, rules: &Rules) -> Result<Catalog, Error> {
+    let mut catalog = catalog(tx).await?;
+    rules.sealing.open_all(&mut catalog);
     Ok(catalog)
 }
 

@@ -138,6 +138,8 @@ pub(crate) const VERSION_TABLE_MARIADB: &str = "SELECT COUNT(*) AS tables FROM i
 pub(crate) const STANDBY_POSTGRES: &str = "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END AS standby";
 pub(crate) const STANDBY_MARIADB: &str = "SELECT CAST(@@global.read_only AS SIGNED) AS standby";
 
+/// Writes an `SQLite` file again without free pages, and empties its journal.
+pub(crate) const SQLITE_REWRITE: [&str; 2] = ["VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"];
 /// Checks an `SQLite` file; returns `ok`, or at most that many errors.
 pub(crate) const SQLITE_CHECK: &str = "PRAGMA quick_check(5)";
 
@@ -198,6 +200,8 @@ pub(crate) const MASTER_CLUSTER_WARNINGS: &str = "UPDATE master SET surroundings
 // Objects. Each table has the same columns, so there are four variants of each statement.
 pub(crate) const TENANT_INSERT: &str = "INSERT INTO tenant (spec, generation, name) VALUES (?, ?, ?)";
 pub(crate) const POOL_INSERT: &str = "INSERT INTO resource_pool (spec, generation, name) VALUES (?, ?, ?)";
+/// In no order.
+pub(crate) const UNITS: &str = "SELECT name, spec, generation FROM resource_unit";
 pub(crate) const UNIT_INSERT: &str = "INSERT INTO resource_unit (spec, generation, name) VALUES (?, ?, ?)";
 pub(crate) const QUOTA_INSERT: &str = "INSERT INTO resource_quota (spec, generation, name) VALUES (?, ?, ?)";
 pub(crate) const TENANT_UPDATE: &str = "UPDATE tenant SET spec = ?, generation = ? WHERE name = ? AND generation = ?";

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use model::name::UnitName;
 use sqlx::any::AnyConnectOptions;
 use sqlx::{AnyConnection, AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 use tokio::time::{Instant, timeout};
@@ -13,8 +14,11 @@ use tokio::time::{Instant, timeout};
 use crate::backend::{Backend, StoreSettings};
 use crate::diagnose::ROUND_TRIPS;
 use crate::error::{Error, SQLITE_DAMAGED, sqlite_code};
+use crate::migration::SCHEMA_VERSION;
+use crate::rows;
 use crate::sql;
 use crate::store::Store;
+use crate::stored_secrets::StoredSecrets;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadOnlySqlite {
@@ -24,6 +28,8 @@ pub struct ReadOnlySqlite {
     pub round_trips: Vec<Duration>,
     /// The errors that `SQLite` found in the file; empty if it is intact.
     pub damage: Vec<String>,
+    /// How secret properties are stored; empty if the file has another schema version than this program.
+    pub secrets: StoredSecrets,
 }
 
 impl Store {
@@ -72,6 +78,15 @@ async fn diagnosis(connection: &mut AnyConnection) -> Result<ReadOnlySqlite, sql
         round_trips.push(began.elapsed());
     }
     round_trips.sort_unstable();
+    let mut secrets = StoredSecrets::default();
+    if schema == SCHEMA_VERSION {
+        for row in sqlx::query(sql::UNITS).fetch_all(&mut *connection).await? {
+            // The state of a row that cannot be decoded is reported by those who need it.
+            if let Ok((name, unit)) = rows::object(&row, UnitName::try_from) {
+                secrets.add(&name, &unit.spec);
+            }
+        }
+    }
     let damage = match sqlx::query(sql::SQLITE_CHECK).fetch_all(&mut *connection).await {
         Ok(rows) => {
             let errors = rows.iter().map(|row| row.try_get::<String, _>(0)).collect::<Result<Vec<_>, _>>()?;
@@ -83,5 +98,5 @@ async fn diagnosis(connection: &mut AnyConnection) -> Result<ReadOnlySqlite, sql
         }
         Err(error) => return Err(error),
     };
-    Ok(ReadOnlySqlite { schema, round_trips, damage })
+    Ok(ReadOnlySqlite { schema, round_trips, damage, secrets })
 }

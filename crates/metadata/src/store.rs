@@ -24,7 +24,7 @@ use crate::connector::Connector;
 use crate::error::Error;
 use crate::holder_queue::HolderQueues;
 use crate::sql;
-use crate::transaction::{Held, STANDBY, Transaction, timed};
+use crate::transaction::{Held, STANDBY, Transaction, failed, timed};
 use crate::trust::Distrust;
 use crate::writer::{Lane, Writer};
 
@@ -180,6 +180,21 @@ impl Store {
             }
             sleep(CONNECT_POLL).await;
         }
+    }
+
+    /// Rewrites an `SQLite` file, so that neither its free pages nor its journal have what was overwritten. A file that is in use
+    /// otherwise is rewritten as far as possible.
+    pub(crate) async fn rewrite_file(&self) -> Result<(), Error> {
+        let deadline = self.transaction_deadline();
+        let _writing = match &self.inner.writer {
+            Some(writer) => Some(timed(deadline, writer.acquire(self.lane)).await?),
+            None => None,
+        };
+        let mut connection = self.acquire(deadline).await?;
+        for text in sql::SQLITE_REWRITE {
+            timed(deadline, connection.execute(sqlx::raw_sql(text))).await?.map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Opens and closes a connection outside of the pool.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::alteration::{AlterationProgress, AlterationRecord};
 use model::catalog::Catalog;
+use model::change::Rules;
 use model::engine_name::EngineName;
 use model::name::TenantName;
 use model::observation::{ClusterWarnings, ObservedNode};
@@ -57,10 +58,10 @@ pub struct EngineDetail {
 }
 
 impl Store {
-    /// The snapshot that a master plans from. Read it after the observation.
+    /// The snapshot that a master plans from, with the secret values in clear that can be opened. Read it after the observation.
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
-        let snapshot = snapshot(&mut tx).await;
+        let snapshot = snapshot(&mut tx, self.rules()).await;
         tx.leave(snapshot).await
     }
 
@@ -78,7 +79,7 @@ impl Store {
     /// For SHOW ENGINES; only the slots and engines of one tenant, if it is given.
     pub async fn overview(&self, tenant: Option<&TenantName>) -> Result<Overview, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
-        let overview = overview(&mut tx).await;
+        let overview = overview(&mut tx, self.rules()).await;
         let mut overview = tx.leave(overview).await?;
         if let Some(tenant) = tenant {
             let Overview { snapshot, observed } = &mut overview;
@@ -93,7 +94,7 @@ impl Store {
     /// For DESCRIBE ENGINE; `None` if the name was never issued.
     pub async fn engine(&self, name: &EngineName) -> Result<Option<EngineDetail>, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
-        let detail = detail(&mut tx, name).await;
+        let detail = detail(&mut tx, self.rules(), name).await;
         tx.leave(detail).await
     }
 
@@ -104,9 +105,10 @@ impl Store {
         tx.leave(overview).await
     }
 
+    /// All objects, with the secret values in clear that can be opened.
     pub async fn catalog(&self) -> Result<Catalog, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
-        let catalog = read::catalog(&mut tx).await;
+        let catalog = read::opened_catalog(&mut tx, self.rules()).await;
         tx.leave(catalog).await
     }
 
@@ -119,8 +121,8 @@ impl Store {
     }
 }
 
-async fn snapshot(tx: &mut Transaction) -> Result<Snapshot, Error> {
-    let (now_ms, catalog) = (tx.now_ms().await?, read::catalog(tx).await?);
+async fn snapshot(tx: &mut Transaction, rules: &Rules) -> Result<Snapshot, Error> {
+    let (now_ms, catalog) = (tx.now_ms().await?, read::opened_catalog(tx, rules).await?);
     let slots = read::slots(tx).await?;
     let mut engines = read::engines(tx, &slots).await?;
     read::failures_before(tx, &slots, &mut engines).await?;
@@ -152,8 +154,8 @@ async fn proxy_snapshot(tx: &mut Transaction) -> Result<ProxySnapshot, Error> {
     })
 }
 
-async fn overview(tx: &mut Transaction) -> Result<Overview, Error> {
-    Ok(Overview { snapshot: snapshot(tx).await?, observed: read::observed(tx).await? })
+async fn overview(tx: &mut Transaction, rules: &Rules) -> Result<Overview, Error> {
+    Ok(Overview { snapshot: snapshot(tx, rules).await?, observed: read::observed(tx).await? })
 }
 
 async fn node_overview(tx: &mut Transaction) -> Result<NodeOverview, Error> {
@@ -165,13 +167,13 @@ async fn node_overview(tx: &mut Transaction) -> Result<NodeOverview, Error> {
     })
 }
 
-async fn detail(tx: &mut Transaction, name: &EngineName) -> Result<Option<EngineDetail>, Error> {
+async fn detail(tx: &mut Transaction, rules: &Rules, name: &EngineName) -> Result<Option<EngineDetail>, Error> {
     let Some(record) = read::engine(tx, name).await? else { return Ok(None) };
     let slots = read::slots_of(tx, &record.slot.link()).await?;
     let slot = slots.into_iter().find(|slot| slot.key == record.slot);
     let row = tx.row(sql::OBSERVED_ONE, args![name.as_str()]).await?;
     let seen = row.as_ref().map(rows::observed).transpose()?;
-    let (catalog, master) = (read::catalog(tx).await?, read::master(tx).await?);
+    let (catalog, master) = (read::opened_catalog(tx, rules).await?, read::master(tx).await?);
     Ok(Some(EngineDetail { record, slot, seen, catalog, master, now_ms: tx.now_ms().await? }))
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::{
-    Caller, CommitRequest, Committed, EngineAnswer, Error, Request, RestartRequest, StartRequest, StopRequest, Store,
-    StoreSettings,
+    Backend, Caller, CommitRequest, Committed, EngineAnswer, Error, Request, RestartRequest, StartRequest, StopRequest,
+    Store, StoreSettings,
 };
 use model::alteration::{Abort, ObjectKind, ObjectRef, RequestId, Source};
 use model::change::{Change, ObjectPatch, PoolPatch, PropertiesPatch, Rules, TenantPatch, UnitPatch};
@@ -17,7 +17,7 @@ use model::number::{Epoch, Generation};
 use model::observation::{CreatedEngine, EngineFacts};
 use model::rights::{RoleLists, Subject};
 use model::slot::{Link, Replacement};
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Row as _};
 
 /// The drain grace of the cases.
 pub const GRACE: Duration = Duration::from_mins(30);
@@ -191,8 +191,7 @@ impl Bench {
         for column in ["owner_kind", "owner"] {
             self.raw(&format!("ALTER TABLE slot DROP COLUMN {column}")).await;
         }
-        let on_table =
-            if matches!(self.settings.backend(), Ok(metadata::Backend::Mariadb)) { " ON engine" } else { "" };
+        let on_table = if matches!(self.settings.backend(), Ok(Backend::Mariadb)) { " ON engine" } else { "" };
         self.raw(&format!("DROP INDEX engine_of_tenant_by_end{on_table}")).await;
         for column in [
             "origin",
@@ -221,6 +220,35 @@ impl Bench {
     /// Runs SQL outside of the store.
     pub async fn raw(&self, sql: &str) {
         raw(&self.settings, sql).await;
+    }
+
+    /// All rows of all tables, one a line, with the table and each column that has a text or a number.
+    pub async fn dump(&self) -> String {
+        let tables = match self.settings.backend().unwrap() {
+            Backend::Sqlite => "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
+            Backend::Postgres => {
+                "SELECT CAST(table_name AS TEXT) FROM information_schema.tables WHERE table_schema = current_schema()"
+            }
+            Backend::Mariadb => {
+                "SELECT CAST(table_name AS CHAR) FROM information_schema.tables WHERE table_schema = DATABASE()"
+            }
+        };
+        let pool = sqlx::any::AnyPoolOptions::new().max_connections(1).connect(&self.settings.url).await.unwrap();
+        let query = |text: &str| sqlx::query(AssertSqlSafe(text.to_owned())).fetch_all(&pool);
+        let mut lines = Vec::new();
+        for table in query(tables).await.unwrap() {
+            let table: String = table.get(0);
+            for row in query(&format!("SELECT * FROM {table}")).await.unwrap() {
+                let column = |at| match row.try_get::<Option<String>, _>(at) {
+                    Ok(text) => text.unwrap_or_default(),
+                    Err(_) => row.get::<Option<i64>, _>(at).map_or_else(String::new, |number| number.to_string()),
+                };
+                let columns: Vec<String> = (0..row.len()).map(column).collect();
+                lines.push(format!("{table}: {}", columns.join(" | ")));
+            }
+        }
+        pool.close().await;
+        lines.join("\n")
     }
 
     /// The current generation of the object, as an agent writes it into the alter node.

@@ -25,6 +25,7 @@ mod registrations;
 mod requests;
 mod scaling;
 mod schema;
+mod sealing;
 mod snapshots;
 mod starting;
 
@@ -37,7 +38,7 @@ use metadata::StoreSettings;
 use tokio::task::{JoinError, JoinSet};
 
 /// The number of cases.
-pub const COUNT: usize = 165;
+pub const COUNT: usize = 175;
 /// The number of cases that run concurrently.
 const AT_ONCE: usize = 4;
 /// The deadline of a case.
@@ -256,6 +257,18 @@ cases! {
         slots_on_demand_keep_every_limit,
         the_links_of_a_call_have_results_of_their_own,
         a_deposed_master_scales_nothing,
+    }
+    sealing::{
+        a_secret_value_is_sealed_in_its_row_and_opened_for_the_master,
+        a_secret_that_does_not_change_replaces_no_engine,
+        opening_a_store_seals_values_in_clear_and_replaces_nothing,
+        a_row_of_an_earlier_version_keeps_its_sealed_value,
+        a_new_generation_seals_again_while_statements_go_on,
+        a_value_that_cannot_be_opened_affects_its_unit_only,
+        a_statement_cannot_set_a_sealed_value,
+        no_row_of_the_database_has_a_secret_value,
+        no_file_keeps_what_was_in_clear,
+        opening_a_store_to_read_records_and_seals_nothing,
     }
     snapshots::{
         a_snapshot_has_the_ledger_that_a_plan_needs,
