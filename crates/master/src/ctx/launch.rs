@@ -9,6 +9,7 @@ use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
 use model::number::{Epoch, Generation, Incarnation};
 use model::run_as::RunAs;
+use model::sealing;
 use model::slot::SlotKey;
 use orchestrator::Spec;
 
@@ -43,6 +44,10 @@ pub trait Launcher: Send + Sync + 'static {
 /// The launcher's spec, with what the plan determines.
 pub(super) fn complete(launcher: &dyn Launcher, launch: &Launch<'_>) -> Result<Spec, UserError> {
     let configuration = launch.configuration;
+    // An agent of an earlier version does not know sealed values and sends them as they are.
+    if let Some(error) = sealing::closed(&launch.slot.unit, &configuration.properties) {
+        return Err(error);
+    }
     let mut spec = launcher.spec(launch)?;
     refuse_other_user(launch, &spec)?;
     spec.name = launch.engine.clone();
@@ -97,8 +102,12 @@ mod tests {
         }
     }
 
-    #[test]
-    fn no_engine_starts_as_another_user_than_that_of_its_slot() {
+    /// What comes of an engine of unit `uc_1` with this configuration, which the launcher starts as this user.
+    fn completed(
+        changed: impl FnOnce(Configuration) -> Configuration,
+        user: Option<&str>,
+        starts_as: Option<&'static str>,
+    ) -> Result<Spec, UserError> {
         let slot = SlotKey {
             tenant: TenantName::new("t_1").unwrap(),
             pool: PoolName::new("rp_1").unwrap(),
@@ -106,26 +115,28 @@ mod tests {
             ordinal: 0,
         };
         let unit = UnitPatch::default().create(&Defaults::default()).unwrap();
-        let of = |run_as, user, starts_as| {
-            let configuration =
-                Configuration::new(&slot.tenant, &slot.pool, &PoolSpec::default(), &unit, &Defaults::default());
-            let configuration = Configuration { run_as, ..configuration };
-            let labels = EngineLabels::new("eh", &slot, Incarnation(1), &configuration);
-            let launch = Launch {
-                engine: &labels.name,
-                slot: &slot,
-                incarnation: Incarnation(1),
-                labels: &labels,
-                configuration: &configuration,
-                charge: &Charge::new(&configuration, InstanceKind::Process),
-                nodes: None,
-                node_selector: &BTreeMap::new(),
-                generation: Generation(1),
-                epoch: Epoch(1),
-                user,
-            };
-            complete(&As(starts_as), &launch)
+        let configuration =
+            Configuration::new(&slot.tenant, &slot.pool, &PoolSpec::default(), &unit, &Defaults::default());
+        let configuration = changed(configuration);
+        let labels = EngineLabels::new("eh", &slot, Incarnation(1), &configuration);
+        let launch = Launch {
+            engine: &labels.name,
+            slot: &slot,
+            incarnation: Incarnation(1),
+            labels: &labels,
+            configuration: &configuration,
+            charge: &Charge::new(&configuration, InstanceKind::Process),
+            nodes: None,
+            node_selector: &BTreeMap::new(),
+            generation: Generation(1),
+            epoch: Epoch(1),
+            user,
         };
+        complete(&As(starts_as), &launch)
+    }
+
+    #[test]
+    fn no_engine_starts_as_another_user_than_that_of_its_slot() {
         for (run_as, user, starts_as, is_started) in [
             (RunAs::Service, None, None, true),
             (RunAs::Service, None, Some("ann"), false),
@@ -136,11 +147,25 @@ mod tests {
             (RunAs::Owner, None, None, false),
             (RunAs::Owner, None, Some("ann"), false),
         ] {
-            let spec = of(run_as, user, starts_as);
+            let spec = completed(|configuration| Configuration { run_as, ..configuration }, user, starts_as);
             assert_eq!(spec.is_ok(), is_started, "{run_as} {user:?} {starts_as:?}");
             if let Err(error) = spec {
                 assert!(error.sqlstate() == "0A000" && error.detail.is_some(), "{error:?}");
             }
         }
+    }
+
+    #[test]
+    fn no_engine_starts_with_a_value_that_is_sealed() {
+        let with = |value: &str| {
+            let properties =
+                [("a", "1"), ("db.password", value)].map(|(key, value)| (key.to_owned(), value.to_owned()));
+            completed(|configuration| Configuration { properties: properties.into(), ..configuration }, None, None)
+        };
+        assert!(with("hunter2").is_ok());
+        let error = with("sealed:1:1:AAAA").unwrap_err();
+        assert_eq!(error.message, "property \"db.password\" of resource unit \"uc_1\" cannot be opened");
+        assert!(error.text().contains("generation 1"), "{}", error.text());
+        assert!(with("sealed:2:later").is_err());
     }
 }
