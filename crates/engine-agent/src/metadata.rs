@@ -23,6 +23,7 @@ mod overview_poller;
 mod refusal_limit;
 mod registration;
 mod request;
+mod secrets;
 mod service;
 mod sessions;
 mod settings;
@@ -70,6 +71,7 @@ pub struct MetadataAgent {
     stop: CancellationToken,
     serving: JoinHandle<()>,
     housekeeping: JoinHandle<()>,
+    sealing: JoinHandle<()>,
     watching: JoinHandle<()>,
 }
 
@@ -133,13 +135,14 @@ impl MetadataAgent {
         };
         let serving = tokio::spawn(server.serve(service, stop.clone()));
         let housekeeping = tokio::spawn(delete_old_rows(Arc::clone(&agent), stop.clone()));
+        let sealing = tokio::spawn(secrets::keep_sealed(Arc::clone(&agent), stop.clone()));
         let watched = (Arc::clone(&agent), stop.clone());
         let watching = tokio::spawn(async move {
             let (agent, stop) = watched;
             agent.database.watch(agent.store.clone(), agent.clock.clone(), stop).await;
         });
         info!(%address, id = agent.id, "metadata agent serves");
-        Ok(Self { address, agent, stop, serving, housekeeping, watching })
+        Ok(Self { address, agent, stop, serving, housekeeping, sealing, watching })
     }
 
     /// Waits until it has registered in ZooKeeper, so that proxies and masters find it.
@@ -156,7 +159,7 @@ impl MetadataAgent {
     pub async fn shutdown(self) {
         self.stop.cancel();
         let ended = async {
-            for task in [self.serving, self.housekeeping, self.watching] {
+            for task in [self.serving, self.housekeeping, self.sealing, self.watching] {
                 if let Err(error) = task.await {
                     warn!(%error, "metadata agent task failed");
                 }

@@ -17,6 +17,7 @@ use model::change::Rules;
 use model::clock::{SharedClock, SystemClock};
 use model::configuration::Defaults;
 use model::fingerprint::FingerprintKey;
+use model::sealing::Sealing;
 use orchestrator::Orchestrator;
 use proxy::Proxy;
 
@@ -116,6 +117,7 @@ fn rules(configuration: &Configuration, keys: &Current<MetadataAgentKeys>) -> an
             let keys = keys.clone();
             FingerprintKey::current(move || keys.get().fingerprint())
         },
+        sealing: Sealing::new(keys.clone()),
         max_engines: configuration.metadata_agent.max_engines,
         names_are_proven: !configuration.access.uses(Authentication::None),
     })
