@@ -28,6 +28,7 @@ mod proxies;
 mod registry;
 mod report;
 mod role_files;
+mod secrets;
 mod slots;
 mod target;
 mod tokens;
@@ -84,7 +85,7 @@ pub async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
 
 async fn diagnose(target: &Target) -> Report {
     let mut report = Report::default();
-    let ((), session, readable) = {
+    let ((), session, found) = {
         let (mut of_servers, mut of_database) = (Report::default(), Report::default());
         let results = tokio::join!(
             zookeeper::servers(target, &mut of_servers),
@@ -103,13 +104,13 @@ async fn diagnose(target: &Target) -> Report {
     };
     let registered: Vec<String> = registered.unwrap_or_default().0.into_iter().map(|proxy| proxy.address).collect();
     proxies::listen(target, &registered, &mut report).await;
-    keys::check(target, session.as_ref(), &mut report).await;
+    keys::check(target, session.as_ref(), found.secrets.as_ref(), &mut report).await;
     certificates::check(target, &mut report);
     users_file::check(&target.configuration, &mut report);
     directory::check(&target.configuration, &mut report).await;
     tokens::check(&target.configuration, &mut report).await;
     keytab::check(&target.configuration, &mut report);
-    report.add(repeated(target, session.as_ref(), &agents, readable).await);
+    report.add(repeated(target, session.as_ref(), &agents, found.is_readable).await);
     if let Ok(session) = session {
         // A session that is not closed in time is expired by the server.
         let _ = tokio::time::timeout(CONNECT_DEADLINE, session.close()).await;

@@ -4,30 +4,38 @@ use std::cmp::Ordering;
 use std::path::Path;
 use std::time::Duration;
 
-use metadata::{Diagnosis, Error, SCHEMA_VERSION, Store};
+use metadata::{Diagnosis, Error, SCHEMA_VERSION, Store, StoreSettings, StoredSecrets};
 use model::span;
 
 use super::checks::{CLOCK, DURABILITY, MIGRATIONS, REACHABLE, ROUND_TRIPS, TIMEOUTS};
 use super::durability;
 use super::report::{Finding, Report};
-use super::target::{CALL_DEADLINE, Target};
+use super::target::{CALL_DEADLINE, Target, bounded};
 
 /// A median above this is a warning: each statement takes several round trips.
 const SLOW: Duration = Duration::from_millis(100);
 /// A larger difference of clocks is a warning, because people compare times. No decision compares clocks of two machines.
 const APART_MS: i64 = 2_000;
 
-/// Checks the database. Returns whether this program can read it.
-pub async fn check(target: &Target, report: &mut Report) -> bool {
+/// What the check has found out about the database.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Whether this program can read the desired state from it.
+    pub is_readable: bool,
+    /// How secret properties are stored; `None` if that was not read.
+    pub secrets: Option<StoredSecrets>,
+}
+
+/// Checks the database.
+pub async fn check(target: &Target, report: &mut Report) -> Found {
     const REST: [super::checks::Check; 5] = [MIGRATIONS, ROUND_TRIPS, CLOCK, TIMEOUTS, DURABILITY];
     if let Some(why) = &target.no_database {
         report.skip(&[REACHABLE], why);
         report.skip(&REST, why);
-        return false;
+        return Found::default();
     }
     if let Some(file) = &target.file_of_database {
-        sqlite_file(target, file, report).await;
-        return false;
+        return Found { is_readable: false, secrets: sqlite_file(target, file, report).await };
     }
     let shown = crate::configuration::without_password(&target.configuration.database.url);
     let settings = target.database();
@@ -41,7 +49,9 @@ pub async fn check(target: &Target, report: &mut Report) -> bool {
             let tls = if settings.is_encrypted().is_ok_and(|encrypted| encrypted) { ", TLS" } else { "" };
             report.checked(REACHABLE, format!("{shown} ({}{tls})", seen.backend.as_str()), Vec::new());
             connection_settings(target, &seen, report);
-            seen.schema == SCHEMA_VERSION
+            let is_readable = seen.schema == SCHEMA_VERSION;
+            let secrets = if is_readable { stored_secrets(target, &settings).await } else { None };
+            Found { is_readable, secrets }
         }
         Err(error) => {
             let mend = match &error {
@@ -50,15 +60,25 @@ pub async fn check(target: &Target, report: &mut Report) -> bool {
             };
             report.checked(REACHABLE, "it does not respond", vec![Finding::problem(shown, error.to_string(), mend)]);
             report.skip(&REST, "the database does not respond");
-            false
+            Found::default()
         }
     }
 }
 
-/// Checks an SQLite file that another process owns.
-async fn sqlite_file(target: &Target, file: &Path, report: &mut Report) {
+async fn stored_secrets(target: &Target, settings: &StoreSettings) -> Option<StoredSecrets> {
+    let read = async {
+        let store = Store::open_to_read(settings, target.clock.clone()).await?;
+        let secrets = store.stored_secrets().await;
+        store.close().await;
+        secrets
+    };
+    bounded("reading how secret properties are stored", read).await.ok()
+}
+
+/// Checks an SQLite file that another process owns; returns how secret properties are stored there.
+async fn sqlite_file(target: &Target, file: &Path, report: &mut Report) -> Option<StoredSecrets> {
     let shown = file.display().to_string();
-    match Store::diagnose_read_only(&target.database()).await {
+    let secrets = match Store::diagnose_read_only(&target.database()).await {
         Ok(seen) => {
             let damaged = (!seen.damage.is_empty()).then(|| {
                 Finding::problem(
@@ -71,16 +91,19 @@ async fn sqlite_file(target: &Target, file: &Path, report: &mut Report) {
             report.checked(REACHABLE, format!("{shown} (sqlite) {summary}"), damaged.into_iter().collect());
             migrations(target, seen.schema, report);
             round_trips(&seen.round_trips, report);
+            Some(seen.secrets).filter(|_| seen.schema == SCHEMA_VERSION)
         }
         Err(error) => {
             let mend = "put the file back while its process runs, which still has it open, or restore it from a backup";
             report.checked(REACHABLE, "it cannot be read", vec![Finding::problem(shown, error.to_string(), mend)]);
             report.skip(&[MIGRATIONS, ROUND_TRIPS], "the file cannot be read");
+            None
         }
-    }
+    };
     report.skip(&[CLOCK], "does not apply: SQLite uses this machine's clock");
     report.skip(&[TIMEOUTS], "does not apply: nothing between a process and its file could reset timeouts");
     report.skip(&[DURABILITY], "does not apply: every connection to a file waits for the disk (synchronous = FULL)");
+    secrets
 }
 
 fn connection_settings(target: &Target, seen: &Diagnosis, report: &mut Report) {

@@ -11,7 +11,6 @@ use coordination::diagnose::{self, Candidate};
 use coordination::{Agent, Observation, PermitNode, Session};
 use metadata::{EngineDetail, Error, Store};
 use model::alteration::{AlterationRecord, RequestId};
-use model::change::Rules;
 use model::demand_report::UnmetDemand;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
@@ -130,7 +129,7 @@ async fn from_database(
     node: Option<&RequestId>,
     running: Option<&RunningEngines>,
 ) -> Result<Desired, Error> {
-    let store = Store::open(&target.database(), Rules::default(), target.clock.clone()).await?;
+    let store = Store::open_to_read(&target.database(), target.clock.clone()).await?;
     let desired = from_store(target, &store, node, running).await;
     store.close().await;
     desired

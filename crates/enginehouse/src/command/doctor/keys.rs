@@ -5,19 +5,23 @@ use std::collections::BTreeSet;
 
 use coordination::{Agent, PermitNode, Session};
 use keys::KeyGeneration;
+use metadata::StoredSecrets;
 use model::shared::Shared;
 
 use super::checks::KEYS;
-use super::report::{Finding, Report, count as plural};
+use super::report::{Finding, Report, count as plural, named};
 use super::role_files::{Generations, RoleFiles};
+use super::secrets;
 use super::target::{Target, bounded};
 use crate::configuration::TlsMode;
 
-/// How many engines or agents a finding names.
-const NAMED: usize = 3;
-
-/// Checks the keys; agents and engines only if there is a session.
-pub async fn check(target: &Target, session: Result<&Session, &String>, report: &mut Report) {
+/// Checks the keys; agents and engines only if there is a session, and secret properties only if the database was read.
+pub async fn check(
+    target: &Target,
+    session: Result<&Session, &String>,
+    stored: Option<&StoredSecrets>,
+    report: &mut Report,
+) {
     let mut holders = Vec::new();
     if let Ok(session) = session {
         let read = async {
@@ -31,9 +35,15 @@ pub async fn check(target: &Target, session: Result<&Session, &String>, report: 
         }
     }
     let files = target.keys.generations();
-    let mut findings = diagnose(&files, &holders, &format!("{}", target.configuration.cluster.keys.display()));
+    let folder = target.configuration.cluster.keys.display().to_string();
+    let mut findings = diagnose(&files, &holders, stored, &folder);
+    findings.extend(stored.into_iter().flat_map(|stored| secrets::diagnose(stored, &files)));
     findings.extend(without_tls(target.configuration.cluster.tls, &holders));
-    report.checked(KEYS, summary(&files, &target.keys, &holders), findings);
+    let mut summary = summary(&files, &target.keys, &holders);
+    if let Some(text) = stored.and_then(secrets::summary) {
+        summary = format!("{summary}; {text}");
+    }
+    report.checked(KEYS, summary, findings);
 }
 
 /// An agent or an engine.
@@ -41,7 +51,7 @@ pub async fn check(target: &Target, session: Result<&Session, &String>, report: 
 struct Holder {
     name: String,
     is_engine: bool,
-    /// That of its own keys; an agent has its file, which is not seen here.
+    /// The one that it uses; of an agent without TLS it is not seen here.
     own: Option<KeyGeneration>,
     accepted: BTreeSet<KeyGeneration>,
     offers_tls: bool,
@@ -54,7 +64,7 @@ fn holders_of(agents: &[Agent], permits: &[Shared<PermitNode>]) -> Vec<Holder> {
     let of_agent = |agent: &Agent| Holder {
         name: format!("metadata agent {}", agent.address),
         is_engine: false,
-        own: None,
+        own: agent.tls,
         accepted: accepted(&agent.keys),
         offers_tls: agent.tls.is_some(),
     };
@@ -72,7 +82,7 @@ fn holders_of(agents: &[Agent], permits: &[Shared<PermitNode>]) -> Vec<Holder> {
     agents.iter().map(of_agent).chain(engines).collect()
 }
 
-fn diagnose(files: &[Generations], holders: &[Holder], folder: &str) -> Vec<Finding> {
+fn diagnose(files: &[Generations], holders: &[Holder], stored: Option<&StoredSecrets>, folder: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let Some(first) = files.first() else { return findings };
     let (in_use, accepted) = (first.in_use, &first.accepted);
@@ -81,7 +91,8 @@ fn diagnose(files: &[Generations], holders: &[Holder], folder: &str) -> Vec<Find
         let mend = "derive the key files of all roles with the same --use and --accept";
         findings.push(Finding::warning(folder, what, mend).about_set_up());
     }
-    let strangers: Vec<&Holder> = holders.iter().filter(|holder| holder.accepted.is_disjoint(accepted)).collect();
+    let is_stranger = |holder: &&Holder| holder.accepted.is_disjoint(accepted);
+    let strangers: Vec<String> = holders.iter().filter(is_stranger).map(|holder| holder.name.clone()).collect();
     if !strangers.is_empty() {
         let what = format!("{} no generation of keys that the roles of this machine have", accept(&strangers));
         let mend = "give the agents files with a common generation; RESTART ENGINE replaces an engine";
@@ -89,7 +100,20 @@ fn diagnose(files: &[Generations], holders: &[Holder], folder: &str) -> Vec<Find
     }
     for old in accepted.iter().filter(|generation| **generation != in_use && **generation < in_use) {
         let needs = |holder: &&Holder| holder.own == Some(*old) || !holder.accepted.contains(&in_use);
-        let needed: Vec<&Holder> = holders.iter().filter(needs).collect();
+        let mut needed: Vec<String> = holders.iter().filter(needs).map(|holder| holder.name.clone()).collect();
+        let sealed = stored.and_then(|stored| secrets::sealed_with(stored, *old));
+        let mut mends = Vec::new();
+        if !needed.is_empty() {
+            mends.push(format!(
+                "give these agents files that use generation {in_use}, and replace the engines by RESTART ENGINE"
+            ));
+        }
+        if let Some(sealed) = sealed {
+            mends.push(format!(
+                "metadata agents that use generation {in_use} seal secret properties again within a minute"
+            ));
+            needed.push(sealed);
+        }
         let (what, mend) = if needed.is_empty() {
             let rest: Vec<String> = accepted.iter().filter(|it| *it != old).map(ToString::to_string).collect();
             let what =
@@ -103,7 +127,7 @@ fn diagnose(files: &[Generations], holders: &[Holder], folder: &str) -> Vec<Find
             )
         } else {
             let what = format!("generation {old} of the keys cannot be retired yet: {} it", need(&needed));
-            (what, "replace these agents, and the engines by RESTART ENGINE".to_owned())
+            (what, mends.join("; "))
         };
         let what = if *old == KeyGeneration::CLUSTER_SECRET {
             format!("{what}; it is the cluster secret, with which every process can act as any role")
@@ -120,7 +144,8 @@ fn without_tls(mode: TlsMode, holders: &[Holder]) -> Option<Finding> {
     if mode == TlsMode::Off {
         return None;
     }
-    let plain: Vec<&Holder> = holders.iter().filter(|holder| !holder.offers_tls).collect();
+    let is_plain = |holder: &&Holder| !holder.offers_tls;
+    let plain: Vec<String> = holders.iter().filter(is_plain).map(|holder| holder.name.clone()).collect();
     let offer = if plain.len() == 1 { "offers" } else { "offer" };
     match mode {
         TlsMode::Required if !plain.is_empty() => Some(Finding::problem(
@@ -160,25 +185,21 @@ fn summary(files: &[Generations], keys: &RoleFiles, holders: &[Holder]) -> Strin
     parts.join("; ")
 }
 
-fn accept(holders: &[&Holder]) -> String {
-    format!("{} {}", named(holders), if holders.len() == 1 { "accepts" } else { "accept" })
+fn accept(names: &[String]) -> String {
+    format!("{} {}", named(names), if names.len() == 1 { "accepts" } else { "accept" })
 }
 
-fn need(holders: &[&Holder]) -> String {
-    format!("{} {}", named(holders), if holders.len() == 1 { "needs" } else { "need" })
-}
-
-fn named(holders: &[&Holder]) -> String {
-    let names: Vec<&str> = holders.iter().take(NAMED).map(|holder| holder.name.as_str()).collect();
-    match holders.len().saturating_sub(NAMED) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    }
+fn need(names: &[String]) -> String {
+    // Secret properties are several.
+    let is_one = matches!(names, [one] if !one.starts_with(secrets::SUBJECT));
+    format!("{} {}", named(names), if is_one { "needs" } else { "need" })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use model::name::UnitName;
+
     use super::*;
 
     const ROLES: [&str; 2] = ["master", "proxy"];
@@ -202,12 +223,13 @@ mod tests {
         }
     }
 
+    /// An agent that accepts these generations and uses the first one.
     fn agent(accepted: &[u32]) -> Holder {
-        Holder { name: "metadata agent a:1".to_owned(), is_engine: false, own: None, ..engine(0, accepted) }
+        Holder { name: "metadata agent a:1".to_owned(), is_engine: false, ..engine(accepted[0], accepted) }
     }
 
     fn whats(files: &[Generations], holders: &[Holder]) -> Vec<String> {
-        diagnose(files, holders, "keys")
+        diagnose(files, holders, None, "keys")
             .into_iter()
             .map(|finding| format!("{} -> {}", finding.what, finding.mend))
             .collect()
@@ -221,14 +243,27 @@ mod tests {
 
     #[test]
     fn an_old_generation_may_be_retired_once_nothing_needs_it() {
-        let found = whats(&files(2, &[1, 2]), &[agent(&[1, 2]), engine(2, &[1, 2])]);
+        let found = whats(&files(2, &[1, 2]), &[agent(&[2, 1]), engine(2, &[1, 2])]);
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("nothing that is registered needs it"), "{found:?}");
         assert!(found[0].contains("--use 2 --accept 2,"), "{found:?}");
-        for holder in [agent(&[1]), engine(1, &[1]), engine(1, &[1, 2])] {
+        for holder in [agent(&[1]), agent(&[1, 2]), engine(1, &[1]), engine(1, &[1, 2])] {
             let found = whats(&files(2, &[1, 2]), &[holder]);
             assert!(found[0].contains("cannot be retired yet") && found[0].contains("needs it"), "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_generation_that_secret_properties_are_sealed_with_is_not_retired() {
+        let units = [UnitName::new("uc_1").unwrap()].into();
+        let stored = StoredSecrets { sealed: [(KeyGeneration(1), units)].into(), ..StoredSecrets::default() };
+        let findings = diagnose(&files(2, &[1, 2]), &[agent(&[2, 1]), engine(2, &[1, 2])], Some(&stored), "keys");
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        let finding = &findings[0];
+        let expected =
+            "generation 1 of the keys cannot be retired yet: secret properties of resource unit \"uc_1\" need it";
+        assert_eq!(finding.what, expected);
+        assert!(finding.mend.contains("metadata agents that use generation 2 seal"), "{}", finding.mend);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub enum Severity {
     Problem,
 }
 
-/// The number of subjects that a grouped finding names.
+/// The number of subjects that a finding names.
 const MAX_NAMED: usize = 3;
 
 /// One defect.
@@ -228,6 +228,15 @@ pub struct Tally {
 pub fn count(number: usize, word: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{number} {word}{ending}")
+}
+
+/// The first names of a list, and the number of the others.
+pub fn named(names: &[String]) -> String {
+    let first = names.get(..MAX_NAMED).unwrap_or(names).join(", ");
+    match names.len().saturating_sub(MAX_NAMED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }
 
 impl Tally {
