@@ -9,6 +9,7 @@
 //! | `messages` | the scanner and the decoder of Thrift messages, of clients and of engines |
 //! | `credentials` | cookies, tokens, users files, key files, templates of LDAP |
 //! | `cluster_state` | registrations and labels, which an engine or a pod may have in any form |
+//! | `sealed` | secret properties in rows of the database |
 //! | `statements` | the control language |
 //!
 //! `corpus/TARGET` has the inputs from which `cargo fuzz` starts. Tests replay all of them, so an input that has once failed stays a
@@ -18,6 +19,7 @@ mod cluster_state;
 mod connections;
 mod credentials;
 mod messages;
+mod sealed;
 mod server;
 mod statements;
 
@@ -28,7 +30,7 @@ type Target = fn(&[u8]);
 pub const MAX_INPUT_BYTES: usize = 128 << 10;
 
 /// The targets by name, in alphabetical order.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("bearer", credentials::bearer),
     ("cookie", credentials::cookie),
     ("engine_reply", messages::engine_reply),
@@ -40,6 +42,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("ldap_escape", credentials::ldap_escape),
     ("registration", cluster_state::registration),
     ("sasl", connections::sasl),
+    ("sealed_property", sealed::sealed_property),
     ("service_handshake", connections::service_handshake),
     ("sniff_and_parse", statements::sniff_and_parse),
     ("thrift_decode", messages::thrift_decode),
