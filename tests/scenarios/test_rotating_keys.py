@@ -17,6 +17,7 @@ from harness.waiting import wait_until
 from harness.zookeeper import Nodes
 
 CLIENTS = 8
+SECRET = "my.password"
 WITHIN_S = 60
 # How many key files each program reads.
 FILES = {"agent-1": 1, "agent-2": 1, "proxy-a": 2, "proxy-b": 1}
@@ -113,14 +114,18 @@ def test_all_keys_rotate_under_clients_without_a_failed_statement(own_cluster, f
         return next(it for it in report["checks"] if it["check"] == "keys")
 
     control = Control(cluster.addresses["proxy-b"])
-    control.execute("CREATE RESOURCE UNIT uc_1 DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_ENGINES 4, START_ON_DEMAND FALSE")
+    secret = f"PROPERTIES ('{SECRET}'='hunter2-rotated')"
+    control.execute(
+        f"CREATE RESOURCE UNIT uc_1 DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_ENGINES 4, START_ON_DEMAND FALSE, {secret}"
+    )
     control.execute("CREATE RESOURCE POOL rp_1 UNIT_LIST ('uc_1')")
     control.execute("CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('ann')")
     first = control.start("t_1", "rp_1", "uc_1")
     processes = {name: it.process for name, it in cluster.programs.items()}
     before = {it: zookeeper_passwords(cluster.keys.file(it)) for it in ("master", "proxy", "metadata-agent")}
     assert keys_of_engines(cluster, before["master"]) == {first: [1]}
-    assert check_keys()["findings"] == []
+    healthy = check_keys()
+    assert healthy["findings"] == [] and "secret properties sealed with 1: 1 resource unit" in healthy["said"], healthy
 
     with Clients(cluster) as clients:
         execute(commands[0])
@@ -129,6 +134,10 @@ def test_all_keys_rotate_under_clients_without_a_failed_statement(own_cluster, f
         execute(commands[1])
         # The same generations are accepted.
         wait_read(cluster, 2, renewals=1)
+        # Also if an agent that had not read its file yet has sealed with the generation before.
+        wait_until(
+            lambda: "sealed with 2: 1 resource unit" in check_keys()["said"], WITHIN_S + 60, "values are sealed again"
+        )
         clients.wait_round()
         second = control.start("t_1", "rp_1", "uc_1")
         passwords = zookeeper_passwords(cluster.keys.file("master"))
@@ -148,6 +157,8 @@ def test_all_keys_rotate_under_clients_without_a_failed_statement(own_cluster, f
         clients.wait_round()
         third = control.start("t_1", "rp_1", "uc_1")
         assert keys_of_engines(cluster, zookeeper_passwords(cluster.keys.file("master")))[third] == [2]
+        [launched] = cluster.state_dir.glob(f"engines/{third}/files/engine.toml")
+        assert "hunter2-rotated" in launched.read_text(), "the value is opened without generation 1"
         clients.wait_round()
     assert [it.failures for it in clients.clients if it.failures] == []
     assert {name: it.process for name, it in cluster.programs.items()} == processes, "nothing was restarted"

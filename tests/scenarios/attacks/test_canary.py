@@ -34,10 +34,7 @@ REFUSED = {
     "wrong password": "canary-wrong-7f3a",
 }
 # What may be in a file below the data directory, and why. Every other secret is in none.
-PLACES = [
-    (STORED, r"metadata\.sqlite(-wal)?", "the catalog, which has the properties of units for the master"),
-    (STORED, r"engines/engines/c17-[^/]*/files/engine\.toml", "what the engine of the unit is launched with"),
-]
+PLACES = [(STORED, r"engines/engines/c17-[^/]*/files/engine\.toml", "what the engine of the unit is launched with")]
 SHOWN = [
     "SHOW RESOURCE UNITS",
     "SHOW RESOURCE POOLS",
