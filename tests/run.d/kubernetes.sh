@@ -51,10 +51,10 @@ build_kubernetes() {
     mv "$folder/build/kubernetes-server" "$folder/kubernetes-server"
 }
 
-# go_for_kubernetes: prints the path of a Go that is as new as the module asks for.
+# go_for_kubernetes [MODULE]: prints the path of a Go that is as new as the module asks for.
 go_for_kubernetes() {
     local wanted path
-    wanted=$(awk '$1 == "go" { print $2 }' "$kubernetes_module/go.mod")
+    wanted=$(awk '$1 == "go" { print $2 }' "${1:-$kubernetes_module}/go.mod")
     while read -r path; do
         is_go_since "$wanted" "$path" && { echo "$path"; return 0; }
     done < <(known_gos)

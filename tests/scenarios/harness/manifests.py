@@ -1,6 +1,6 @@
 """`deploy/kubernetes` as an operator applies it: rendered by the real kustomize, and sent to a real API server.
 
-`EH_TEST_KUSTOMIZE` names the program that renders (built from `tests/kubernetes/render` by `tests/run.d/kustomize.sh`). Where
+`EH_TEST_KUSTOMIZE` names the program that renders (built from `tests/kubernetes/render` by `tests/run.d/go-programs.sh`). Where
 an object goes is asked of the server, so that a kind or version that it doesn't know is an error here too.
 """
 

@@ -1,0 +1,54 @@
+# Programs in Go that tests start, each built once from a module of this repository and kept in the cache. Sourced by tests/run, after
+# kubernetes.sh, whose Go they take.
+
+# kustomize: the library that kubectl has, so that what the tests look at is what an operator would apply.
+install_kustomize() {
+    install_go_program tests/kubernetes/render EH_TEST_KUSTOMIZE
+}
+
+# gohive: the Go driver for HiveServer2, as a client.
+install_gohive() {
+    install_go_program tests/gohive EH_TEST_GOHIVE
+}
+
+# install_go_program MODULE VARIABLE: builds the program unless it is there, and exports the variable with its path.
+install_go_program() {
+    local module=$1 name folder
+    name=$(basename "$module")
+    folder=$cache/$name/$(go_program_key "$module")
+    export "$2=$folder/$name"
+    if [ -x "$folder/$name" ]; then
+        echo "$name: there"
+        return 0
+    fi
+    mkdir -p "$folder"
+    # Two runs at once build it once.
+    (
+        flock 9
+        [ -x "$folder/$name" ] || build_go_program "$module" "$folder" "$name"
+    ) 9>"$folder/lock"
+}
+
+go_program_key() {
+    { cat "$1"/go.mod "$1"/go.sum "$1"/*.go tests/run.d/go-programs.sh && uname -m; } | sha256sum | cut -c1-16
+}
+
+build_go_program() {
+    local module=$1 folder=$2 name=$3 go status
+    go=$(go_for_kubernetes "$module") || return 1
+    echo "$name: building"
+    rm -rf "$folder/build"
+    compile_go_program "$module" "$folder" "$name" "$go" >"$work/$name-build.log" 2>&1
+    status=$?
+    [ "$status" -eq 0 ] && mv "$folder/build/$name" "$folder/$name"
+    rm -rf "$folder/build"
+    [ "$status" -eq 0 ] || tail -n 20 "$work/$name-build.log"
+    return "$status"
+}
+
+compile_go_program() (
+    local module=$1 folder=$2 name=$3 go=$4
+    cd "$module" || return 1
+    GOFLAGS=-modcacherw GOWORK=off GOTOOLCHAIN=local GOPATH=$folder/build/path GOCACHE=$folder/build/cache CGO_ENABLED=0 \
+        "$go" build -trimpath -mod=readonly -buildvcs=false -ldflags="-s -w" -o "$folder/build/$name" .
+)
