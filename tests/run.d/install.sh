@@ -16,12 +16,19 @@ project = tomllib.load(open("tests/pyproject.toml", "rb"))["project"]
 print(*project["dependencies"], *(it for group in sys.argv[1:] for it in project["optional-dependencies"][group]), sep="\n")' "$@"
 }
 
-# The Hive JDBC driver 4 in the one jar that clients use; pyspark has 2.3. Maven fetches it into a repository of its own.
+# The JDBC drivers that pyspark does not contain (it has Hive's 2.3), each in the one jar that clients use. Maven fetches them into a
+# repository of its own.
+jdbc=$cache/hive-jdbc
+hive_jdbc_3_version=3.1.3
+hive_jdbc_3_sha256=2f99f0912136d2d3ee72b26c5fa628c1edf3aac24908da21d3f5a92926074ec0
 hive_jdbc_version=4.1.0
 hive_jdbc_sha256=90e60ef18d46193986cdf9721c977895837b01e84f7751153310820fb6ca0b98
-hive_jdbc=$cache/hive-jdbc/hive-jdbc-$hive_jdbc_version-standalone.jar
+kyuubi_jdbc_version=1.9.2
+kyuubi_jdbc_sha256=cf1fd1ab6b38b678d38647ab9674b73c54289eaf1121c25faaa70e18c0b052af
 maven_copy=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy
-export EH_TEST_HIVE_JDBC=$hive_jdbc
+export EH_TEST_HIVE_JDBC_3=$jdbc/hive-jdbc-$hive_jdbc_3_version-standalone.jar
+export EH_TEST_HIVE_JDBC=$jdbc/hive-jdbc-$hive_jdbc_version-standalone.jar
+export EH_TEST_KYUUBI_JDBC=$jdbc/kyuubi-hive-jdbc-shaded-$kyuubi_jdbc_version.jar
 
 # The issuer of tokens: packages of npm with the versions of its lock file, and Node from the Python packages.
 issuer=tests/issuer
@@ -51,7 +58,7 @@ end_install() {
 install_all() {
     command -v mvn >/dev/null || debian_packages+=(maven)
     install_debian_packages "${debian_packages[@]}" && install_python_packages $(python_packages servers) && install_issuer &&
-        install_hive_jdbc
+        install_jdbc_drivers
 }
 
 install_quick() {
@@ -81,22 +88,31 @@ install_debian_packages() {
     return "$status"
 }
 
-install_hive_jdbc() {
-    if [ -f "$hive_jdbc" ]; then
-        echo "Hive JDBC: there"
+install_jdbc_drivers() {
+    install_jar "$EH_TEST_HIVE_JDBC_3" "$hive_jdbc_3_sha256" "org.apache.hive:hive-jdbc:$hive_jdbc_3_version:jar:standalone" &&
+        install_jar "$EH_TEST_HIVE_JDBC" "$hive_jdbc_sha256" "org.apache.hive:hive-jdbc:$hive_jdbc_version:jar:standalone" &&
+        install_jar "$EH_TEST_KYUUBI_JDBC" "$kyuubi_jdbc_sha256" "org.apache.kyuubi:kyuubi-hive-jdbc-shaded:$kyuubi_jdbc_version"
+}
+
+# install_jar PATH SHA256 ARTIFACT
+install_jar() {
+    local path=$1 sha256=$2 artifact=$3 name
+    name=$(basename "$path")
+    if [ -f "$path" ]; then
+        echo "$name: there"
         return 0
     fi
-    echo "Hive JDBC: fetching $hive_jdbc_version"
-    local folder=$cache/hive-jdbc/fetched.$$ log=$work/maven.log status=0
+    echo "$name: fetching"
+    local folder=$path.$$ log=$work/maven.log status=0
     mkdir -p "$folder"
     if ! mvn --batch-mode --quiet "-Dmaven.repo.local=$folder/repository" "$maven_copy" "-DoutputDirectory=$folder" \
-        "-Dartifact=org.apache.hive:hive-jdbc:$hive_jdbc_version:jar:standalone" >"$log" 2>&1; then
+        "-Dartifact=$artifact" >"$log" 2>&1; then
         tail -n 20 "$log"
         status=1
-    elif ! echo "$hive_jdbc_sha256  $folder/$(basename "$hive_jdbc")" | sha256sum --check --quiet; then
+    elif ! echo "$sha256  $folder/$name" | sha256sum --check --quiet; then
         status=1
     else
-        mv "$folder/$(basename "$hive_jdbc")" "$hive_jdbc"
+        mv "$folder/$name" "$path"
     fi
     rm -rf "$folder"
     return "$status"

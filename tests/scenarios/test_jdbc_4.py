@@ -10,7 +10,7 @@ from harness.standalone import Standalone
 from harness.tier import only_long
 from harness.waiting import wait_until
 
-DRIVER = "4"
+DRIVER = "4.1"
 HTTP = ";transportMode=http;httpPath=cliservice"
 PASSWORD = "of the test"
 # A users file is read again every 5 s.
@@ -56,16 +56,6 @@ def served(workspace):
         yield it
     finally:
         it.installation.close()
-
-
-def test_jdbc_4_logs_in_over_tls_with_a_password(served):
-    with served.jdbc() as jdbc:
-        assert jdbc.connection.getMetaData().getDriverVersion().startswith("4.")
-        jdbc.rows("CREATE RESOURCE UNIT small")
-        assert [it["unit"] for it in jdbc.rows("SHOW RESOURCE UNITS")] == ["small"]
-        jdbc.rows("DROP RESOURCE UNIT small")
-    with pytest.raises(JdbcError, match="authentication failed"):
-        served.jdbc(password="wrong")
 
 
 @only_long

@@ -1,20 +1,16 @@
-"""Authentication method `jwt` on a standalone, with a real issuer: logins of real clients, names and groups of tokens, tokens
-that expire, other keys of the issuer, an issuer that is away, and the doctor."""
+"""Authentication method `jwt` on a standalone, with a real issuer: names and groups of tokens, tokens that expire, other
+keys of the issuer, an issuer that is away, and the doctor."""
 
-import contextlib
 import json
 import time
 
 import pytest
 from thrift.transport.TTransport import TTransportException
 
-from harness.certificates import STORE_PASSWORD, Certificate
 from harness.clients import impyla_session, open_pyhive, pyhive_session, refused, rows, sqlstate_of
 from harness.issuer import Issuer, claims_of
-from harness.java import Jdbc, beeline_ok
 from harness.processes import environment, finished, run
 from harness.standalone import Standalone
-from harness.tier import only_long
 from harness.waiting import wait_until
 
 CONFIGURATION = """
@@ -22,12 +18,6 @@ CONFIGURATION = """
 authentication = ["file", "jwt"]
 users_file = "{folder}/users"
 operators = ["@ops"]
-"""
-TLS = """
-[tls]
-mode = "required"
-certificate_file = "{certificate}"
-key_file = "{key}"
 """
 # `admin` is a user of the users file, too.
 USERS = {"alice": ["analysts"], "bob": [], "olga": ["ops"], "admin": ["ops"]}
@@ -38,16 +28,14 @@ LEEWAY_S = 1
 # How often keys are read for tokens whose key is not known.
 KEYS_EVERY_S = 10
 WITHIN_S = 30
-PLAIN, WITH_TLS = "plain", "TLS"
 
 
 class Installation:
-    def __init__(self, folder, with_tls=False):
+    def __init__(self, folder):
         self.folder = folder
         self.folder.mkdir(exist_ok=True)
         self.issuer = Issuer(folder / "issuer", USERS)
         self.standalone = Standalone(folder / "standalone")
-        self.certificate = Certificate(folder, "server") if with_tls else None
 
     def start(self):
         self.issuer.start()
@@ -55,8 +43,6 @@ class Installation:
         assert done.returncode == 0, done.stderr
         text = CONFIGURATION.format(folder=self.folder)
         text += self.issuer.settings(as_password=True, leeway=f"{LEEWAY_S}s")
-        if self.certificate:
-            text += TLS.format(certificate=self.certificate.certificate, key=self.certificate.key)
         path = self.folder / "enginehouse.toml"
         path.write_text(text)
         self.standalone.start("--config", path)
@@ -74,19 +60,15 @@ class Installation:
 
     @property
     def address(self):
-        return self.standalone.address.replace("127.0.0.1", "localhost")
-
-    @property
-    def ca(self):
-        return {"ca": self.certificate.certificate} if self.certificate else {}
+        return self.standalone.address
 
     def session(self, user, password):
         """Over SASL; a token is a password."""
-        return pyhive_session(self.address, user, password=password, **self.ca)
+        return pyhive_session(self.address, user, password=password)
 
     def cursor(self, token):
         """Over HTTP, with the token in each call."""
-        return impyla_session(self.address, token=token, **self.ca)
+        return impyla_session(self.address, token=token)
 
     def refusal(self, user, password):
         """Why a login over SASL is refused."""
@@ -96,11 +78,10 @@ class Installation:
 
     def rest(self, token, path="tenants"):
         """Status and body of a GET with curl."""
-        tls = ["--cacert", self.certificate.certificate] if self.certificate else []
-        url = f"{'https' if tls else 'http'}://{self.address}/api/v1/{path}"
+        url = f"http://{self.address}/api/v1/{path}"
         # The token stays out of the list of processes.
         config = f'header = "Authorization: Bearer {token}"\n'
-        done = finished(["curl", "-s", "-K", "-", "-w", "\n%{http_code}", *tls, url], environment(), text=config)
+        done = finished(["curl", "-s", "-K", "-", "-w", "\n%{http_code}", url], environment(), text=config)
         assert done.returncode == 0, done.stderr
         body, status = done.stdout.rsplit("\n", 1)
         return int(status), body
@@ -183,79 +164,3 @@ def test_users_of_an_issuer_have_its_names_and_groups_until_their_token_expires(
     text = installation.standalone.logs.text()
     assert "token of a user whom another method owns" in text and "token for another audience" in text
     assert not any(token in text for token in (*tokens, of_admin, rotated)), "a token is in a log"
-
-
-# ---- Every client that can send a token, over every transport that it has. ----
-
-
-def query_of(it, http=""):
-    """What a JDBC URL has behind the address."""
-    store = it.certificate and it.certificate.java_store()
-    over_tls = f";ssl=true;sslTrustStore={store};trustStorePassword={STORE_PASSWORD}" if store else ""
-    return over_tls + (f";transportMode=http;httpPath=cliservice{http}" if http else "")
-
-
-def pyhive(it, token):
-    with it.session("alice", token) as session:
-        return rows(session, "SHOW TENANTS")
-
-
-def impyla(it, token):
-    with it.cursor(token) as cursor:
-        return result(cursor, "SHOW TENANTS")
-
-
-def jdbc_with_token(it, token):
-    with Jdbc(it.address, "", query_of(it, f";auth=jwt;jwt={token}"), "", "4") as connection:
-        return connection.rows("SHOW TENANTS")
-
-
-def jdbc_with_password(it, token, driver):
-    with Jdbc(it.address, "alice", query_of(it), token, driver) as connection:
-        return connection.rows("SHOW TENANTS")
-
-
-def beeline(it, token):
-    done = beeline_ok(it.address, "SHOW TENANTS", user="alice", query=query_of(it), password=token)
-    return done.lines()[1:]
-
-
-def sql_client(it, token):
-    file = it.folder / "token"
-    file.write_text(f"{token}\n")
-    tls = ["--ca", it.certificate.certificate] if it.certificate else []
-    done = run(["sql", "--url", it.address, *tls, "--token-file", file, "--format", "json", "-e", "SHOW TENANTS"])
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-def curl(it, token):
-    status, body = it.rest(token)
-    assert status == 200, body
-    return json.loads(body)["rows"]
-
-
-CLIENTS = {
-    "Hive JDBC 4.1, HTTP": jdbc_with_token,
-    "impyla, HTTP": impyla,
-    "curl, REST": curl,
-    # A token as the password.
-    "PyHive, SASL": pyhive,
-    "Hive JDBC 2.3, SASL": lambda it, token: jdbc_with_password(it, token, "2.3"),
-    "Hive JDBC 4.1, SASL": lambda it, token: jdbc_with_password(it, token, "4"),
-    "BeeLine 2.3, SASL": beeline,
-    "enginehouse sql": sql_client,
-}
-
-
-@only_long
-def test_every_client_logs_in_with_a_token(folder):
-    logged_in = {client: [] for client in CLIENTS}
-    for transport in (PLAIN, WITH_TLS):
-        with contextlib.closing(Installation(folder / transport, with_tls=transport == WITH_TLS).start()) as made:
-            for client, log_in in CLIENTS.items():
-                assert len(log_in(made, made.issuer.token("alice"))) == 1, f"{client} sees the tenant of its group"
-                logged_in[client].append(transport)
-    print(f"{'client':<22}method  transport")
-    for client, transports in logged_in.items():
-        print(f"{client:<22}jwt     {', '.join(transports)}")

@@ -56,13 +56,13 @@ def session_keys(settings):
 
 
 @contextlib.contextmanager
-def impyla_session(address, user="admin", ca=None, http=False, password="x", token=None, **settings):
+def impyla_session(address, user="admin", ca=None, http=False, password="x", token=None, auth_mechanism="PLAIN", **settings):
     """A session of impyla: a cursor, because a session is a cursor's there. With `ca` over TLS, with a token over HTTP."""
     host, port = split(address)
     http = http or token is not None
     tls = {"use_ssl": True, "ca_cert": str(ca), "verify_cert": True} if ca else {}
     transport = {"use_http_transport": True, "http_path": "cliservice"} if http else {}
-    login = {"auth_mechanism": "PLAIN", "user": user, "password": password}
+    login = {"auth_mechanism": auth_mechanism, "user": user, "password": password}
     if token is not None:
         login = {"auth_mechanism": "JWT", "jwt": token}
     connection = impyla.connect(host=host, port=port, timeout=120, **login, **tls, **transport)

@@ -1,4 +1,4 @@
-"""The real BeeLine and the real Hive JDBC driver 2.3, as pyspark ships them, and the driver 4; py4j calls the drivers."""
+"""The real BeeLine and the real Hive JDBC driver 2.3, as pyspark ships them, and the drivers of `DRIVERS`; py4j calls them."""
 
 import concurrent.futures
 import contextlib
@@ -20,15 +20,26 @@ def jars():
     return str(pathlib.Path(pyspark.__file__).parent / "jars" / "*")
 
 
-def classpath(driver):
-    """`EH_TEST_HIVE_JDBC` names the jar of the driver 4 (`tests/run.d/install.sh`)."""
-    if driver == "2.3":
-        return jars()
-    jar = os.environ.get("EH_TEST_HIVE_JDBC")
-    assert jar, "EH_TEST_HIVE_JDBC is not set: run tests/run, which installs it"
-    return jar
+class Driver:
+    """A JDBC driver: the variable with its jar's path (`tests/run.d/install.sh`), its class, and the scheme of its URLs."""
+
+    def __init__(self, variable, name="org.apache.hive.jdbc.HiveDriver", scheme="hive2"):
+        self.variable, self.name, self.scheme = variable, name, scheme
+
+    def classpath(self):
+        if self.variable is None:
+            return jars()
+        jar = os.environ.get(self.variable)
+        assert jar, f"{self.variable} is not set: run tests/run, which installs it"
+        return jar
 
 
+DRIVERS = {
+    "2.3": Driver(None),
+    "3.1": Driver("EH_TEST_HIVE_JDBC_3"),
+    "4.1": Driver("EH_TEST_HIVE_JDBC"),
+    "Kyuubi": Driver("EH_TEST_KYUUBI_JDBC", "org.apache.kyuubi.jdbc.KyuubiHiveDriver", "kyuubi"),
+}
 # A small, quickly started virtual machine: these are clients of a few statements.
 OPTIONS = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 WITHIN_S = 90
@@ -73,9 +84,13 @@ def beeline_ok(*arguments, **options):
 def java_sql(driver):
     """The package of a virtual machine that serves all connections of this process with that driver, and ends with it."""
     gateway = JavaGateway.launch_gateway(
-        classpath=classpath(driver), javaopts=OPTIONS, die_on_exit=True, create_new_process_group=True, enable_auth=True
+        classpath=DRIVERS[driver].classpath(),
+        javaopts=OPTIONS,
+        die_on_exit=True,
+        create_new_process_group=True,
+        enable_auth=True,
     )
-    gateway.jvm.java.lang.Class.forName("org.apache.hive.jdbc.HiveDriver")
+    gateway.jvm.java.lang.Class.forName(DRIVERS[driver].name)
     return gateway.jvm.java.sql
 
 
@@ -89,14 +104,15 @@ class JdbcError(Exception):
 
 
 class Jdbc:
-    """One connection of the Hive JDBC driver. Its calls are made in a thread of its own, so that each has a deadline."""
+    """One connection of a driver of `DRIVERS`. Its calls are made in a thread of its own, so that each has a deadline."""
 
     def __init__(self, address, user="admin", query="", password="", driver="2.3"):
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
         self.statement = self.execution = None
         self.sql = java_sql(driver)
         connect = self.sql.DriverManager.getConnection
-        self.connection = answer(self.thread.submit(connect, f"jdbc:hive2://{address}/{query}", user, password))
+        url = f"jdbc:{DRIVERS[driver].scheme}://{address}/{query}"
+        self.connection = answer(self.thread.submit(connect, url, user, password))
 
     def rows(self, statement):
         """Executes a statement; answers its rows as dictionaries of text, none if it has no result set."""

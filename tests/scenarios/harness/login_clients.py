@@ -1,0 +1,164 @@
+"""The clients of the table of logins: each logs in to a `harness.methods.Target` over one transport and returns the rows of
+SHOW TENANTS.
+
+`LACKING` has the reason for each login that a client does not have.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import ssl
+from collections.abc import Callable
+
+from pyhive import hive
+from thrift.transport import THttpClient, TSocket, TSSLSocket, TTransport
+
+from harness.clients import ANSWER_WITHIN_S, impyla_session, pyhive_session, rows, split
+from harness.java import Jdbc, beeline_ok
+from harness.processes import environment, finished, run
+
+SASL, THRIFT, HTTP, REST = "SASL", "plain Thrift", "HTTP", "REST"
+STATEMENT = "SHOW TENANTS"
+JDBC_OPTIONS = {SASL: "", THRIFT: ";auth=noSasl", HTTP: ";transportMode=http;httpPath=cliservice"}
+PASSWORD_METHODS = ("file", "ldap", "jwt")
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    name: str
+    transport: str
+    log_in: Callable
+    # Whether it sends a token as such, not as its password.
+    bearer: bool = False
+
+
+def jdbc(driver, transport, bearer=False):
+    def log_in(target, login):
+        query, user, password = target.jdbc_options + JDBC_OPTIONS[transport], login.user, login.password
+        if bearer and login.token:
+            query, user, password = f"{query};auth=jwt;jwt={login.token}", "", ""
+        with Jdbc(target.address, user, query, password, driver) as connection:
+            return connection.rows(STATEMENT)
+
+    return log_in
+
+
+def beeline(transport):
+    def log_in(target, login):
+        query = target.jdbc_options + JDBC_OPTIONS[transport]
+        done = beeline_ok(target.address, STATEMENT, user=login.user, query=query, password=login.password)
+        return done.lines()[1:]
+
+    return log_in
+
+
+def pyhive_sasl(target, login):
+    ca = {"ca": target.ca} if target.ca else {}
+    with pyhive_session(target.address, login.user, password=login.password, **ca) as session:
+        return rows(session, STATEMENT)
+
+
+def pyhive_thrift(target, login):
+    return pyhive_over(TTransport.TBufferedTransport(socket_to(target)), login)
+
+
+def socket_to(target):
+    host, port = split(target.address)
+    if target.ca is None:
+        socket = TSocket.TSocket(host, port)
+    else:
+        context = ssl.create_default_context(cafile=target.ca)
+        socket = TSSLSocket.TSSLSocket(host, port, ssl_context=context, server_hostname=host)
+    socket.setTimeout(ANSWER_WITHIN_S * 1000)
+    return socket
+
+
+def pyhive_http(target, login):
+    """The transport that PyHive makes by itself, but for the deadline, and the certificates that it trusts."""
+    tls = {"ssl_context": ssl.create_default_context(cafile=target.ca)} if target.ca else {}
+    transport = THttpClient.THttpClient(f"{'https' if tls else 'http'}://{target.address}/cliservice/", **tls)
+    transport.setTimeout(ANSWER_WITHIN_S * 1000)
+    hive.Connection._set_authorization_header(transport, login.user, login.password)
+    return pyhive_over(transport, login)
+
+
+def pyhive_over(transport, login):
+    with contextlib.closing(hive.connect(thrift_transport=transport, username=login.user)) as session:
+        return rows(session, STATEMENT)
+
+
+def impyla(transport):
+    def log_in(target, login):
+        options = {"http": transport == HTTP, "auth_mechanism": "NOSASL" if transport == THRIFT else "PLAIN"}
+        token = login.token if transport == HTTP else None
+        with impyla_session(
+            target.address, login.user, ca=target.ca, password=login.password, token=token, **options
+        ) as cursor:
+            cursor.execute(STATEMENT)
+            return cursor.fetchall()
+
+    return log_in
+
+
+def sql_client(target, login):
+    tls = ["--ca", target.ca] if target.ca else []
+    command = ["sql", "--url", target.address, *tls, "-u", login.user, "--format", "json", "-e", STATEMENT]
+    done = run(command, env={"ENGINEHOUSE_PASSWORD": login.password})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def curl(target, login):
+    # What logs in stays out of the list of processes.
+    credentials = f'user = "{login.user}:{login.password}"'
+    if login.token:
+        credentials = f'header = "Authorization: Bearer {login.token}"'
+    url = f"{'https' if target.ca else 'http'}://{target.address}/api/v1/tenants"
+    tls = ["--cacert", target.ca] if target.ca else []
+    done = finished(["curl", "-sS", "--fail-with-body", "-K", "-", *tls, url], environment(), text=f"{credentials}\n")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)["rows"]
+
+
+def gohive(transport):
+    """`EH_TEST_GOHIVE` names the program (built from `tests/gohive` by `tests/run.d/gohive.sh`)."""
+
+    def log_in(target, login):
+        program = os.environ.get("EH_TEST_GOHIVE")
+        assert program, "EH_TEST_GOHIVE is not set: run tests/run --long, which builds it"
+        name = {SASL: "sasl", THRIFT: "thrift", HTTP: "http"}[transport]
+        command = [program, name, target.address, STATEMENT, *([target.ca] if target.ca else [])]
+        done = finished(command, environment({"LOGIN_USER": login.user, "LOGIN_PASSWORD": login.password}))
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return log_in
+
+
+BINARY = (SASL, THRIFT, HTTP)
+CLIENTS = [
+    *(Client("BeeLine 2.3", it, beeline(it)) for it in BINARY),
+    *(Client("Hive JDBC 2.3", it, jdbc("2.3", it)) for it in BINARY),
+    *(Client("Hive JDBC 3.1", it, jdbc("3.1", it)) for it in BINARY),
+    *(Client("Hive JDBC 4.1", it, jdbc("4.1", it, it == HTTP), it == HTTP) for it in BINARY),
+    *(Client("Kyuubi JDBC 1.9", it, jdbc("Kyuubi", it)) for it in BINARY),
+    Client("PyHive", SASL, pyhive_sasl),
+    Client("PyHive", THRIFT, pyhive_thrift),
+    Client("PyHive", HTTP, pyhive_http),
+    *(Client("impyla", it, impyla(it), it == HTTP) for it in BINARY),
+    *(Client("gohive", it, gohive(it)) for it in BINARY),
+    Client("enginehouse sql", SASL, sql_client),
+    Client("curl", REST, curl, True),
+]
+# (client, transport) → the methods that it does not have there, and why.
+LACKING = {
+    ("PyHive", THRIFT): (PASSWORD_METHODS, "sends no password over plain Thrift"),
+    ("impyla", THRIFT): (PASSWORD_METHODS, "sends no password over plain Thrift"),
+}
+
+
+def lacks(client, method):
+    """Why the client does not have the method over its transport; None if it has."""
+    methods, reason = LACKING.get((client.name, client.transport), ((), None))
+    return reason if method in methods else None
