@@ -11,6 +11,37 @@ install_gohive() {
     install_go_program tests/gohive EH_TEST_GOHIVE
 }
 
+# cert-manager: its controllers. What they work with is defined in its module, too.
+cert_manager_module=tests/kubernetes/cert-manager
+install_cert_manager() {
+    install_go_program "$cert_manager_module" EH_TEST_CERT_MANAGER
+}
+
+# install_cert_manager_definitions: exports the folder with the definitions of its resources, for API servers.
+install_cert_manager_definitions() {
+    local module=github.com/cert-manager/cert-manager folder
+    folder=$cache/cert-manager/definitions-$(go_program_key "$cert_manager_module")
+    export EH_TEST_CERT_MANAGER_DEFINITIONS=$folder
+    if [ -d "$folder" ]; then
+        echo "cert-manager's definitions: there"
+        return 0
+    fi
+    echo "cert-manager's definitions: fetching"
+    local go new=$folder.$$ log=$work/cert-manager-definitions.log status
+    go=$(go_for_kubernetes "$cert_manager_module") || return 1
+    mkdir -p "$new/definitions"
+    (
+        cd "$cert_manager_module" || exit 1
+        GOFLAGS=-modcacherw GOWORK=off GOTOOLCHAIN=local GOPATH=$new/path "$go" mod download "$module"
+    ) >"$log" 2>&1 && cp "$new/path/pkg/mod/$module"@*/deploy/crds/cert-manager.io_*.yaml "$new/definitions" >>"$log" 2>&1
+    status=$?
+    # Another run may have been first.
+    [ "$status" -ne 0 ] || mv -T "$new/definitions" "$folder" 2>/dev/null || [ -d "$folder" ] || status=1
+    rm -rf "$new"
+    [ "$status" -eq 0 ] || tail -n 20 "$log"
+    return "$status"
+}
+
 # install_go_program MODULE VARIABLE: builds the program unless it is there, and exports the variable with its path.
 install_go_program() {
     local module=$1 name folder

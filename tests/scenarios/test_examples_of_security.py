@@ -1,27 +1,37 @@
 """The how-tos of `docs/security.md`: their blocks are executed one after the other in an empty folder, as they are printed
-but for the port, with a `standalone` that listens on every address."""
+but for the port and other addresses, with a `standalone` that listens on every address."""
 
+import base64
+import contextlib
 import os
 import re
 import shutil
+import socket
+import ssl
 import sys
 
 import pytest
 
+from harness import kubectl
+from harness.cert_manager import CertManager, define
+from harness.control_plane import Kubernetes
 from harness.engines import Engines
 from harness.how_tos import sections
 from harness.issuer import Issuer
 from harness.java import OPTIONS, jars
 from harness.kdc import Kdc
 from harness.ports import free_port
-from harness.processes import BINARY, Program, environment, finished
+from harness.processes import BINARY, REPOSITORY, Program, environment, finished
 from harness.slapd import Slapd, group_entry, user_entry
+from harness.tier import only_long
+from harness.waiting import wait_until
 
 WITHIN_S = 180
 PORT = "10009"
 PASSWORD = "correct-horse"
 # A command that serves, after the variables that it gets.
 SERVE = re.compile(r"((?:\w+=\S+ )*)enginehouse (standalone .*)")
+END = "-----END CERTIFICATE-----\n"
 DIRECTORY, ISSUER = "ldaps://directory.example:636", "https://issuer.example"
 PRINTED = {"sh": re.compile(r"^[|│ ]*42[|│ ]*$", re.MULTILINE), "python": re.compile(r"^\[\(42,\)\]$", re.MULTILINE)}
 
@@ -61,6 +71,13 @@ class Trial:
         done = finished(command, env, WITHIN_S, cwd=self.folder)
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+    def add_kubectl(self, cluster):
+        """`harness.kubectl`, as the admin of that Kubernetes."""
+        program = self.programs / "kubectl"
+        variables = f"KUBECONFIG={cluster.kubeconfig()} EH_TEST_KUSTOMIZE={os.environ['EH_TEST_KUSTOMIZE']}"
+        program.write_text(f'#!/bin/sh\n{variables} exec {sys.executable} {kubectl.__file__} "$@"\n')
+        program.chmod(0o755)
 
     def serve(self, arguments, variables):
         self.server = Program("standalone", arguments, self.folder, self.env | variables).start()
@@ -214,3 +231,62 @@ def test_the_how_to_of_kerberos_leads_from_a_realm_to_a_login_of_its_users(folde
     finally:
         trial.close()
         kdc.close()
+
+
+@only_long
+def test_the_how_to_of_cert_manager_leads_to_a_login_also_after_a_renewal(folder):
+    trial, cluster = Trial(folder), Kubernetes(folder / "kubernetes", scheduler=False)
+    with contextlib.ExitStack() as closing:
+        closing.callback(cluster.close)
+        closing.callback(trial.close)
+        define(cluster.start())
+        closing.callback(CertManager(cluster, folder / "cert-manager", "enginehouse").start().close)
+        trial.add_kubectl(cluster)
+        shutil.copytree(REPOSITORY / "deploy", trial.folder / "deploy")
+        blocks = (text.replace("gateway.example", "localhost") for _, text in sections()["certificates with cert-manager"])
+        install, trust, login, with_an_issuer = blocks
+        assert "condition met" in trial.execute("sh", install)
+        trial.execute("sh", trust)
+        first = write_certificate(trial, cluster)
+        users, settings, serve = (text for _, text in sections()["users and groups in a file"][:3])
+        trial.execute("sh", users)
+        trial.execute("sh", settings.replace("[tls]", '[tls]\nreload = "1s"'))
+        trial.execute("sh", serve)
+        assert "0 rows" in trial.execute("sh", login)
+
+        # As when its time has come: another key, signed by the same CA.
+        cluster.admin.delete("secrets", "enginehouse-tls", "enginehouse")
+        again = "kubectl -n enginehouse wait --for=condition=Ready certificate/enginehouse-tls --timeout=2m"
+        wait_until(lambda: cluster.admin.find("secrets", "enginehouse-tls", "enginehouse"), WITHIN_S, "it is made again")
+        trial.execute("sh", again)
+        second = write_certificate(trial, cluster)
+        assert first != second
+        wait_until(lambda: presented(trial) == second, WITHIN_S, "the proxy presents the new certificate", 0.2)
+        assert "0 rows" in trial.execute("sh", login)
+
+        trial.execute("sh", with_an_issuer)
+        certificate = cluster.admin.request(
+            "GET", "/apis/cert-manager.io/v1/namespaces/enginehouse/certificates/enginehouse-tls"
+        )
+        assert certificate["spec"]["issuerRef"] == {"kind": "ClusterIssuer", "name": "company"}
+        assert certificate["spec"]["dnsNames"] == ["localhost"]
+
+
+def write_certificate(trial, cluster):
+    """Writes what the Secret has to the files of the configuration, as a kubelet mounts it; returns the certificate."""
+    data = cluster.admin.get("secrets", "enginehouse-tls", "enginehouse")["data"]
+    for key, name in (("tls.key", "server.key"), ("tls.crt", "server.crt")):
+        new = trial.folder / f"{name}.new"
+        new.touch(mode=0o600)
+        new.write_bytes(base64.b64decode(data[key]))
+        new.rename(trial.folder / name)
+    return ssl.PEM_cert_to_DER_cert((trial.folder / "server.crt").read_text().split("-----END")[0] + END)
+
+
+def presented(trial):
+    context = ssl.create_default_context(cafile=trial.folder / "ca.crt")
+    with (
+        socket.create_connection(("127.0.0.1", int(trial.port)), timeout=WITHIN_S) as connection,
+        context.wrap_socket(connection, server_hostname="localhost") as tls,
+    ):
+        return tls.getpeercert(binary_form=True)

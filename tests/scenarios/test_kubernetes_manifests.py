@@ -14,6 +14,7 @@ import tomllib
 
 import pytest
 
+from harness.cert_manager import define
 from harness.certificates import Certificate
 from harness.control_plane import Kubernetes, write_secret
 from harness.kubernetes_client import ApiError
@@ -67,6 +68,25 @@ def test_every_object_is_accepted_with_strict_fields(applier, objects, workspace
     wrong = copy.deepcopy(named(objects, "NetworkPolicy", "proxy"))
     wrong["spec"]["ingres"] = []
     with pytest.raises(ApiError, match="unknown field"):
+        applier.try_out(wrong)
+
+
+def test_the_certificate_of_cert_manager_is_accepted_with_strict_fields(applier, objects, workspace):
+    define(applier.cluster)
+    rendered = overlay(workspace / "cert-manager", ["base"], components=["cert-manager"])
+    made = [it for it in rendered if it["apiVersion"] == "cert-manager.io/v1"]
+    assert [it["kind"] for it in made] == ["Certificate"] * 2 + ["Issuer"] * 2
+    for it in made:
+        assert applier.try_out(it)["metadata"]["namespace"] == OURS
+    spec = named(made, "Certificate", "enginehouse-tls")["spec"]
+    mounted = next(it for it in templates(objects)["proxy"]["spec"]["volumes"] if it["name"] == "tls")
+    assert spec["secretName"] == mounted["secret"]["secretName"]
+    # The Service, as clients in the cluster call it.
+    service = named(rendered, "Service", "enginehouse-proxy")["metadata"]
+    assert f"{service['name']}.{service['namespace']}" in spec["dnsNames"]
+    wrong = copy.deepcopy(named(made, "Certificate", "enginehouse-tls"))
+    wrong["spec"]["privateKey"]["algorithm"] = "DSA"
+    with pytest.raises(ApiError, match="spec.privateKey.algorithm: Unsupported value"):
         applier.try_out(wrong)
 
 
