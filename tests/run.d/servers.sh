@@ -1,6 +1,8 @@
 # The real servers, private to one run: started on free loopback ports, stopped by pid. Sourced by tests/run.
 
 server_pids=()
+# Files of the servers that have no secret: nodes that clients of ZooKeeper have written, and statements that failed.
+export EH_TEST_SERVER_FILES=
 
 free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
@@ -36,6 +38,7 @@ CFG
         org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg" >"$dir/log" 2>&1 &
     server_pids+=("$!")
     export EH_TEST_ZOOKEEPER=127.0.0.1:$port
+    EH_TEST_SERVER_FILES=$dir
     wait_for 60 zookeeper_answers "$port" || { tail -n 30 "$dir/log"; return 1; }
     echo "ZooKeeper: $EH_TEST_ZOOKEEPER"
 }
@@ -63,6 +66,7 @@ start_postgres() {
         -c fsync=off -c max_connections=300 >"$dir/log" 2>&1 &
     server_pids+=("$!")
     export EH_TEST_POSTGRES=postgres://postgres@127.0.0.1:$port/postgres
+    EH_TEST_SERVER_FILES+=:$dir/log
     wait_for 60 "$bin/pg_isready" -h 127.0.0.1 -p "$port" || { tail -n 30 "$dir/log"; return 1; }
     echo "PostgreSQL: $EH_TEST_POSTGRES"
 }
@@ -82,6 +86,7 @@ start_mariadb() {
         --innodb-flush-method=nosync --debug-no-sync >"$dir/log" 2>&1 &
     server_pids+=("$!")
     export EH_TEST_MARIADB=mysql://root@127.0.0.1:$port/
+    EH_TEST_SERVER_FILES+=:$dir/log
     wait_for 60 mariadb-admin --no-defaults --protocol=tcp -h 127.0.0.1 -P "$port" -u root ping || { tail -n 30 "$dir/log"; return 1; }
     echo "MariaDB: $EH_TEST_MARIADB"
 }

@@ -25,6 +25,7 @@ from harness.fixtures import FAILED, searched, started
 from harness.golden import GoldenFile
 from harness.pods import PodCluster, Pods, PodTenant
 from harness.processes import BINARY, run
+from harness.secret_scan import KEPT, MARK, Scan
 from harness.standalone import Standalone
 from harness.tier import skip_long
 
@@ -93,13 +94,16 @@ def report(request):
 
 @pytest.fixture(scope="session")
 def workspace():
-    """The folder of everything that the scenarios make. Kept when something failed."""
+    """The folder of everything that the scenarios make. At its end it is searched for secrets, and each of them is an error."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="enginehouse-scenarios.", dir="/var/tmp"))
+    KEPT.begin(folder)
     yield folder
+    found = Scan(folder, filter(None, os.environ.get("EH_TEST_SERVER_FILES", "").split(":"))).run()
     if os.environ.get("EH_TEST_KEEP"):
         print(f"kept: {folder}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
+    assert not found, "\n".join([f"{len(found)} secrets were found", *found[:60]])
 
 
 @pytest.fixture
@@ -185,7 +189,8 @@ class Tenant:
     def __init__(self, installation, name, users):
         self.installation = installation
         self.control = Control(installation.address)
-        self.name, self.pool, self.unit = self.control.make(name, users=users)
+        secret = f", PROPERTIES ('s3.secret_key' = '{MARK}of-{name}')"
+        self.name, self.pool, self.unit = self.control.make(name, options=secret, users=users)
         self.engine = self.control.start(self.name, self.pool, self.unit)
 
     @property

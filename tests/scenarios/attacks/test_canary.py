@@ -1,4 +1,5 @@
-"""C17: secrets that every user of the installation has used, and where they are afterwards."""
+"""C17: secrets that every user of the installation has used, and where they are afterwards. What all scenarios leave is
+searched when they have ended (`harness.secret_scan`)."""
 
 import base64
 import contextlib

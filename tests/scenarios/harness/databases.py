@@ -24,6 +24,7 @@ import pymysql
 from pymysql.constants import ER
 
 from harness.ports import free_port
+from harness.secret_scan import KEPT
 from harness.server_process import KILLED_WITHIN_S, ServerProcess
 
 CONNECT_WITHIN_S = 10
@@ -117,7 +118,12 @@ class Database:
         with contextlib.closing(self.open(self.SYSTEM)) as connection:
             self.ask(connection, statement)
 
+    def dump(self):
+        """table → its rows as text."""
+        return {name: "\n".join(map(str, self.rows(f"SELECT * FROM {name}"))) for (name,) in self.rows(self.TABLES)}
+
     def close(self):
+        KEPT.keep_rows(self)
         with self.lock:
             self.drop_connection()
         self.on_server(self.DROP.format(self.name))
@@ -130,6 +136,7 @@ class PostgresDatabase(Database):
     DROP = "DROP DATABASE IF EXISTS {} WITH (FORCE)"
     OTHERS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     END = "SELECT pg_terminate_backend({})"
+    TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
     BROKEN = (pg8000.native.InterfaceError, OSError)
 
     def __init__(self, server=None):
@@ -137,6 +144,11 @@ class PostgresDatabase(Database):
 
     def open(self, name):
         return open_postgres(self.server_url, name)
+
+    def dump(self):
+        # One statement for all of them, because each test has a database.
+        every = [f"SELECT '{it}', string_agg(line::text, chr(10)) FROM {it} AS line" for (it,) in self.rows(self.TABLES)]
+        return {name: rows or "" for name, rows in self.rows(" UNION ALL ".join(every))} if every else {}
 
     def ask(self, connection, statement):
         return connection.run(statement) or []
@@ -149,6 +161,7 @@ class MariadbDatabase(Database):
     DROP = "DROP DATABASE IF EXISTS {}"
     OTHERS = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
     END = "KILL {}"
+    TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
     BROKEN = (pymysql.err.OperationalError, pymysql.err.InterfaceError, OSError)
 
     def __init__(self, server=None):

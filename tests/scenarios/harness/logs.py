@@ -5,8 +5,11 @@ through the open file.
 """
 
 import glob
+import os
 import re
 import threading
+
+from harness.secret_scan import KEPT
 
 LEVEL = re.compile(r"^\S+Z\s+(WARN|ERROR)\s")
 PANIC = re.compile(r"panicked at|SQLITE_CORRUPT|stack backtrace")
@@ -37,6 +40,7 @@ class Logs:
                             self.files[path] = open(path, "rb")  # noqa: SIM115 -- held until close()
                         except OSError:
                             continue
+                        KEPT.keep_engine(os.path.dirname(path))
 
     def text(self, path_part=""):
         """Everything logged so far, in files whose path contains `path_part`."""
@@ -91,6 +95,7 @@ class Logs:
         self.ended.set()
         self.thread.join(timeout=5)
         with self.lock:
-            for file in self.files.values():
+            for path, file in self.files.items():
+                KEPT.keep_log(path, file)
                 file.close()
             self.files = {}

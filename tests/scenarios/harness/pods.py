@@ -10,6 +10,7 @@ from harness.control_plane import CONTROLLERS, NODE_LIFECYCLE, Kubernetes
 from harness.logs import Logs
 from harness.pod_engines import PodEngines
 from harness.processes import BINARY
+from harness.secret_scan import MARK
 from harness.waiting import wait_until
 from kubelet import Image, Kubelet
 
@@ -116,6 +117,9 @@ class PodTenant:
         self.pods, self.user = cluster.pods, f"{name}_user"
         self.control = Control(cluster.addresses["proxy-b"])
         places = self.pods.nodes_of(name) if places is None else places
+        if not ("PROPERTIES" in options or "ENGINE_TYPE" in options):
+            # What the Secret of its engines alone may have.
+            options += f", PROPERTIES ('s3.secret_key' = '{MARK}of-{name}')"
         self.link = self.name, self.pool, self.unit = self.control.make(
             name, users=f"'{self.user}'", options=options, places=places
         )
