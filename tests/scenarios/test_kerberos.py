@@ -14,7 +14,7 @@ from harness.kdc import OTHER_REALM, REALM, Kdc
 from harness.processes import run
 from harness.slapd import Slapd, group_entry, password_of, user_entry
 from harness.standalone import Standalone
-from harness.ticket_clients import beeline, curl, jdbc_query
+from harness.ticket_clients import beeline, curl, jdbc, jdbc_query
 from harness.tier import only_long
 
 CONFIGURATION = """
@@ -195,11 +195,14 @@ def impyla(it, http):
         return result(cursor, "SHOW TENANTS")
 
 
-def hive_jdbc(it, driver, http):
-    """BeeLine with that driver: the same classes as those of a program."""
-    done = beeline(it.address, "SHOW TENANTS", it.kdc.of_client("alice"), it.folder, query_of(it, http), driver)
+def of_beeline(it, http):
+    done = beeline(it.address, "SHOW TENANTS", it.kdc.of_client("alice"), it.folder, query_of(it, http))
     assert done.status == 0, f"{done.out}\n{done.err}"
     return done.lines()[1:]
+
+
+def of_driver(it, driver, http):
+    return jdbc(it.address, "SHOW TENANTS", it.kdc.of_client("alice"), it.folder, query_of(it, http), driver)
 
 
 def curl_rest(it):
@@ -212,24 +215,36 @@ CLIENTS = {
     "PyHive, SASL": pyhive,
     "impyla, SASL": lambda it: impyla(it, http=False),
     "impyla, HTTP": lambda it: impyla(it, http=True),
-    "BeeLine and Hive JDBC 2.3, SASL": lambda it: hive_jdbc(it, "2.3", http=False),
-    "BeeLine and Hive JDBC 2.3, HTTP": lambda it: hive_jdbc(it, "2.3", http=True),
+    "BeeLine 2.3, SASL": lambda it: of_beeline(it, http=False),
+    "BeeLine 2.3, HTTP": lambda it: of_beeline(it, http=True),
+    "Hive JDBC 2.3, SASL": lambda it: of_driver(it, "2.3", http=False),
+    "Hive JDBC 2.3, HTTP": lambda it: of_driver(it, "2.3", http=True),
+    "Hive JDBC 3.1, SASL": lambda it: of_driver(it, "3.1", http=False),
+    "Hive JDBC 3.1, HTTP": lambda it: of_driver(it, "3.1", http=True),
+    "Hive JDBC 4.1, SASL": lambda it: of_driver(it, "4.1", http=False),
+    "Hive JDBC 4.1, HTTP": lambda it: of_driver(it, "4.1", http=True),
+    "Kyuubi JDBC 1.9, SASL": lambda it: of_driver(it, "Kyuubi", http=False),
+    "Kyuubi JDBC 1.9, HTTP": lambda it: of_driver(it, "Kyuubi", http=True),
     "curl, REST": curl_rest,
 }
 
 
 @only_long
 def test_every_client_logs_in_with_a_ticket(folder):
-    logged_in = {client: [] for client in CLIENTS}
+    logged_in, failures = {client: [] for client in CLIENTS}, []
     for transport, mode in ((PLAIN, None), (WITH_TLS, "required")):
         with contextlib.closing(Installation(folder / transport, tls=mode)) as made:
             made.start()
             for client, log_in in CLIENTS.items():
-                assert len(log_in(made)) == 1, f"{client} sees the tenant of its group"
-                logged_in[client].append(transport)
-    print(f"{'client':<33}method    transport")
+                try:
+                    assert len(log_in(made)) == 1, "it sees the tenant of its group"
+                    logged_in[client].append(transport)
+                except Exception as error:
+                    failures.append(f"{client}, {transport}: {error}")
+    print(f"{'client':<23}method    transport")
     for client, transports in logged_in.items():
-        print(f"{client:<33}kerberos  {', '.join(transports)}")
+        print(f"{client:<23}kerberos  {', '.join(transports)}")
+    assert not failures, "\n".join(failures)
 
 
 @only_long

@@ -135,9 +135,7 @@ def test_all_keys_rotate_under_clients_without_a_failed_statement(own_cluster, f
         # The same generations are accepted.
         wait_read(cluster, 2, renewals=1)
         # Also if an agent that had not read its file yet has sealed with the generation before.
-        wait_until(
-            lambda: "sealed with 2: 1 resource unit" in check_keys()["said"], WITHIN_S + 60, "values are sealed again"
-        )
+        wait_until(lambda: "sealed with 2: 1 resource unit" in check_keys()["said"], WITHIN_S + 60, "values are sealed again")
         clients.wait_round()
         second = control.start("t_1", "rp_1", "uc_1")
         passwords = zookeeper_passwords(cluster.keys.file("master"))
