@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use model::error::{ErrorKind, UserError};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::password::PasswordHash;
+use crate::password::{HashMemory, PasswordHash};
 
 /// The most hashes that wait.
 const MAX_WAITING: usize = 256;
@@ -20,6 +21,8 @@ pub struct HashQueue {
     running: Arc<Semaphore>,
     /// Those that run and those that wait.
     admitted: Arc<Semaphore>,
+    /// One for each hash that runs, while none does.
+    memories: Arc<Mutex<Vec<HashMemory>>>,
 }
 
 impl Default for HashQueue {
@@ -30,7 +33,11 @@ impl Default for HashQueue {
 
 impl HashQueue {
     fn new(running: usize, waiting: usize) -> Self {
-        Self { running: Arc::new(Semaphore::new(running)), admitted: Arc::new(Semaphore::new(running + waiting)) }
+        Self {
+            running: Arc::new(Semaphore::new(running)),
+            admitted: Arc::new(Semaphore::new(running + waiting)),
+            memories: Arc::default(),
+        }
     }
 
     /// Whether the hash is one of that password. 57P03 if too many logins wait; XX000 if the task of the hash panicked or was
@@ -41,8 +48,11 @@ impl HashQueue {
         })?;
         // Both semaphores are never closed.
         let running = Arc::clone(&self.running).acquire_owned().await.map_err(|error| internal(&error))?;
+        let memories = Arc::clone(&self.memories);
         let computing = tokio::task::spawn_blocking(move || {
-            let matches = hash.matches(&password);
+            let mut memory = memories.lock().pop().unwrap_or_default();
+            let matches = hash.matches(&password, &mut memory);
+            memories.lock().push(memory);
             drop((running, admitted));
             matches
         });

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use argon2::password_hash::phc;
-use argon2::{ARGON2ID_IDENT, Argon2, Params, PasswordHasher as _, PasswordVerifier as _};
+use argon2::password_hash::phc::{self, Output};
+use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, PasswordHasher as _, Version};
 
 /// The most memory that a hash may ask for, in KiB.
 pub const MAX_MEMORY_KIB: u32 = 256 << 10;
@@ -66,14 +66,50 @@ impl PasswordHash {
     }
 
     /// Whether it is the hash of that password. Takes as long as its parameters ask for.
-    pub fn matches(&self, password: &str) -> bool {
-        Argon2::default().verify_password(password.as_bytes(), &self.0).is_ok()
+    pub fn matches(&self, password: &str, memory: &mut HashMemory) -> bool {
+        let hash = &self.0;
+        let (Some(salt), Some(expected)) = (&hash.salt, &hash.hash) else { return false };
+        let Ok(params) = Params::try_from(hash) else { return false };
+        let Ok(version) = hash.version.map_or(Ok(Version::default()), Version::try_from) else { return false };
+        let blocks = memory.of(params.block_count());
+        let mut output = [0; Output::MAX_LENGTH];
+        let Some(output) = output.get_mut(..expected.len()) else { return false };
+        let argon2 = Argon2::new(Algorithm::Argon2id, version, params);
+        let computed = argon2.hash_password_into_with_memory(password.as_bytes(), salt, output, blocks);
+        memory.shrink();
+        // Outputs are compared in constant time.
+        computed.is_ok() && Output::new(output).is_ok_and(|output| output == *expected)
+    }
+}
+
+/// The memory that hashes are computed in, one after another. It is kept, because an allocator keeps what is freed for each of the
+/// threads that have computed a hash: together far more than the hashes that are computed at the same time.
+#[derive(Default)]
+pub struct HashMemory(Vec<Block>);
+
+impl HashMemory {
+    fn of(&mut self, blocks: usize) -> &mut [Block] {
+        self.0.resize(blocks, Block::new());
+        &mut self.0
+    }
+
+    /// Frees what a hash with the parameters of [`PasswordHash::of`] does not need.
+    fn shrink(&mut self) {
+        if self.0.len() > Params::DEFAULT.block_count() {
+            self.0 = Vec::new();
+        }
     }
 }
 
 impl fmt::Display for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for HashMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HashMemory({} KiB)", self.0.len())
     }
 }
 
@@ -95,9 +131,28 @@ mod tests {
         let text = hash.to_string();
         assert!(text.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{text}");
         let parsed = PasswordHash::parse(&text).unwrap();
-        assert!(parsed.matches("correct horse") && !parsed.matches("correct  horse"));
+        let mut memory = HashMemory::default();
+        // The same memory for each of them.
+        for _ in 0..2 {
+            assert!(parsed.matches("correct horse", &mut memory) && !parsed.matches("correct  horse", &mut memory));
+        }
+        assert_eq!(memory.0.len(), 19_456);
         assert!(!format!("{hash:?}").contains("argon2id"));
         assert_ne!(PasswordHash::of("correct horse").unwrap().to_string(), text);
+    }
+
+    /// Hashes of other programs, with other parameters.
+    #[test]
+    fn memory_is_as_large_as_a_hash_needs_and_not_kept_above_the_usual() {
+        let mut memory = HashMemory::default();
+        for (kib, kept) in [(64, 64), (1_024, 1_024), (20_000, 0), (19_456, 19_456)] {
+            let params = Params::new(kib, 1, 1, Some(24)).unwrap();
+            let hash = Argon2::from(params).hash_password_with_salt(b"x", &[7; SALT_BYTES]).unwrap();
+            let hash = PasswordHash::parse(&phc::PasswordHash::to_string(&hash)).unwrap();
+            assert!(hash.matches("x", &mut memory), "{kib}");
+            assert_eq!(memory.0.len(), kept);
+            assert!(!hash.matches("y", &mut memory), "{kib}");
+        }
     }
 
     #[test]
