@@ -9,6 +9,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 const RESERVED: u64 = 256;
 /// The file descriptors of one client: its own connection, one to an engine, one to a metadata agent.
 const PER_CLIENT: u64 = 3;
+/// The part of all file descriptors that connections before authentication may take, and as many again those that wait.
+const PART_UNAUTHENTICATED: u64 = 8;
 /// The number of clients that are served with any limit.
 const FEWEST: u64 = 16;
 
@@ -20,13 +22,24 @@ pub fn allow_all() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// The number of clients that fit.
-pub fn connections() -> usize {
-    clients_within(getrlimit(Resource::Nofile).current)
+/// The number of connections before authentication that fit.
+pub fn unauthenticated() -> usize {
+    unauthenticated_within(getrlimit(Resource::Nofile).current)
 }
 
-fn clients_within(files: Option<u64>) -> usize {
-    let clients = files.map_or(u64::MAX, |files| files.saturating_sub(RESERVED) / PER_CLIENT);
+/// The number of clients that fit, with this many connections before authentication and as many that wait.
+pub fn connections(unauthenticated: usize) -> usize {
+    clients_within(getrlimit(Resource::Nofile).current, unauthenticated)
+}
+
+fn unauthenticated_within(files: Option<u64>) -> usize {
+    let connections = files.map_or(u64::MAX, |files| files / PART_UNAUTHENTICATED);
+    usize::try_from(connections.max(FEWEST)).unwrap_or(usize::MAX)
+}
+
+fn clients_within(files: Option<u64>, unauthenticated: usize) -> usize {
+    let others = RESERVED.saturating_add((unauthenticated as u64).saturating_mul(2));
+    let clients = files.map_or(u64::MAX, |files| files.saturating_sub(others) / PER_CLIENT);
     usize::try_from(clients.max(FEWEST)).unwrap_or(usize::MAX)
 }
 
@@ -36,9 +49,10 @@ mod tests {
 
     #[test]
     fn clients_leave_file_descriptors_for_other_uses() {
-        assert_eq!(clients_within(None), usize::MAX);
-        assert_eq!(clients_within(Some(20_000)), 6_581);
-        assert_eq!(clients_within(Some(1_024)), 256);
-        assert_eq!(clients_within(Some(10)), 16);
+        assert_eq!(clients_within(None, 1_000), usize::MAX);
+        assert_eq!(clients_within(Some(20_000), 1_000), 5_914);
+        assert_eq!((unauthenticated_within(Some(20_000)), unauthenticated_within(Some(1_024))), (2_500, 128));
+        assert_eq!(clients_within(Some(1_024), 128), 170);
+        assert_eq!((clients_within(Some(10), 16), unauthenticated_within(Some(10))), (16, 16));
     }
 }

@@ -174,7 +174,15 @@ pub async fn proxy(
     clock: &SharedClock,
 ) -> anyhow::Result<Proxy> {
     let section = &configuration.proxy;
-    let connections = section.max_connections.min(open_files::connections());
+    let unauthenticated = section.max_unauthenticated.min(open_files::unauthenticated());
+    if unauthenticated < section.max_unauthenticated {
+        tracing::warn!(
+            connections = unauthenticated,
+            configured = section.max_unauthenticated,
+            "limit of open files is too low for proxy.max_unauthenticated; accepting fewer logins at a time; raise ulimit -n"
+        );
+    }
+    let connections = section.max_connections.min(open_files::connections(unauthenticated));
     if connections < section.max_connections {
         tracing::warn!(
             connections,
@@ -186,6 +194,9 @@ pub async fn proxy(
         connections,
         connections_per_user: section.max_connections_per_user,
         connections_per_peer: section.max_connections_per_address,
+        unauthenticated_connections: unauthenticated,
+        unauthenticated_per_address: section.max_unauthenticated_per_address,
+        waiting_connections: unauthenticated,
         connect_rate: section.connect_rate,
         ..hs2::Limits::default()
     };

@@ -1,25 +1,39 @@
 //! Admission control: the connection limits of a server, in total, per user, per address, and before authentication, and the
 //! rate of new connections from an address.
 //!
-//! A connection counts as unauthenticated from its acceptance until its user is known, so clients that never
+//! A connection counts as unauthenticated from its admission until its user is known, so clients that never
 //! authenticate take nothing from those that do. The count is released when the connection's [`Admission`] is
 //! dropped.
+//!
+//! Each address has a number of places for unauthenticated connections; the addresses of an IPv6 /64 share them. Further
+//! connections of it are accepted and [wait](Waiting) for a place in the order of their arrival, without a buffer: the users
+//! behind one address who log in at the same time are served a little later. The number of waiting connections is limited
+//! too, and they take no place from another address.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
 
 use crate::auth::{Authenticator, Credentials, HttpScheme, Principal};
-use crate::connect_rate::ConnectRate;
+use crate::connect_rate::{ConnectRate, network_of};
 use crate::limits::Limits;
+use crate::not_admitted::{NotAdmitted, too_many};
 use crate::security_context::SecurityContext;
 use crate::service_proof::ServiceProof;
+
+/// The first byte of `GET`. Thrift over HTTP has POST only.
+const PROBE: u8 = b'G';
 
 /// The connection counts of one server.
 pub(crate) struct ConnectionCounts {
@@ -32,15 +46,44 @@ pub(crate) struct ConnectionCounts {
 #[derive(Default)]
 struct Taken {
     unauthenticated: usize,
-    unauthenticated_by_peer: HashMap<IpAddr, usize>,
+    /// Connections that wait for a place of their address.
+    waiting: usize,
+    /// Addresses with an unauthenticated or a waiting connection.
+    addresses: HashMap<IpAddr, Address>,
     authenticated: usize,
     by_peer: HashMap<IpAddr, usize>,
     by_user: HashMap<String, usize>,
 }
 
+/// The unauthenticated connections of one address, or one IPv6 /64.
+struct Address {
+    places: Arc<Semaphore>,
+    waiting: usize,
+    /// Those that have a place or wait for one.
+    connections: usize,
+}
+
+impl Taken {
+    fn leave(&mut self, network: IpAddr) {
+        if let Some(address) = self.addresses.get_mut(&network) {
+            address.connections -= 1;
+            if address.connections == 0 {
+                self.addresses.remove(&network);
+            }
+        }
+    }
+}
+
+/// A connection that is not rejected.
+pub(crate) enum Admitted {
+    Now(Arc<Admission>),
+    Later(Waiting),
+}
+
 /// How one connection is counted.
 enum CountedAs {
-    Unauthenticated,
+    /// With a place of its address.
+    Unauthenticated { _place: OwnedSemaphorePermit },
     /// For this user; `None` for a component of Enginehouse, which acts for many.
     Authenticated(Option<String>),
     /// Between two users of an HTTP connection, or rejected.
@@ -66,29 +109,60 @@ impl ConnectionCounts {
         Self { limits, clock, rate, taken: Mutex::default() }
     }
 
-    /// Counts an accepted connection. It is refused if its address exceeds the rate of new connections, and if too many are
-    /// unauthenticated, in total or from its address, which may have half of them.
+    /// Counts an accepted connection. It is refused if its address exceeds the rate of new connections, if too many are
+    /// unauthenticated, and if too many wait for a place of its address.
     pub(crate) fn admit(
         self: &Arc<Self>,
         peer: SocketAddr,
         authenticator: &Arc<dyn Authenticator>,
-    ) -> Result<Arc<Admission>, Refusal> {
+    ) -> Result<Admitted, NotAdmitted> {
         let peer = peer.ip().to_canonical();
         if !self.take_from_rate(peer) {
             let (per_second, authenticator) = (self.limits.connect_rate, Arc::clone(authenticator));
-            return Err(Refusal::TooFast { peer, per_second, authenticator });
+            return Err(NotAdmitted::TooFast { peer, per_second, authenticator });
         }
-        let most = self.limits.unauthenticated_connections;
-        let mut taken = self.taken.lock();
-        let of_peer = count(&taken.unauthenticated_by_peer, &peer);
-        if taken.unauthenticated >= most || of_peer >= most.div_ceil(2) {
-            return Err(Refusal::Full);
+        let (network, limits) = (network_of(peer), &self.limits);
+        let mut guard = self.taken.lock();
+        let taken = &mut *guard;
+        let per_address = limits.unauthenticated_per_address.min(Semaphore::MAX_PERMITS);
+        let new = || Address { places: Arc::new(Semaphore::new(per_address)), waiting: 0, connections: 0 };
+        let address = taken.addresses.entry(network).or_insert_with(new);
+        address.connections += 1;
+        let places = Arc::clone(&address.places);
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            let most = limits.waiting_connections;
+            if taken.waiting >= most || address.waiting >= most.div_ceil(2) {
+                taken.leave(network);
+                return Err(self.address_full(peer, Duration::ZERO, authenticator));
+            }
+            taken.waiting += 1;
+            address.waiting += 1;
+            let (counts, authenticator) = (Arc::clone(self), Arc::clone(authenticator));
+            return Ok(Admitted::Later(Waiting { counts, peer, network, places, authenticator }));
+        };
+        if taken.unauthenticated >= limits.unauthenticated_connections {
+            taken.leave(network);
+            return Err(NotAdmitted::Full);
         }
         taken.unauthenticated += 1;
-        *taken.unauthenticated_by_peer.entry(peer).or_default() += 1;
-        let counted_as = Mutex::new(CountedAs::Unauthenticated);
-        let authenticator = Arc::clone(authenticator);
-        Ok(Arc::new(Admission { counts: Arc::clone(self), peer, authenticator, counted_as }))
+        Ok(Admitted::Now(self.admission(peer, network, place, authenticator)))
+    }
+
+    fn admission(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        network: IpAddr,
+        place: OwnedSemaphorePermit,
+        authenticator: &Arc<dyn Authenticator>,
+    ) -> Arc<Admission> {
+        let counted_as = Mutex::new(CountedAs::Unauthenticated { _place: place });
+        let (counts, authenticator) = (Arc::clone(self), Arc::clone(authenticator));
+        Arc::new(Admission { counts, peer, network, authenticator, counted_as })
+    }
+
+    fn address_full(&self, peer: IpAddr, waited: Duration, authenticator: &Arc<dyn Authenticator>) -> NotAdmitted {
+        let (limit, authenticator) = (self.limits.unauthenticated_per_address, Arc::clone(authenticator));
+        NotAdmitted::AddressFull { peer, limit, waited, authenticator }
     }
 
     fn take_from_rate(&self, peer: IpAddr) -> bool {
@@ -102,84 +176,92 @@ impl ConnectionCounts {
     }
 }
 
-fn too_many() -> UserError {
-    UserError::new(ErrorKind::ProgramLimit, "too many connections").hint("Retry later, or close other sessions.")
+/// A connection that waits for a place of its address.
+pub(crate) struct Waiting {
+    counts: Arc<ConnectionCounts>,
+    peer: IpAddr,
+    network: IpAddr,
+    places: Arc<Semaphore>,
+    authenticator: Arc<dyn Authenticator>,
 }
 
-/// Why a connection is not admitted. As its authenticator it rejects the client in the client's own protocol.
-pub(crate) enum Refusal {
-    /// Too many connections are unauthenticated.
-    Full,
-    /// The address opens more connections than [`Limits::connect_rate`].
-    TooFast {
-        peer: IpAddr,
-        per_second: u32,
-        /// The authenticator of connections that are admitted.
-        authenticator: Arc<dyn Authenticator>,
-    },
+/// The end of a wait without a place.
+pub(crate) enum Ended {
+    /// The client has sent something, and receives the reason.
+    Refused(NotAdmitted),
+    /// The client has sent nothing, or closed the connection.
+    Silent,
 }
 
-impl Refusal {
-    pub(crate) fn error(&self) -> UserError {
-        match self {
-            Self::Full => too_many(),
-            Self::TooFast { peer, per_second, .. } => {
-                let burst = ConnectRate::burst(*per_second);
-                UserError::new(ErrorKind::ProgramLimit, "too many new connections from one address")
-                    .detail(format!(
-                        "The limit for {peer} is {per_second} new connections per second, with bursts of {burst}."
-                    ))
-                    .hint("Retry later, or reuse connections.")
-            }
+impl Waiting {
+    /// Waits until the connection has a place, for [`Limits::waiting_deadline`] at most. A client that has left
+    /// meanwhile leaves its place as soon as its connection is read.
+    pub(crate) async fn place(self, stream: &TcpStream) -> Result<Arc<Admission>, Ended> {
+        let deadline = self.counts.limits.waiting_deadline;
+        let until = Instant::now() + deadline;
+        let mut place = pin!(Arc::clone(&self.places).acquire_owned());
+        let first = tokio::select! {
+            biased;
+            place = &mut place => return self.admit(place),
+            first = timeout_at(until, first_byte(stream)) => first,
+        };
+        match first {
+            // Perhaps a probe: it is answered whatever connections of its address there are.
+            Ok(Some(PROBE)) => return Err(Ended::Refused(self.full(Duration::ZERO))),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => return Err(Ended::Silent),
+        }
+        match timeout_at(until, place).await {
+            Ok(place) => self.admit(place),
+            Err(_) => Err(Ended::Refused(self.full(deadline))),
         }
     }
+
+    fn full(&self, waited: Duration) -> NotAdmitted {
+        self.counts.address_full(self.peer, waited, &self.authenticator)
+    }
+
+    /// Counts the connection as unauthenticated; when `self` is dropped it has ceased to wait.
+    fn admit(self, place: Result<OwnedSemaphorePermit, AcquireError>) -> Result<Arc<Admission>, Ended> {
+        // The semaphore is never closed.
+        let place = place.map_err(|_| Ended::Silent)?;
+        let mut taken = self.counts.taken.lock();
+        if taken.unauthenticated >= self.counts.limits.unauthenticated_connections {
+            return Err(Ended::Refused(NotAdmitted::Full));
+        }
+        taken.unauthenticated += 1;
+        if let Some(address) = taken.addresses.get_mut(&self.network) {
+            address.connections += 1;
+        }
+        drop(taken);
+        Ok(self.counts.admission(self.peer, self.network, place, &self.authenticator))
+    }
 }
 
-#[async_trait]
-impl Authenticator for Refusal {
-    async fn authenticate(&self, _: SocketAddr, _: &Credentials) -> Result<Principal, UserError> {
-        Err(self.error())
-    }
-
-    fn accepts_services(&self) -> bool {
-        true
-    }
-
-    async fn authenticate_service(&self, _: SocketAddr, _: &ServiceProof) -> Result<Principal, UserError> {
-        Err(self.error())
-    }
-
-    async fn authenticate_bearer(&self, _: SocketAddr, _: &str, _: &str) -> Result<Principal, UserError> {
-        Err(self.error())
-    }
-
-    fn begin_ticket_login(&self, _: SocketAddr) -> Result<Box<dyn SecurityContext>, UserError> {
-        Err(self.error())
-    }
-
-    /// All, so that each client gets the error.
-    fn http_schemes(&self) -> Vec<HttpScheme> {
-        vec![HttpScheme::Basic, HttpScheme::Bearer, HttpScheme::Negotiate]
-    }
-
-    fn accepts_no_user_name(&self) -> bool {
-        true
-    }
-
-    fn unready(&self) -> Option<String> {
-        match self {
-            Self::Full => Some(too_many().message),
-            // Other addresses are served. Where clients come through a load balancer, its probe has their address, and must not
-            // take the server out of service.
-            Self::TooFast { authenticator, .. } => authenticator.unready(),
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut taken = self.counts.taken.lock();
+        taken.waiting -= 1;
+        if let Some(address) = taken.addresses.get_mut(&self.network) {
+            address.waiting -= 1;
         }
+        taken.leave(self.network);
     }
+}
+
+/// The first byte that a client has sent, which stays unread; `None` if it has closed the connection.
+async fn first_byte(stream: &TcpStream) -> Option<u8> {
+    let mut first = [0; 1];
+    let length = stream.peek(&mut first).await.ok()?;
+    (length > 0).then_some(first[0])
 }
 
 /// The authenticator of one connection, which also counts the connection for its user.
 pub(crate) struct Admission {
     counts: Arc<ConnectionCounts>,
     peer: IpAddr,
+    /// The address, or the IPv6 /64.
+    network: IpAddr,
     authenticator: Arc<dyn Authenticator>,
     counted_as: Mutex<CountedAs>,
 }
@@ -223,9 +305,9 @@ impl Admission {
 
     fn release(&self, counted_as: &mut CountedAs, taken: &mut Taken) {
         match std::mem::replace(counted_as, CountedAs::Nothing) {
-            CountedAs::Unauthenticated => {
+            CountedAs::Unauthenticated { .. } => {
                 taken.unauthenticated = taken.unauthenticated.saturating_sub(1);
-                decrement(&mut taken.unauthenticated_by_peer, &self.peer);
+                taken.leave(self.network);
             }
             CountedAs::Authenticated(user) => {
                 taken.authenticated = taken.authenticated.saturating_sub(1);

@@ -50,7 +50,7 @@ impl ConnectRate {
         if self.interval.is_zero() {
             return true;
         }
-        let bucket = bucket_of(address);
+        let bucket = network_of(address);
         self.drop_full(now);
         let before = self.full_at.get(&bucket).copied();
         let after = before.unwrap_or(now) + self.interval;
@@ -85,7 +85,7 @@ impl ConnectRate {
 }
 
 /// The address, or the first one of an IPv6 /64.
-fn bucket_of(address: IpAddr) -> IpAddr {
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & PREFIX).into(),
         address @ IpAddr::V4(_) => address,

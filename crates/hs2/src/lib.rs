@@ -41,6 +41,7 @@ pub mod http_api;
 pub mod limits;
 pub mod message;
 pub mod method;
+mod not_admitted;
 pub mod protocol;
 mod rejection;
 pub mod relay;

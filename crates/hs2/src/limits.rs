@@ -93,9 +93,16 @@ pub struct Limits {
     pub handshake_deadline: Duration,
     /// The most authenticated connections of a server; further ones are rejected.
     pub connections: usize,
-    /// The most connections before authentication, which lasts [`Limits::auth_deadline`] at most; one address may
-    /// have half of them. Further ones are rejected, or closed without a response.
+    /// The most connections before authentication, which lasts [`Limits::auth_deadline`] at most. Further ones are
+    /// rejected, or closed without a response.
     pub unauthenticated_connections: usize,
+    /// The most of these from one address, or one IPv6 /64. Further ones wait for one of them to authenticate or end.
+    pub unauthenticated_per_address: usize,
+    /// The most connections that wait so; one address may have half of them. Further ones are rejected, or closed without
+    /// a response.
+    pub waiting_connections: usize,
+    /// How long one of them waits.
+    pub waiting_deadline: Duration,
     /// The most authenticated connections of one user; components of Enginehouse are not counted.
     pub connections_per_user: usize,
     /// The most authenticated connections from one address.
@@ -122,6 +129,9 @@ impl Default for Limits {
             handshake_deadline: Duration::from_secs(5),
             connections: 2_000,
             unauthenticated_connections: 1_024,
+            unauthenticated_per_address: 512,
+            waiting_connections: 1_024,
+            waiting_deadline: Duration::from_secs(10),
             connections_per_user: usize::MAX,
             connections_per_peer: usize::MAX,
             connect_rate: 0,

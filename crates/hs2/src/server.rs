@@ -17,18 +17,19 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::admission::{ConnectionCounts, Refusal};
+use crate::admission::{Admission, Admitted, ConnectionCounts, Ended, Waiting};
 use crate::answer::encode_refusal;
 use crate::auth::Authenticator;
 use crate::connection::{Connection, HandshakeError};
 use crate::http_api::HttpApi;
 use crate::limits::Limits;
+use crate::not_admitted::NotAdmitted;
 use crate::tls::ServerTls;
 use crate::tls::log::TlsLog;
 use crate::wire::Wire;
 
 /// The most connections above a limit that are rejected with a reason at the same time; others are closed at once.
-const REFUSALS_AT_ONCE: usize = 32;
+const REJECTIONS_AT_ONCE: usize = 32;
 
 /// How long accepting pauses when the operating system refuses (no file descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -84,10 +85,16 @@ impl Server {
     /// Serves connections until `stop` is cancelled and all of them have ended.
     pub async fn serve_connections<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
         let counts = Arc::new(ConnectionCounts::new(Arc::clone(&self.limits), self.clock));
-        let refusals = Arc::new(Semaphore::new(REFUSALS_AT_ONCE));
-        let log = Arc::new(TlsLog::default());
-        let api = handler.http_api();
         let authenticator = Arc::clone(&handler) as Arc<dyn Authenticator>;
+        let serving = Arc::new(Serving {
+            api: handler.http_api(),
+            handler,
+            limits: Arc::clone(&self.limits),
+            tls: self.tls,
+            log: Arc::default(),
+            rejections: Arc::new(Semaphore::new(REJECTIONS_AT_ONCE)),
+            stop: stop.clone(),
+        });
         let mut tasks = JoinSet::new();
         let mut fails = false;
         loop {
@@ -114,18 +121,17 @@ impl Server {
                     continue;
                 }
             };
-            let (limits, tls, stop) = (Arc::clone(&self.limits), self.tls.clone(), stop.clone());
-            let log = Arc::clone(&log);
             match counts.admit(peer, &authenticator) {
-                Ok(admission) => {
-                    let opening = open(stream, admission, api.clone(), limits, tls, log);
-                    tasks.spawn(serve_one(opening, Arc::clone(&handler), stop));
+                Ok(Admitted::Now(admission)) => {
+                    tasks.spawn(Arc::clone(&serving).serve(stream, admission));
                 }
-                Err(refusal) => {
-                    let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() else { continue };
-                    let (deadline, refusal) = (limits.auth_deadline, Arc::new(refusal));
-                    let opening = open(stream, Arc::clone(&refusal) as Arc<dyn Authenticator>, None, limits, tls, log);
-                    tasks.spawn(refuse_one(opening, refusal, deadline, stop, permit));
+                Ok(Admitted::Later(waiting)) => {
+                    tasks.spawn(Arc::clone(&serving).serve_later(stream, waiting));
+                }
+                Err(reason) => {
+                    if let Some(permit) = serving.may_reject() {
+                        tasks.spawn(Arc::clone(&serving).reject(stream, reason, permit));
+                    }
                 }
             }
         }
@@ -150,60 +156,87 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-async fn serve_one<H: Handler>(
-    opening: impl Future<Output = Option<Connection>>,
+/// What the connections of a server have in common.
+struct Serving<H> {
     handler: Arc<H>,
-    stop: CancellationToken,
-) {
-    let connection = tokio::select! {
-        () = stop.cancelled() => return,
-        connection = opening => connection,
-    };
-    if let Some(connection) = connection {
-        handler.connection(connection, stop).await;
-    }
-}
-
-/// The handshake enforces its own deadline.
-async fn open(
-    stream: TcpStream,
-    authenticator: Arc<dyn Authenticator>,
     api: Option<Arc<dyn HttpApi>>,
     limits: Arc<Limits>,
     tls: Option<Arc<ServerTls>>,
     log: Arc<TlsLog>,
-) -> Option<Connection> {
-    let wire = Wire::new(stream, limits.stall);
-    let peer = wire.peer().ok();
-    match Connection::accept(wire, authenticator, api, limits, tls.as_deref(), &log).await {
-        Ok(connection) => Some(connection),
-        Err(HandshakeError::GoneAway) => None,
-        Err(error) => {
-            debug!(peer = peer.map(tracing::field::display), %error, "handshake failed");
-            None
-        }
-    }
+    /// A permit for each connection that is rejected with a reason at the same time.
+    rejections: Arc<Semaphore>,
+    stop: CancellationToken,
 }
 
-async fn refuse_one(
-    opening: impl Future<Output = Option<Connection>>,
-    refusal: Arc<Refusal>,
-    deadline: Duration,
-    stop: CancellationToken,
-    _permit: OwnedSemaphorePermit,
-) {
-    let refused = async {
-        // SASL and HTTP reject in the handshake; plain Thrift in the reply to the first call.
-        let mut connection = opening.await?;
-        let message = connection.next().await.ok()??;
-        let method = message.method()?;
-        connection.send(&encode_refusal(method, message.seqid(), &refusal.error())).await.ok()?;
-        connection.close().await;
-        Some(())
-    };
-    // A client of an unknown protocol is disconnected.
-    tokio::select! {
-        () = stop.cancelled() => {}
-        _ = timeout(deadline, refused) => {}
+impl<H: Handler> Serving<H> {
+    /// Serves an admitted connection to its end.
+    async fn serve(self: Arc<Self>, stream: TcpStream, admission: Arc<Admission>) {
+        let connection = tokio::select! {
+            () = self.stop.cancelled() => return,
+            connection = self.open(stream, admission, self.api.clone()) => connection,
+        };
+        if let Some(connection) = connection {
+            Arc::clone(&self.handler).connection(connection, self.stop.clone()).await;
+        }
+    }
+
+    /// The same once the connection has a place of its address. If it has none in time it is rejected.
+    async fn serve_later(self: Arc<Self>, stream: TcpStream, waiting: Waiting) {
+        let admitted = tokio::select! {
+            () = self.stop.cancelled() => return,
+            admitted = waiting.place(&stream) => admitted,
+        };
+        match admitted {
+            Ok(admission) => self.serve(stream, admission).await,
+            Err(Ended::Refused(reason)) => {
+                if let Some(permit) = self.may_reject() {
+                    self.reject(stream, reason, permit).await;
+                }
+            }
+            Err(Ended::Silent) => {}
+        }
+    }
+
+    /// `None` if too many connections are being rejected: one more is closed without a response.
+    fn may_reject(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.rejections).try_acquire_owned().ok()
+    }
+
+    async fn reject(self: Arc<Self>, stream: TcpStream, reason: NotAdmitted, _permit: OwnedSemaphorePermit) {
+        let reason = Arc::new(reason);
+        let rejected = async {
+            // SASL and HTTP reject in the handshake; plain Thrift in the reply to the first call.
+            let mut connection = self.open(stream, Arc::clone(&reason) as Arc<dyn Authenticator>, None).await?;
+            let message = connection.next().await.ok()??;
+            let method = message.method()?;
+            connection.send(&encode_refusal(method, message.seqid(), &reason.error())).await.ok()?;
+            connection.close().await;
+            Some(())
+        };
+        // A client of an unknown protocol is disconnected.
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            _ = timeout(self.limits.auth_deadline, rejected) => {}
+        }
+    }
+
+    /// The handshake enforces its own deadline.
+    async fn open(
+        &self,
+        stream: TcpStream,
+        authenticator: Arc<dyn Authenticator>,
+        api: Option<Arc<dyn HttpApi>>,
+    ) -> Option<Connection> {
+        let limits = Arc::clone(&self.limits);
+        let wire = Wire::new(stream, limits.stall);
+        let peer = wire.peer().ok();
+        match Connection::accept(wire, authenticator, api, limits, self.tls.as_deref(), &self.log).await {
+            Ok(connection) => Some(connection),
+            Err(HandshakeError::GoneAway) => None,
+            Err(error) => {
+                debug!(peer = peer.map(tracing::field::display), %error, "handshake failed");
+                None
+            }
+        }
     }
 }

@@ -99,11 +99,13 @@ impl Configuration {
     }
 
     fn check_numbers(&self) -> anyhow::Result<()> {
-        let positive: [(&str, usize); 14] = [
+        let positive: [(&str, usize); 16] = [
             ("metadata_agent.max_engines", self.metadata_agent.max_engines),
             ("proxy.max_connections", self.proxy.max_connections),
             ("proxy.max_connections_per_user", self.proxy.max_connections_per_user),
             ("proxy.max_connections_per_address", self.proxy.max_connections_per_address),
+            ("proxy.max_unauthenticated", self.proxy.max_unauthenticated),
+            ("proxy.max_unauthenticated_per_address", self.proxy.max_unauthenticated_per_address),
             ("proxy.max_sessions_per_user", self.proxy.max_sessions_per_user),
             ("proxy.max_session_setting_bytes", self.proxy.max_session_setting_bytes),
             ("proxy.max_session_statement_bytes", self.proxy.max_session_statement_bytes),

@@ -71,6 +71,10 @@ pub struct ProxySection {
     pub max_connections_per_user: usize,
     /// Client connections from one address at most.
     pub max_connections_per_address: usize,
+    /// Client connections that have not authenticated yet at most.
+    pub max_unauthenticated: usize,
+    /// The same from one address at most; further ones wait.
+    pub max_unauthenticated_per_address: usize,
     /// New client connections per second from one address at most; 0: no limit.
     pub connect_rate: u32,
     /// Sessions of one user at most.
@@ -108,6 +112,8 @@ impl Default for ProxySection {
             max_connections: 5_000,
             max_connections_per_user: 1_000,
             max_connections_per_address: 4_000,
+            max_unauthenticated: 1_000,
+            max_unauthenticated_per_address: 32,
             connect_rate: 1_000,
             max_sessions_per_user: 500,
             max_session_setting_bytes: 1 << 20,

@@ -17,6 +17,8 @@ use tokio::task::JoinSet;
 use crate::number_server::{Running, start, start_on};
 
 const DEADLINE: Duration = Duration::from_secs(10);
+/// A whole log-in over SASL.
+const LOGIN: &[u8] = b"\x01\0\0\0\x05PLAIN\x05\0\0\0\x08\0alice\0x";
 
 fn open_session(configuration: Option<BTreeMap<String, String>>) -> Vec<u8> {
     let request = TOpenSessionReq {
@@ -200,14 +202,19 @@ async fn a_one_way_call_ends_the_connection_without_an_answer() {
 
 #[tokio::test]
 async fn clients_that_never_authenticate_do_not_exclude_others() {
-    let limits = Limits { connections: 2, unauthenticated_connections: 4, ..Limits::default() };
+    let limits = Limits {
+        connections: 2,
+        unauthenticated_connections: 4,
+        unauthenticated_per_address: 2,
+        waiting_connections: 0,
+        ..Limits::default()
+    };
     let server = start(limits).await;
-    // One address has half of the places for clients that are not known yet.
     let _silent = [raw_from(&server, 2).await, raw_from(&server, 2).await];
     let mut third = raw_from(&server, 2).await;
-    third.write_all(b"\x01\0\0\0\x05PLAIN\x05\0\0\0\x08\0alice\0x").await.unwrap();
-    let answer = read_to_end(&mut third).await;
-    assert!(String::from_utf8_lossy(&answer).contains("too many connections"), "{answer:?}");
+    third.write_all(LOGIN).await.unwrap();
+    let answer = String::from_utf8_lossy(&read_to_end(&mut third).await).into_owned();
+    assert!(answer.contains("too many unauthenticated connections from one address\nDetail: 2 connections of 127.0.0.2 have not authenticated yet, and others wait for a place already.\nHint: "), "{answer:?}");
     // Another address is served, up to the limit of those that are known.
     let one = server.client("alice").await;
     let _two = server.client("bob").await;
@@ -220,6 +227,102 @@ async fn clients_that_never_authenticate_do_not_exclude_others() {
         }
     };
     tokio::time::timeout(DEADLINE, served).await.unwrap();
+    server.stop().await;
+}
+
+/// Connections from an address that send this and nothing more.
+async fn open_many(server: &Running, last: u8, count: usize, first: &[u8]) -> Vec<TcpStream> {
+    let mut opened = Vec::new();
+    for _ in 0..count {
+        let mut stream = raw_from(server, last).await;
+        stream.write_all(first).await.unwrap();
+        opened.push(stream);
+    }
+    opened
+}
+
+/// With places for each address, and connections that wait apart from those, no two addresses have all places.
+#[tokio::test]
+async fn two_addresses_cannot_take_all_places_before_authentication() {
+    let limits = Limits {
+        unauthenticated_connections: 20,
+        unauthenticated_per_address: 4,
+        waiting_connections: 20,
+        ..Limits::default()
+    };
+    let server = start(limits).await;
+    let mut flood = Vec::new();
+    for last in [2, 3] {
+        for first in [&b""[..], b"\x16", b"\x01\0\0\0\x05PLAIN"] {
+            flood.extend(open_many(&server, last, 30, first).await);
+        }
+    }
+    for last in [4, 5] {
+        let message = open_session(None);
+        let head = format!(
+            "POST / HTTP/1.1\r\nAuthorization: Basic YWxpY2U6eA==\r\nContent-Length: {}\r\n\r\n",
+            message.len()
+        );
+        let mut stream = raw_from(&server, last).await;
+        assert_eq!(status_of(&mut stream, &head, &message).await, "200", "{last}");
+    }
+    server.client("alice").await;
+    server.stop().await;
+}
+
+/// Clients behind one address that log in at the same time are served one after the other, in the order of their arrival.
+#[tokio::test]
+async fn logins_beyond_the_places_of_their_address_wait_for_one() {
+    let limits = Limits { unauthenticated_per_address: 2, ..Limits::default() };
+    let server = start(limits).await;
+    let mut silent = open_many(&server, 2, 2, b"\x01").await;
+    let mut waiting = Vec::new();
+    for _ in 0..10 {
+        let mut stream = raw_from(&server, 2).await;
+        stream.write_all(LOGIN).await.unwrap();
+        waiting.push(stream);
+    }
+    // A probe of the same address does not wait.
+    for probe in ["GET /livez HTTP/1.1\r\n\r\n", "GET /readyz HTTP/1.1\r\n\r\n"] {
+        assert_eq!(status_of(&mut raw_from(&server, 2).await, probe, b"").await, "200", "{probe}");
+    }
+    assert!(tokio::time::timeout(Duration::from_millis(50), waiting[0].read_u8()).await.is_err(), "it has no place");
+    // With one place more all of them are served: each leaves its place with its login.
+    drop(silent.pop());
+    for stream in &mut waiting {
+        // OK, or COMPLETE of SASL.
+        let status = tokio::time::timeout(DEADLINE, stream.read_u8()).await.expect("a place in time").unwrap();
+        assert!([0x02, 0x05].contains(&status), "{status:#x}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_login_without_a_place_learns_the_reason_and_a_silent_one_is_closed() {
+    const REASON: &str = "too many unauthenticated connections from one address\nDetail: 1 connections of 127.0.0.2 have not authenticated yet, and none became free within 1 s.\nHint: Retry later. The limit of a proxy is proxy.max_unauthenticated_per_address.";
+    let waiting_deadline = Duration::from_millis(300);
+    let limits = Limits { unauthenticated_per_address: 1, waiting_deadline, ..Limits::default() };
+    let server = start(limits).await;
+    let _first = open_many(&server, 2, 1, b"").await;
+    let silent = open_many(&server, 2, 4, b"").await;
+    let mut login = raw_from(&server, 2).await;
+    login.write_all(LOGIN).await.unwrap();
+    let mut thrift = raw_from(&server, 2).await;
+    thrift.write_all(&open_session(None)).await.unwrap();
+    let mut http = raw_from(&server, 2).await;
+    let post = "POST / HTTP/1.1\r\nConnection: close\r\nAuthorization: Basic YWxpY2U6eA==\r\nContent-Length: 0\r\n\r\n";
+    http.write_all(post.as_bytes()).await.unwrap();
+    let answer = String::from_utf8_lossy(&read_to_end(&mut login).await).into_owned();
+    assert!(answer.contains(REASON), "{answer:?}");
+    let reply: TOpenSessionResp = decode_reply(&read_to_end(&mut thrift).await).unwrap();
+    assert_eq!(reply.status.error_message.as_deref(), Some(REASON));
+    assert_eq!(reply.status.sql_state.as_deref(), Some("54000"));
+    let answer = String::from_utf8(read_to_end(&mut http).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(REASON), "{answer}");
+    for mut stream in silent {
+        assert_eq!(read_to_end(&mut stream).await, b"");
+    }
+    server.client("alice").await;
     server.stop().await;
 }
 
