@@ -122,7 +122,7 @@ def test_sessions_survive_alterations_and_memory_stays_bounded(own_cluster, seed
     cluster = own_cluster(
         candidates=("proxy-a", "proxy-b"),
         metadata_agent={"drain_grace": f"{GRACE_S}s"},
-        proxy={"max_sessions_per_user": SESSIONS},
+        proxy={"max_sessions_per_user": SESSIONS, "max_statements_per_user": SESSIONS, "max_statements_per_tenant": SESSIONS},
     )
     # Of sessions with state of their own; any other one would have failed.
     cluster.logs.allow(r"engine lost while a statement was (sent|open)")

@@ -228,6 +228,9 @@ pub async fn proxy(
         limits: proxy::Limits {
             wire,
             sessions_per_user: section.max_sessions_per_user,
+            sessions_per_tenant: section.max_sessions_per_tenant,
+            statements_per_user: section.max_statements_per_user,
+            statements_per_tenant: section.max_statements_per_tenant,
             session_settings_bytes: section.max_session_setting_bytes,
             session_statement_bytes: section.max_session_statement_bytes,
             held_bytes: section.max_held_bytes,

@@ -16,9 +16,9 @@ use hs2::tcli::{TCloseSessionReq, TOpenSessionReq};
 use hs2::{ClientError, Handle, protocol};
 use model::demand::DemandKey;
 use model::error::{ErrorKind, UserError};
-use model::name::UnitName;
+use model::name::{TenantName, UnitName};
 use model::owner::SharedBy;
-use model::rights::Subject;
+use model::rights::{StatementKind, Subject};
 use model::sharing::Sharer;
 use model::snapshot::ProxySnapshot;
 use tracing::debug;
@@ -26,8 +26,10 @@ use tracing::debug;
 use crate::demand::WaitingSession;
 use crate::gateway::Gateway;
 use crate::routes::{EngineSelector, Route, Seat, SessionLabels};
+use crate::session::operation::EngineCall;
 use crate::session::state::{BoundEngine, Session};
 use crate::settings::{AGENT_DEADLINE, MAX_FULL_TRIED, MAX_HANDOVERS};
+use crate::usage::RunningStatement;
 use crate::{authorize, failpoints};
 use pool::PoolRequest;
 use replay::{is_about_statement, replay, replay_error};
@@ -51,6 +53,48 @@ pub(crate) struct Wait {
     pub(crate) reason: String,
     /// The session as demand, as long as the statement keeps this; `None` if no unit starts engines on demand.
     pub(crate) demand: Option<Arc<WaitingSession>>,
+}
+
+/// Counts a new session for its tenant. One whose tenant is not known yet is counted when it is bound, and so is one of an admin
+/// who has named none: a full tenant keeps no admin from control statements.
+pub(crate) async fn count_session(gateway: &Gateway, session: &mut Session) -> Result<(), UserError> {
+    let Ok(subject) = gateway.subject(&session.principal).await else { return Ok(()) };
+    if session.settings.tenant.is_none() && subject.may_in_any(StatementKind::Query) {
+        return Ok(());
+    }
+    match known_tenant(gateway, session, &subject) {
+        Some(tenant) => session.tenant_count.count_for(&gateway.usage, &tenant),
+        None => Ok(()),
+    }
+}
+
+/// Counts a statement of the session before it waits for an engine.
+pub(crate) async fn admit_statement(gateway: &Gateway, session: &Session) -> Result<Arc<RunningStatement>, UserError> {
+    let running = gateway.usage.statement_of(&session.principal.user)?;
+    if let Some(engine) = session.current_engine() {
+        running.count_for(&gateway.usage, &engine.tenant)?;
+    } else if let Ok(subject) = gateway.subject(&session.principal).await
+        && let Some(tenant) = known_tenant(gateway, session, &subject)
+    {
+        running.count_for(&gateway.usage, &tenant)?;
+    }
+    Ok(running)
+}
+
+/// The same for the tenant of the engine that the session is bound to, which may not have been known before.
+pub(crate) fn count_statement(gateway: &Gateway, session: &Session, call: &EngineCall) -> Result<(), UserError> {
+    match (&call.running, session.current_engine()) {
+        (Some(running), Some(engine)) => running.count_for(&gateway.usage, &engine.tenant),
+        _ => Ok(()),
+    }
+}
+
+/// The tenant of the session, as far as it is known without a wait for the catalog. What the catalog refuses is refused at the
+/// next binding.
+fn known_tenant(gateway: &Gateway, session: &Session, subject: &Subject) -> Option<TenantName> {
+    gateway.catalog.age()?;
+    let snapshot = gateway.catalog.reading().snapshot;
+    authorize::tenant_of(&snapshot.catalog, subject, session.settings.tenant.as_ref()).ok()
 }
 
 /// Binds an engine if one is ready and the session may use it, and never waits. An error is the engine's: it rejects a
@@ -92,6 +136,7 @@ pub(crate) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
         return Err(NotBound::Refused(lost.clone()));
     }
     let selector = selector(gateway, session).await.map_err(NotBound::Refused)?;
+    session.tenant_count.count_for(&gateway.usage, &selector.labels.tenant).map_err(NotBound::Refused)?;
     let (mut handovers, mut full) = (0, 0);
     while handovers < MAX_HANDOVERS && full < MAX_FULL_TRIED {
         let snapshot = gateway.catalog.reading().snapshot;
@@ -103,7 +148,7 @@ pub(crate) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
         if let Some(waiting) = session.waiting.upgrade() {
             waiting.leave().await;
         }
-        match open(gateway, session, &selector.labels.sharer, route.clone(), seat).await {
+        match open(gateway, session, &selector.labels, route.clone(), seat).await {
             Ok(engine) => {
                 gateway.activity.bound.add();
                 debug!(engine = %route.engine, user = session.principal.user, "session bound");
@@ -232,7 +277,7 @@ async fn selector(gateway: &Gateway, session: &Session) -> Result<EngineSelector
 async fn open(
     gateway: &Gateway,
     session: &mut Session,
-    sharer: &Sharer,
+    labels: &SessionLabels,
     route: Route,
     seat: Seat,
 ) -> Result<BoundEngine, ClientError> {
@@ -240,7 +285,7 @@ async fn open(
     let mut configuration = session.settings.forwarded.clone();
     configuration.insert(LONG_POLL.0.to_owned(), LONG_POLL.1.to_owned());
     if route.owner.is_some() {
-        agent_api::write_sharer(&mut configuration, sharer);
+        agent_api::write_sharer(&mut configuration, &labels.sharer);
     }
     let opened = client
         .open_session(&TOpenSessionReq {
@@ -275,5 +320,5 @@ async fn open(
     let session = Handle::try_from(&handle).map_err(|error| {
         ClientError::Refused(UserError::internal(format!("the engine returned an invalid session handle: {error}")))
     })?;
-    Ok(BoundEngine { route, client, session, pinned: false, _seat: seat })
+    Ok(BoundEngine { route, tenant: labels.tenant.clone(), client, session, pinned: false, _seat: seat })
 }

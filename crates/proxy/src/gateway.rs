@@ -19,6 +19,7 @@ use crate::routes::Routes;
 use crate::session::table::Sessions;
 use crate::settings::Settings;
 use crate::staleness::ZooKeeperStatus;
+use crate::usage::Usage;
 
 pub(crate) struct Gateway {
     pub(crate) settings: Settings,
@@ -35,6 +36,8 @@ pub(crate) struct Gateway {
     pub(crate) demand: Arc<DemandCount>,
     pub(crate) zookeeper: ZooKeeperStatus,
     pub(crate) sessions: Sessions,
+    /// The sessions of each tenant, and the running statements of each user and tenant.
+    pub(crate) usage: Usage,
     /// The bytes that sessions make the proxy keep.
     pub(crate) budget: Arc<Budget>,
     /// What is served below `/api/`.

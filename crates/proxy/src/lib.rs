@@ -53,6 +53,7 @@ mod routes;
 mod session;
 mod settings;
 mod staleness;
+mod usage;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,6 +83,7 @@ use crate::gateway::Gateway;
 use crate::routes::Routes;
 use crate::session::table::Sessions;
 use crate::staleness::ZooKeeperStatus;
+use crate::usage::Usage;
 
 /// The configuration key of the address for discovery.
 const ADVERTISE: &str = "proxy.advertise";
@@ -142,6 +144,7 @@ impl Proxy {
         let reporting =
             tokio::spawn(demand::report(Arc::clone(&demand), agents.clone(), settings.demand_lease, stop.clone()));
         let sessions = Sessions::new(&settings.limits);
+        let usage = Usage::new(&settings.limits);
         let budget = Budget::new(settings.limits.held_bytes);
         let activity = Arc::new(Activity::default());
         let cookies = Cookies::new(cookie_keys(settings.keys.clone()));
@@ -161,6 +164,7 @@ impl Proxy {
             demand: Arc::clone(&demand),
             zookeeper,
             sessions,
+            usage,
             budget,
             activity,
             draining,

@@ -145,7 +145,8 @@ async fn relay_to_engine(
         if let Some(handle) = handle {
             entry.record_at_engine(ours, route, handle);
             if deliver == Deliver::ToClient {
-                let operation = Operation::new(OperationState::AtEngine { binding, handle });
+                let running = call.running_after_reply();
+                let operation = Operation::new(OperationState::AtEngine { binding, handle, running });
                 session.operations.insert(ours, operation);
             }
         }

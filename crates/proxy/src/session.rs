@@ -59,6 +59,7 @@ pub(crate) async fn open(
             }
         }
     }
+    bind::count_session(gateway, &mut session).await?;
     let is_http = connection.mechanism() == Mechanism::Http;
     let (handle, evicted) = gateway.sessions.insert(
         session,

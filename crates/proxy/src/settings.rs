@@ -100,6 +100,12 @@ pub struct Limits {
     pub wire: hs2::Limits,
     /// The most sessions of one user.
     pub sessions_per_user: usize,
+    /// The most sessions of one tenant.
+    pub sessions_per_tenant: usize,
+    /// The most statements of one user that run at engines or wait for one.
+    pub statements_per_user: usize,
+    /// The same of one tenant.
+    pub statements_per_tenant: usize,
     /// The most sessions: over HTTP they are not bounded by connections, and user names cost nothing.
     pub sessions: usize,
     /// The most sessions over HTTP from one address.
@@ -130,6 +136,9 @@ impl Default for Limits {
                 ..hs2::Limits::default()
             },
             sessions_per_user: 500,
+            sessions_per_tenant: 2_000,
+            statements_per_user: 100,
+            statements_per_tenant: 500,
             sessions: 20_000,
             http_sessions_per_peer: 10_000,
             without_session: Duration::from_mins(1),

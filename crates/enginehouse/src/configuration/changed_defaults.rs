@@ -20,7 +20,7 @@ pub struct ChangedDefault {
 }
 
 /// All changed defaults: versions in order, the newest first, and the keys of a section one after the other.
-pub const CHANGED_DEFAULTS: [ChangedDefault; 16] = [
+pub const CHANGED_DEFAULTS: [ChangedDefault; 19] = [
     since_0_1_0("cluster", "tls", "off", "\"required\"", "\"optional\""),
     since_0_1_0("proxy", "unbind_after", "never", "\"5m\"", "\"0s\""),
     since_0_1_0("proxy", "session_idle", "never", "\"1d\"", "\"0s\""),
@@ -30,6 +30,9 @@ pub const CHANGED_DEFAULTS: [ChangedDefault; 16] = [
     since_0_1_0("proxy", "max_unauthenticated", "no limit", "1000", "1000000"),
     since_0_1_0("proxy", "max_unauthenticated_per_address", "no limit", "32", "1000000"),
     since_0_1_0("proxy", "connect_rate", "no limit", "1000", "0"),
+    since_0_1_0("proxy", "max_sessions_per_tenant", "no limit", "2000", "1000000"),
+    since_0_1_0("proxy", "max_statements_per_user", "no limit", "100", "1000000"),
+    since_0_1_0("proxy", "max_statements_per_tenant", "no limit", "500", "1000000"),
     since_0_1_0("proxy", "max_session_setting_bytes", "no limit", "1048576", "1000000000000"),
     since_0_1_0("proxy", "max_session_statement_bytes", "no limit", "33554432", "1000000000000"),
     since_0_1_0("proxy", "max_held_bytes", "no limit", "1073741824", "1000000000000"),

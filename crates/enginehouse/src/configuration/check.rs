@@ -99,7 +99,7 @@ impl Configuration {
     }
 
     fn check_numbers(&self) -> anyhow::Result<()> {
-        let positive: [(&str, usize); 16] = [
+        let positive: [(&str, usize); 19] = [
             ("metadata_agent.max_engines", self.metadata_agent.max_engines),
             ("proxy.max_connections", self.proxy.max_connections),
             ("proxy.max_connections_per_user", self.proxy.max_connections_per_user),
@@ -107,6 +107,9 @@ impl Configuration {
             ("proxy.max_unauthenticated", self.proxy.max_unauthenticated),
             ("proxy.max_unauthenticated_per_address", self.proxy.max_unauthenticated_per_address),
             ("proxy.max_sessions_per_user", self.proxy.max_sessions_per_user),
+            ("proxy.max_sessions_per_tenant", self.proxy.max_sessions_per_tenant),
+            ("proxy.max_statements_per_user", self.proxy.max_statements_per_user),
+            ("proxy.max_statements_per_tenant", self.proxy.max_statements_per_tenant),
             ("proxy.max_session_setting_bytes", self.proxy.max_session_setting_bytes),
             ("proxy.max_session_statement_bytes", self.proxy.max_session_statement_bytes),
             ("proxy.max_held_bytes", self.proxy.max_held_bytes),

@@ -79,6 +79,12 @@ pub struct ProxySection {
     pub connect_rate: u32,
     /// Sessions of one user at most.
     pub max_sessions_per_user: usize,
+    /// Sessions of one tenant at most.
+    pub max_sessions_per_tenant: usize,
+    /// Statements of one user that run at engines or wait for one at most.
+    pub max_statements_per_user: usize,
+    /// The same of one tenant.
+    pub max_statements_per_tenant: usize,
     /// The settings and the replay log of one session at most, in bytes.
     pub max_session_setting_bytes: usize,
     /// The statements of one session that wait or run, and results that the proxy keeps for it, at most, in bytes.
@@ -116,6 +122,9 @@ impl Default for ProxySection {
             max_unauthenticated_per_address: 32,
             connect_rate: 1_000,
             max_sessions_per_user: 500,
+            max_sessions_per_tenant: 2_000,
+            max_statements_per_user: 100,
+            max_statements_per_tenant: 500,
             max_session_setting_bytes: 1 << 20,
             max_session_statement_bytes: 32 << 20,
             max_held_bytes: 1 << 30,

@@ -84,7 +84,7 @@ pub(crate) async fn forward_to_engine(
     operation: &mut Operation,
     mut call: OperationCall<'_>,
 ) -> Result<Reply, CallError> {
-    let OperationState::AtEngine { binding, handle } = operation.state else {
+    let OperationState::AtEngine { binding, handle, .. } = operation.state else {
         return Err(UserError::internal("the operation is at no engine").into());
     };
     let forwarded = match session.engines.get_mut(&binding) {
@@ -97,6 +97,7 @@ pub(crate) async fn forward_to_engine(
     let (reason, failed) = match forwarded {
         Ok((reply, outcome)) => {
             if let Some(succeeded) = outcome {
+                operation.ended();
                 session.statement_ended(&handle, succeeded);
             }
             return Ok(reply);

@@ -37,7 +37,7 @@ pub(crate) async fn cancel(gateway: &Gateway, entry: &Entry, named: Handle) -> R
             operation.state = OperationState::Failed(error);
         }
         OperationState::Local(_) | OperationState::Failed(_) => {}
-        OperationState::AtEngine { binding, handle } => {
+        OperationState::AtEngine { binding, handle, .. } => {
             if let Some(engine) = session.engines.get(binding) {
                 cancel_at_engine(gateway, &engine.route, &session.principal.user, handle).await?;
             }

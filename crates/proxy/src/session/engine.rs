@@ -36,7 +36,10 @@ pub(crate) async fn bind_and_relay(
             () = connection.closed() => return Err(Disconnect::ClientLeft { during: "its session was bound" }.into()),
         };
         match bound {
-            Ok(()) => drop(demand.take()),
+            Ok(()) => {
+                drop(demand.take());
+                bind::count_statement(gateway, session, &call)?;
+            }
             Err(NotBound::Refused(error)) => return Err(classify::with_near_miss(error, call.text()).into()),
             Err(NotBound::Wait(wait)) if call.run_async => {
                 let handle = waiting::begin(gateway, entry, session, call, since, wait);

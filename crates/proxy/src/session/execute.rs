@@ -84,6 +84,7 @@ pub(crate) async fn execute(
         run_async: request.run_async,
         timeout,
         budget_guard,
+        running: if is_statement { Some(bind::admit_statement(gateway, &session).await?) } else { None },
     };
     engine::bind_and_relay(gateway, connection, entry, &mut session, call).await
 }

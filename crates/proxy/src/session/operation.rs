@@ -15,6 +15,7 @@ use crate::budget::BudgetGuard;
 use crate::control::channel::Running;
 use crate::demand::WaitingSession;
 use crate::settings::{CALL_DEADLINE, MAX_FETCH_ROWS, MAX_LOG_LINES, SYNCHRONOUS_DEADLINE};
+use crate::usage::RunningStatement;
 
 pub(crate) struct Operation {
     pub(crate) state: OperationState,
@@ -33,6 +34,8 @@ pub(crate) enum OperationState {
     AtEngine {
         binding: u64,
         handle: Handle,
+        /// Until its end is known, if its client polls for that.
+        running: Option<Arc<RunningStatement>>,
     },
     /// At a metadata agent.
     Control(Box<ControlOperation>),
@@ -66,6 +69,13 @@ impl Operation {
             OperationState::Waiting(waiting) => waiting.call.budget_guard.bytes(),
             OperationState::Control(control) => control.budget_guard.bytes(),
             OperationState::AtEngine { .. } | OperationState::Failed(_) => 0,
+        }
+    }
+
+    /// The end of the statement is known: it is counted as running no longer.
+    pub(crate) fn ended(&mut self) {
+        if let OperationState::AtEngine { running, .. } = &mut self.state {
+            *running = None;
         }
     }
 
@@ -125,6 +135,8 @@ pub(crate) struct EngineCall {
     pub(crate) timeout: Option<Timeout>,
     /// The message's bytes, of the byte budget.
     pub(crate) budget_guard: BudgetGuard,
+    /// Counts it as running; `None` for a metadata call.
+    pub(crate) running: Option<Arc<RunningStatement>>,
 }
 
 impl EngineCall {
@@ -135,6 +147,11 @@ impl EngineCall {
     /// Whether it is a statement, and not a metadata call.
     pub(crate) fn is_statement(&self) -> bool {
         self.method() == Method::ExecuteStatement
+    }
+
+    /// Counts the statement as running after the reply to the call, if its client polls for its end.
+    pub(crate) fn running_after_reply(&self) -> Option<Arc<RunningStatement>> {
+        self.running.clone().filter(|_| self.run_async)
     }
 
     pub(crate) fn text(&self) -> Option<&str> {

@@ -12,6 +12,7 @@ use ddl::SessionStatement;
 use hs2::tcli::TCloseSessionReq;
 use hs2::{Client, Handle, Principal};
 use model::error::{ErrorKind, UserError};
+use model::name::TenantName;
 use model::owner::Owner;
 use model::table_catalog::TableCatalog;
 use model::text::as_detail;
@@ -24,6 +25,7 @@ use crate::control::channel::{Caller, Channel};
 use crate::demand::WaitingSession;
 use crate::routes::{Route, Seat};
 use crate::settings::{BACKGROUND_CLOSE_DEADLINE, MAX_OPERATIONS};
+use crate::usage::SessionCount;
 
 pub(crate) struct Session {
     /// Names it to its client. Its public half is the session's id, as an owner of engines too.
@@ -49,6 +51,8 @@ pub(crate) struct Session {
     pub(crate) waiting: Weak<WaitingSession>,
     /// Set while the session is unbound because it was idle.
     released: Option<Released>,
+    /// Counts it among the sessions of its tenant.
+    pub(crate) tenant_count: SessionCount,
 }
 
 /// What a session that was unbound because it was idle still knows of its engine.
@@ -60,6 +64,8 @@ struct Released {
 /// An engine's session that belongs to one client session.
 pub(crate) struct BoundEngine {
     pub(crate) route: Route,
+    /// The tenant for which the session was bound.
+    pub(crate) tenant: TenantName,
     pub(crate) client: Client,
     /// The session's handle at the engine agent.
     pub(crate) session: Handle,
@@ -96,6 +102,7 @@ impl Session {
             engine_used_at: Duration::ZERO,
             waiting: Weak::new(),
             released: None,
+            tenant_count: SessionCount::default(),
         }
     }
 
@@ -304,6 +311,7 @@ impl Session {
 
     /// Closes the sessions at all backends.
     pub(crate) async fn close(&mut self) {
+        self.tenant_count = SessionCount::default();
         self.current = None;
         self.operations.clear();
         for (_, engine) in std::mem::take(&mut self.engines) {

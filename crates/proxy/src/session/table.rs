@@ -188,7 +188,7 @@ impl Sessions {
         if count >= self.limit_per_user {
             return Err(UserError::new(ErrorKind::ProgramLimit, format!("user \"{user}\" has too many sessions"))
                 .detail(format!("{count} sessions are open, and the limit is {}.", self.limit_per_user))
-                .hint("Close sessions that are not used."));
+                .hint("Close sessions that are not used. The limit is proxy.max_sessions_per_user."));
         }
         let evicted = expendable.and_then(|handle| table.remove(&handle));
         *table.per_user.entry(user.clone()).or_default() += 1;

@@ -92,9 +92,14 @@ pub(crate) async fn step(
     };
     let error = match bound {
         Ok(()) => {
+            if let Err(error) = bind::count_statement(gateway, session, &waiting.call) {
+                operation.state = OperationState::Failed(error);
+                return;
+            }
             match relay::relay(gateway, connection, entry, session, &waiting.call, Deliver::Nowhere(named)).await {
                 Ok(Relayed::Running { binding, handle }) => {
-                    operation.state = OperationState::AtEngine { binding, handle };
+                    let running = waiting.call.running_after_reply();
+                    operation.state = OperationState::AtEngine { binding, handle, running };
                     return;
                 }
                 Ok(Relayed::Refused(error) | Relayed::Lost(error) | Relayed::TimedOut(error)) => error,

@@ -43,4 +43,5 @@ mod seats;
 mod timeouts;
 mod tokens;
 mod types;
+mod usage;
 mod without_clients;
