@@ -7,6 +7,7 @@ use agent_api::ClusterTls;
 use anyhow::{Context as _, bail};
 use coordination::{Identity, Layout};
 use engine_agent::metadata::{Listener, MetadataAgent};
+use hs2::RequestMemory;
 use keys::role::RoleSecrets;
 use keys::{Current, MasterKeys, MetadataAgentKeys, ProxyKeys, RoleKeys};
 use master::Master;
@@ -198,6 +199,7 @@ pub async fn proxy(
         unauthenticated_per_address: section.max_unauthenticated_per_address,
         waiting_connections: unauthenticated,
         connect_rate: section.connect_rate,
+        request_memory: RequestMemory::new(section.request_memory, section.request_memory_per_user),
         ..hs2::Limits::default()
     };
     let mut hosts = section.hosts.clone();

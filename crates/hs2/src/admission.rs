@@ -27,6 +27,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::auth::{Authenticator, Credentials, HttpScheme, Principal};
 use crate::connect_rate::{ConnectRate, network_of};
+use crate::limit_hits::Limit;
 use crate::limits::Limits;
 use crate::not_admitted::{NotAdmitted, too_many};
 use crate::security_context::SecurityContext;
@@ -118,6 +119,7 @@ impl ConnectionCounts {
     ) -> Result<Admitted, NotAdmitted> {
         let peer = peer.ip().to_canonical();
         if !self.take_from_rate(peer) {
+            self.limits.hits.hit(Limit::ConnectRate);
             let (per_second, authenticator) = (self.limits.connect_rate, Arc::clone(authenticator));
             return Err(NotAdmitted::TooFast { peer, per_second, authenticator });
         }
@@ -133,6 +135,7 @@ impl ConnectionCounts {
             let most = limits.waiting_connections;
             if taken.waiting >= most || address.waiting >= most.div_ceil(2) {
                 taken.leave(network);
+                limits.hits.hit(Limit::UnauthenticatedPerAddress);
                 return Err(self.address_full(peer, Duration::ZERO, authenticator));
             }
             taken.waiting += 1;
@@ -141,6 +144,7 @@ impl ConnectionCounts {
             return Ok(Admitted::Later(Waiting { counts, peer, network, places, authenticator }));
         };
         if taken.unauthenticated >= limits.unauthenticated_connections {
+            limits.hits.hit(Limit::Unauthenticated);
             taken.leave(network);
             return Err(NotAdmitted::Full);
         }
@@ -209,12 +213,17 @@ impl Waiting {
             // Perhaps a probe: it is answered whatever connections of its address there are.
             Ok(Some(PROBE)) => return Err(Ended::Refused(self.full(Duration::ZERO))),
             Ok(Some(_)) => {}
-            Ok(None) | Err(_) => return Err(Ended::Silent),
+            Ok(None) => return Err(Ended::Silent),
+            Err(_) => {
+                self.counts.limits.hits.hit(Limit::UnauthenticatedPerAddress);
+                return Err(Ended::Silent);
+            }
         }
-        match timeout_at(until, place).await {
-            Ok(place) => self.admit(place),
-            Err(_) => Err(Ended::Refused(self.full(deadline))),
+        if let Ok(place) = timeout_at(until, place).await {
+            return self.admit(place);
         }
+        self.counts.limits.hits.hit(Limit::UnauthenticatedPerAddress);
+        Err(Ended::Refused(self.full(deadline)))
     }
 
     fn full(&self, waited: Duration) -> NotAdmitted {
@@ -227,6 +236,7 @@ impl Waiting {
         let place = place.map_err(|_| Ended::Silent)?;
         let mut taken = self.counts.taken.lock();
         if taken.unauthenticated >= self.counts.limits.unauthenticated_connections {
+            self.counts.limits.hits.hit(Limit::Unauthenticated);
             return Err(Ended::Refused(NotAdmitted::Full));
         }
         taken.unauthenticated += 1;
@@ -277,10 +287,12 @@ impl Admission {
         let mut taken = self.counts.taken.lock();
         self.release(&mut counted_as, &mut taken);
         if taken.authenticated >= limits.connections {
+            limits.hits.hit(Limit::Connections);
             return Err(too_many());
         }
         let of_peer = count(&taken.by_peer, &self.peer);
         if of_peer >= limits.connections_per_peer {
+            limits.hits.hit(Limit::ConnectionsPerAddress);
             return Err(UserError::new(ErrorKind::ProgramLimit, "too many connections from one address")
                 .detail(format!("{of_peer} connections of {} are open.", self.peer))
                 .hint("Close connections that are not used."));
@@ -288,6 +300,7 @@ impl Admission {
         if let Some(user) = &user {
             let of_user = count(&taken.by_user, user);
             if of_user >= limits.connections_per_user {
+                limits.hits.hit(Limit::ConnectionsPerUser);
                 return Err(UserError::new(
                     ErrorKind::ProgramLimit,
                     format!("too many connections of user \"{user}\""),

@@ -146,7 +146,7 @@ impl Connection {
             }
         };
         if let Some(principal) = &principal {
-            wire.sent_by(&principal.user);
+            wire.sent_by(limits.request_memory.share_of(&principal.user));
         }
         let transport = Transport::Stream(Stream::new(wire, framing));
         Ok(Self { transport, id, peer, mechanism, principal, authenticator, limits, unknown_until })
@@ -174,7 +174,7 @@ impl Connection {
     /// Sets the principal that `OpenSession` authenticated, for plain Thrift.
     pub fn set_principal(&mut self, principal: Principal) {
         if let Transport::Stream(stream) = &mut self.transport {
-            stream.wire.sent_by(&principal.user);
+            stream.wire.sent_by(self.limits.request_memory.share_of(&principal.user));
         }
         self.principal = Some(principal);
     }

@@ -1,9 +1,11 @@
 //! Errors of a connection and of the messages on it.
 
 use std::io;
+use std::time::Duration;
 
 use model::error::{ErrorKind, UserError};
 
+use crate::limit_hits::Limit;
 use crate::rowset::RowSetError;
 use crate::scan::ScanError;
 
@@ -45,9 +47,34 @@ pub enum WireError {
         kind: i32,
         text: String,
     },
+    /// A request had to wait for memory for too long. Nothing of it but its length, and what arrived with that, was read.
+    #[error("no memory for a request of {bytes} bytes within {} s: {}", .waited.as_secs_f64().ceil(), reason_of(*.limit))]
+    NoRequestMemory {
+        /// The length that it has or may reach.
+        bytes: usize,
+        /// The one that was reached: [`Limit::RequestMemory`] or [`Limit::RequestMemoryPerUser`].
+        limit: Limit,
+        waited: Duration,
+    },
     /// No progress within the named limit.
     #[error("no progress within {0}")]
     Stalled(&'static str),
+}
+
+/// The error of a request that had to wait for memory for too long.
+pub(crate) fn no_request_memory(bytes: usize, limit: Limit, waited: Duration) -> UserError {
+    let (seconds, reason) = (waited.as_secs_f64().ceil(), reason_of(limit));
+    UserError::new(ErrorKind::ProgramLimit, "too many bytes of requests are being received")
+        .detail(format!("The request may take {bytes} bytes and has waited {seconds} s, because {reason}."))
+        .hint(format!("Retry later. The limit of a proxy is proxy.{}.", limit.name()))
+}
+
+/// Why there is no memory for a request.
+const fn reason_of(limit: Limit) -> &'static str {
+    match limit {
+        Limit::RequestMemoryPerUser => "other requests of the user are arriving",
+        _ => "other requests are arriving",
+    }
 }
 
 /// The cause of a [`WireError`].
@@ -66,9 +93,12 @@ impl WireError {
     pub fn kind(&self) -> WireErrorKind {
         match self {
             Self::Io(_) | Self::Http(_) | Self::ClosedInside | Self::Stalled(_) => WireErrorKind::Gone,
-            Self::TooLong { .. } | Self::Scan(_) | Self::Decode(_) | Self::Thrift(_) | Self::RowSet(_) => {
-                WireErrorKind::Protocol
-            }
+            Self::TooLong { .. }
+            | Self::NoRequestMemory { .. }
+            | Self::Scan(_)
+            | Self::Decode(_)
+            | Self::Thrift(_)
+            | Self::RowSet(_) => WireErrorKind::Protocol,
             Self::Application { .. } => WireErrorKind::Application,
         }
     }

@@ -3,7 +3,11 @@
 //! Every read, buffer and wait has one of these limits: a length on the wire is compared with its limit before memory
 //! is allocated for it.
 
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+
+use crate::limit_hits::LimitHits;
+use crate::request_memory::RequestMemory;
 
 /// The deepest nesting of structs and containers. `TCLIService`'s deepest message needs eight levels.
 pub const MAX_DEPTH: usize = 32;
@@ -36,11 +40,11 @@ pub const BUFFERED_REPLIES_BYTES: usize = 256 << 20;
 /// Replies up to this length are not counted.
 pub const UNCOUNTED_REPLY_BYTES: usize = 64 * 1024;
 
-/// The most bytes of requests that one process receives at once, over all connections.
-pub const RECEIVED_REQUESTS_BYTES: usize = 128 << 20;
+/// The most bytes of requests that servers receive at once by default, over all connections of a process.
+pub const RECEIVED_REQUESTS_BYTES: usize = 256 << 20;
 
-/// The most of that for one user: two of the longest requests.
-pub const RECEIVED_REQUESTS_BYTES_PER_USER: usize = 32 << 20;
+/// The most of that for one user: four of the longest requests.
+pub const RECEIVED_REQUESTS_BYTES_PER_USER: usize = 64 << 20;
 
 /// Requests up to this length are not counted.
 pub const UNCOUNTED_REQUEST_BYTES: usize = 64 * 1024;
@@ -68,6 +72,10 @@ pub const HTTP_IDLE: Duration = Duration::from_mins(5);
 /// The lifetime of an HTTP client's cookie, which its server signs.
 pub const HTTP_COOKIE_LIFETIME: Duration = Duration::from_mins(15);
 
+/// The memory for requests that all servers of the process share that have none of their own.
+static REQUEST_MEMORY: LazyLock<Arc<RequestMemory>> =
+    LazyLock::new(|| RequestMemory::new(RECEIVED_REQUESTS_BYTES, RECEIVED_REQUESTS_BYTES_PER_USER));
+
 /// The name of the limit that a client exceeded that did not authenticate in time.
 pub(crate) const AUTHENTICATION: &str = "the limit for authentication";
 
@@ -76,7 +84,11 @@ pub(crate) const AUTHENTICATION: &str = "the limit for authentication";
 pub struct Limits {
     /// The longest request, in bytes. A longer one is rejected in its own protocol.
     pub frame_bytes: usize,
-    /// The deadline of a request that is long enough to be counted in [`RECEIVED_REQUESTS_BYTES`].
+    /// Counts what is rejected because of a limit.
+    pub hits: Arc<LimitHits>,
+    /// The memory for requests of more than [`UNCOUNTED_REQUEST_BYTES`] that are being received.
+    pub request_memory: Arc<RequestMemory>,
+    /// The deadline of a request that is long enough to be counted there.
     pub request_deadline: Duration,
     /// The most bytes of a rejected request that are discarded to keep the connection usable. A longer one ends the
     /// connection.
@@ -120,6 +132,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             frame_bytes: 16 << 20,
+            hits: Arc::default(),
+            request_memory: Arc::clone(&REQUEST_MEMORY),
             request_deadline: Duration::from_mins(1),
             refused_bytes: 256 << 20,
             refused_deadline: Duration::from_mins(1),

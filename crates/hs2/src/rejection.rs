@@ -1,4 +1,4 @@
-//! Rejection of messages that are too long or malformed.
+//! Rejection of messages that are too long or malformed, or that there is no memory for.
 //!
 //! Only the head of such a message is read, within [`HEAD_DEADLINE`]. The response is the method's own and is sent
 //! before the rest is read; a client that writes all before it reads must still find it, so the rest is discarded, at
@@ -14,7 +14,7 @@ use model::error::{ErrorKind, UserError};
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::encode_refusal;
-use crate::error::WireError;
+use crate::error::{WireError, no_request_memory};
 use crate::framing::Framing;
 use crate::limits::{Limits, MAX_METHOD_NAME_BYTES};
 use crate::message::{ExceptionKind, encode_exception};
@@ -129,7 +129,9 @@ fn answer(bytes: &[u8], head: Option<&Header>, why: &WireError) -> Vec<u8> {
         return encode_exception(NO_NAME, 0, ExceptionKind::ProtocolError, &error.text());
     };
     match (head.method_in(bytes), why) {
-        (Some(method), WireError::TooLong { .. }) => encode_refusal(method, head.seqid, &error),
+        (Some(method), WireError::TooLong { .. } | WireError::NoRequestMemory { .. }) => {
+            encode_refusal(method, head.seqid, &error)
+        }
         _ => encode_exception(head.name_in(bytes), head.seqid, ExceptionKind::ProtocolError, &error.text()),
     }
 }
@@ -140,6 +142,7 @@ fn user_error(method: Option<&str>, why: &WireError) -> UserError {
         WireError::TooLong { bytes, limit } => UserError::new(ErrorKind::ProgramLimit, format!("{what} too long"))
             .detail(format!("It has at least {bytes} bytes; the limit is {limit}."))
             .hint("Send less at a time: several statements, or a table over a file instead of values in a statement."),
+        WireError::NoRequestMemory { bytes, limit, waited } => no_request_memory(*bytes, *limit, *waited),
         other => UserError::new(ErrorKind::Syntax, format!("invalid {what}")).detail(other.to_string()).hint(
             "Connect with a HiveServer2 client: SASL PLAIN, plain Thrift in the strict binary protocol, or HTTP.",
         ),

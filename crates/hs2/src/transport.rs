@@ -11,6 +11,7 @@ use tracing::debug;
 use crate::error::WireError;
 use crate::framing::{Framing, LENGTH_BYTES, next_frame, next_walked};
 use crate::http::HttpConnection;
+use crate::limit_hits::Limit;
 use crate::limits::{Limits, MAX_FIRST_MESSAGE_BYTES};
 use crate::message::Message;
 use crate::rejection::{MAX_ANNOUNCED_BYTES, Refused};
@@ -93,7 +94,7 @@ impl Stream {
     }
 
     /// The next whole message; `None` when the client has closed between two. Rejects those that are too long or
-    /// malformed. Cancel safe.
+    /// malformed, or that there is no memory for. Cancel safe.
     pub(crate) async fn next(
         &mut self,
         limits: &Limits,
@@ -106,10 +107,14 @@ impl Stream {
                 self.refused = None;
             }
             let error = match self.take_message(limits, is_known).await {
-                Err(error @ (WireError::TooLong { .. } | WireError::Scan(_))) => error,
+                Err(error @ (WireError::TooLong { .. } | WireError::NoRequestMemory { .. } | WireError::Scan(_))) => {
+                    error
+                }
                 taken => return taken,
             };
-            let length = match (&self.framing, &error) {
+            let length = match (&mut self.framing, &error) {
+                // Its length was taken already.
+                (Framing::Length(expected), WireError::NoRequestMemory { .. }) => expected.take(),
                 (Framing::Length(_), WireError::TooLong { bytes, .. }) if *bytes > MAX_ANNOUNCED_BYTES => {
                     return Err(error);
                 }
@@ -120,6 +125,11 @@ impl Stream {
                 (Framing::Length(_), _) => Some(0),
                 (Framing::Walked(_), _) => None,
             };
+            match &error {
+                WireError::TooLong { .. } => limits.hits.hit(Limit::RequestBytes),
+                WireError::NoRequestMemory { limit, .. } => limits.hits.hit(*limit),
+                _ => {}
+            }
             // At debug level: a client can cause any number of these lines.
             debug!(%peer, why = %error, "request refused");
             self.refused = Some(Box::new(Refused::new(error, length)));

@@ -13,9 +13,10 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::byte_budget::{BudgetGuard, Share};
+use crate::byte_budget::BudgetGuard;
 use crate::error::WireError;
 use crate::limits::UNCOUNTED_REQUEST_BYTES;
+use crate::request_memory::Share;
 use crate::scan::ScanError;
 use crate::socket::Socket;
 
@@ -135,9 +136,9 @@ impl Wire {
         Ok(())
     }
 
-    /// Long requests are counted in this user's share from now on.
-    pub(crate) fn sent_by(&mut self, user: &str) {
-        self.share = Some(Share::of(user));
+    /// Long requests are counted in this share from now on.
+    pub(crate) fn sent_by(&mut self, share: Share) {
+        self.share = Some(share);
     }
 
     /// The same for a request of up to `most` bytes: a long one waits for the process's budget, and then has
@@ -151,7 +152,10 @@ impl Wire {
         if most <= UNCOUNTED_REQUEST_BYTES {
             return self.fill_to(length).await;
         }
-        self.arriving.budget_guard.acquire_for_request(most, self.share.as_ref(), self.stall).await?;
+        // The first message of a client that is not known yet is never longer than what is not counted.
+        if let Some(share) = &self.share {
+            self.arriving.budget_guard.acquire_for_request(most, share, self.stall).await?;
+        }
         let until = *self.arriving.until.get_or_insert_with(|| Instant::now() + deadline);
         let late = |_| Err(WireError::Stalled("the limit for receiving a request"));
         timeout_at(until, self.fill_to(length)).await.unwrap_or_else(late)

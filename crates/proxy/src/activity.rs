@@ -1,4 +1,4 @@
-//! Session counters, logged once a minute.
+//! Session counters, and those of the limits that clients have reached, logged once a minute.
 //!
 //! Log lines about single sessions are at debug level: a busy proxy would write thousands a minute, which would push every
 //! warning out of a log of limited size.
@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hs2::LimitHits;
+use hs2::limit_hits::Hits;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -50,6 +52,7 @@ impl Activity {
 /// Logs a summary every minute until stopped, and a last one then.
 pub(crate) async fn summarize(
     activity: Arc<Activity>,
+    limit_hits: Arc<LimitHits>,
     open_sessions: impl Fn() -> usize + Send,
     stop: CancellationToken,
 ) {
@@ -65,6 +68,9 @@ pub(crate) async fn summarize(
                 open = open_sessions(),
                 "sessions since the last summary"
             );
+        }
+        for Hits { limit, new, all } in limit_hits.take() {
+            info!(limit = limit.name(), rejected = new, since_start = all, "limit reached");
         }
         if stopped {
             return;

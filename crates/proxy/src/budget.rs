@@ -8,18 +8,25 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hs2::{Limit, LimitHits};
 use model::error::{ErrorKind, UserError};
 
 /// The bytes that all sessions of a proxy may hold in total.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: usize,
+    hits: Arc<LimitHits>,
     used: AtomicUsize,
 }
 
 impl Budget {
-    pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicUsize::new(0) })
+    pub(crate) fn new(limit: usize, hits: Arc<LimitHits>) -> Arc<Self> {
+        Arc::new(Self { limit, hits, used: AtomicUsize::new(0) })
+    }
+
+    /// Counts what is refused because of a limit of one session.
+    pub(crate) fn limit_reached(&self, limit: Limit) {
+        self.hits.hit(limit);
     }
 
     /// Acquires bytes until the guard is dropped.
@@ -33,12 +40,15 @@ impl Budget {
         let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
         match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
             Ok(_) => Ok(()),
-            Err(used) => Err(UserError::new(ErrorKind::ProgramLimit, "sessions of the proxy hold too much memory")
-                .detail(format!(
-                    "Its sessions hold {used} bytes of at most {}, and {bytes} more do not fit.",
-                    self.limit
-                ))
-                .hint("Retry the statement later, or connect to another proxy. The limit is proxy.max_held_bytes.")),
+            Err(used) => {
+                self.hits.hit(Limit::HeldBytes);
+                Err(UserError::new(ErrorKind::ProgramLimit, "sessions of the proxy hold too much memory")
+                    .detail(format!(
+                        "Its sessions hold {used} bytes of at most {}, and {bytes} more do not fit.",
+                        self.limit
+                    ))
+                    .hint("Retry the statement later, or connect to another proxy. The limit is proxy.max_held_bytes."))
+            }
         }
     }
 }
@@ -53,6 +63,10 @@ pub(crate) struct BudgetGuard {
 impl BudgetGuard {
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Acquires or releases the difference. Fewer bytes always succeed; more that do not fit leave the guard as it was.
@@ -80,12 +94,13 @@ mod tests {
 
     #[test]
     fn bytes_beyond_the_budget_are_refused_without_effect() {
-        let budget = Budget::new(10);
+        let budget = Budget::new(10, Arc::default());
         let mut one = budget.acquire(6).unwrap();
         assert_eq!(budget.acquire(5).unwrap_err().sqlstate(), "54000");
         assert!(one.resize(11).is_err() && one.resize(usize::MAX).is_err());
         let two = budget.acquire(4).unwrap();
         drop(one);
+        assert_eq!(budget.hits.count(Limit::HeldBytes), 3);
         assert_eq!((two.bytes(), budget.used.load(Ordering::Relaxed)), (4, 4));
         drop(two);
         assert_eq!(budget.acquire(10).unwrap().bytes(), 10);

@@ -75,6 +75,7 @@ pub use settings::{IdleLimits, Limits, Product, Settings, StartError};
 use crate::activity::Activity;
 use crate::agents::Agents;
 use crate::api::Api;
+use crate::api::admission::ApiCalls;
 use crate::budget::Budget;
 use crate::catalog::CatalogView;
 use crate::demand::DemandCount;
@@ -145,14 +146,15 @@ impl Proxy {
             tokio::spawn(demand::report(Arc::clone(&demand), agents.clone(), settings.demand_lease, stop.clone()));
         let sessions = Sessions::new(&settings.limits);
         let usage = Usage::new(&settings.limits);
-        let budget = Budget::new(settings.limits.held_bytes);
+        let budget = Budget::new(settings.limits.held_bytes, Arc::clone(&settings.limits.wire.hits));
+        let hits = Arc::clone(&settings.limits.wire.hits);
         let activity = Arc::new(Activity::default());
         let cookies = Cookies::new(cookie_keys(settings.keys.clone()));
         let refused_impersonations = Arc::new(RefusalLog::new(RefusalEvent::Impersonation, clock.clone()));
         refused_impersonations.start_reporting();
         let gateway = Arc::new_cyclic(|gateway| Gateway {
             api: Arc::new(Api::new(gateway.clone())),
-            api_calls: Arc::default(),
+            api_calls: Arc::new(ApiCalls::new(Arc::clone(&hits))),
             settings,
             address: name,
             clock,
@@ -173,7 +175,8 @@ impl Proxy {
             let gateway = Arc::clone(&gateway);
             move || gateway.sessions.count()
         };
-        let summarizing = tokio::spawn(activity::summarize(Arc::clone(&gateway.activity), open_sessions, stop.clone()));
+        let summarizing =
+            tokio::spawn(activity::summarize(Arc::clone(&gateway.activity), hits, open_sessions, stop.clone()));
         let sweeping = tokio::spawn(idle::sweep(Arc::clone(&gateway), stop.clone()));
         let serving = tokio::spawn({
             let (gateway, stop) = (Arc::clone(&gateway), stop.clone());

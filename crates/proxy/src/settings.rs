@@ -133,6 +133,9 @@ impl Default for Limits {
                 connections: 5_000,
                 connections_per_user: 1_000,
                 connections_per_peer: 4_000,
+                unauthenticated_connections: 1_000,
+                unauthenticated_per_address: 32,
+                waiting_connections: 1_000,
                 ..hs2::Limits::default()
             },
             sessions_per_user: 500,

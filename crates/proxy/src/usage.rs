@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hs2::{Limit, LimitHits};
 use model::error::{ErrorKind, UserError};
 use model::name::TenantName;
 use parking_lot::Mutex;
@@ -35,6 +36,7 @@ enum Counted {
 struct KeyedLimit {
     counted: Counted,
     limit: usize,
+    hits: Arc<LimitHits>,
     counts: Mutex<HashMap<String, usize>>,
 }
 
@@ -59,7 +61,10 @@ pub(crate) struct RunningStatement {
 
 impl Usage {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let of = |counted, limit| Arc::new(KeyedLimit { counted, limit, counts: Mutex::default() });
+        let of = |counted, limit| {
+            let hits = Arc::clone(&limits.wire.hits);
+            Arc::new(KeyedLimit { counted, limit, hits, counts: Mutex::default() })
+        };
         Self {
             sessions_of_tenant: of(Counted::SessionsOfTenant, limits.sessions_per_tenant),
             statements_of_user: of(Counted::StatementsOfUser, limits.statements_per_user),
@@ -93,6 +98,7 @@ impl KeyedLimit {
         let mut counts = self.counts.lock();
         let count = counts.get(key).copied().unwrap_or_default();
         if count >= self.limit {
+            self.hits.hit(self.counted.limit());
             return Err(self.counted.refusal(key, self.limit));
         }
         counts.insert(key.to_owned(), count + 1);
@@ -121,12 +127,11 @@ impl Drop for CountGuard {
 }
 
 impl Counted {
-    /// The configuration key of the limit.
-    const fn configuration_key(self) -> &'static str {
+    const fn limit(self) -> Limit {
         match self {
-            Self::SessionsOfTenant => "proxy.max_sessions_per_tenant",
-            Self::StatementsOfUser => "proxy.max_statements_per_user",
-            Self::StatementsOfTenant => "proxy.max_statements_per_tenant",
+            Self::SessionsOfTenant => Limit::SessionsPerTenant,
+            Self::StatementsOfUser => Limit::StatementsPerUser,
+            Self::StatementsOfTenant => Limit::StatementsPerTenant,
         }
     }
 
@@ -150,7 +155,7 @@ impl Counted {
         };
         UserError::new(ErrorKind::ProgramLimit, message)
             .detail(detail)
-            .hint(format!("{hint}. The limit is {}.", self.configuration_key()))
+            .hint(format!("{hint}. The limit is proxy.{}.", self.limit().name()))
     }
 }
 
@@ -198,6 +203,7 @@ mod tests {
         let refused = usage.statement_of("ann").unwrap_err();
         assert_eq!(refused.message, "user \"ann\" has too many running statements");
         assert!(refused.hint.unwrap().contains("proxy.max_statements_per_user"));
+        assert_eq!(usage.statements_of_user.hits.count(Limit::StatementsPerUser), 1);
         let of_bob = [usage.statement_of("bob").unwrap(), usage.statement_of("bob").unwrap()];
         for statement in of_ann.iter().chain(&of_bob[..1]) {
             statement.count_for(&usage, &one).unwrap();

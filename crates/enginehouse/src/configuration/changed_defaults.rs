@@ -20,7 +20,7 @@ pub struct ChangedDefault {
 }
 
 /// All changed defaults: versions in order, the newest first, and the keys of a section one after the other.
-pub const CHANGED_DEFAULTS: [ChangedDefault; 19] = [
+pub const CHANGED_DEFAULTS: [ChangedDefault; 21] = [
     since_0_1_0("cluster", "tls", "off", "\"required\"", "\"optional\""),
     since_0_1_0("proxy", "unbind_after", "never", "\"5m\"", "\"0s\""),
     since_0_1_0("proxy", "session_idle", "never", "\"1d\"", "\"0s\""),
@@ -36,6 +36,8 @@ pub const CHANGED_DEFAULTS: [ChangedDefault; 19] = [
     since_0_1_0("proxy", "max_session_setting_bytes", "no limit", "1048576", "1000000000000"),
     since_0_1_0("proxy", "max_session_statement_bytes", "no limit", "33554432", "1000000000000"),
     since_0_1_0("proxy", "max_held_bytes", "no limit", "1073741824", "1000000000000"),
+    since_0_1_0("proxy", "request_memory", "no limit", "268435456", "1000000000000"),
+    since_0_1_0("proxy", "request_memory_per_user", "no limit", "67108864", "268435456"),
     since_0_1_0("master", "replace_after", "never", "\"1m\"", "\"3650d\""),
     since_0_1_0("metadata_agent", "max_engines", "no limit", "10000", "1000000"),
     since_0_1_0("engines", "start_on_demand", "false", "true", "false"),

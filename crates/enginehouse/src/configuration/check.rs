@@ -126,6 +126,16 @@ impl Configuration {
         if self.proxy.connect_rate > MAX_CONNECT_RATE {
             bail!("proxy.connect_rate is {}, above {MAX_CONNECT_RATE}\nHint: 0 is no limit.", self.proxy.connect_rate);
         }
+        if self.proxy.request_memory_per_user < hs2::Limits::default().frame_bytes {
+            bail!(
+                "proxy.request_memory_per_user is {}, below the longest request of {} bytes",
+                self.proxy.request_memory_per_user,
+                hs2::Limits::default().frame_bytes
+            );
+        }
+        if self.proxy.request_memory < self.proxy.request_memory_per_user {
+            bail!("proxy.request_memory is below proxy.request_memory_per_user");
+        }
         self.engines.catalog()?;
         if self.orchestrator.kind == OrchestratorKind::Process && self.orchestrator.max_engines > MAX_ENGINES_LIMIT {
             bail!(
@@ -193,6 +203,9 @@ mod tests {
             ("[proxy]\nadvertise = \"a b\"", "proxy.advertise"),
             ("[proxy]\nhosts = [\"http://a\"]", "proxy.hosts"),
             ("[proxy]\nmax_connections_per_user = 0", "proxy.max_connections_per_user"),
+            ("[proxy]\nmax_unauthenticated_per_address = 0", "proxy.max_unauthenticated_per_address"),
+            ("[proxy]\nrequest_memory_per_user = 1000000", "proxy.request_memory_per_user is 1000000"),
+            ("[proxy]\nrequest_memory = 20000000", "proxy.request_memory is below"),
             ("[proxy]\nconnect_rate = 1000001", "proxy.connect_rate is 1000001, above 1000000"),
             ("[proxy]\nconnect_rate = -1", "connect_rate"),
             ("[proxy]\nadvertise = \"0.0.0.0\"", "proxy.advertise"),

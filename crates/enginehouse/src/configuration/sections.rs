@@ -91,6 +91,10 @@ pub struct ProxySection {
     pub max_session_statement_bytes: usize,
     /// The state that all sessions may make the proxy keep, in bytes.
     pub max_held_bytes: usize,
+    /// The bytes of all requests of more than 64 KiB that are being received.
+    pub request_memory: usize,
+    /// Of these, those of one user.
+    pub request_memory_per_user: usize,
     /// The product name in `GetInfo`.
     pub product_name: String,
     /// The product version in `GetInfo`; Enginehouse's own if empty.
@@ -128,6 +132,8 @@ impl Default for ProxySection {
             max_session_setting_bytes: 1 << 20,
             max_session_statement_bytes: 32 << 20,
             max_held_bytes: 1 << 30,
+            request_memory: 256 << 20,
+            request_memory_per_user: 64 << 20,
             product_name: "Enginehouse".to_owned(),
             product_version: String::new(),
             drain_grace: Span::seconds(0),

@@ -4,7 +4,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use hs2::limits::RECEIVED_REQUESTS_BYTES;
 use hs2::tcli::{TFetchOrientation, TFetchResultsReq};
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 use tests::resident_set::Peak;
@@ -18,11 +17,13 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 /// `proxy.max_held_bytes` of this test: the default is for a machine of its own.
 const HELD: usize = 16 * MIB;
+/// `proxy.request_memory` of this test. Four users may have all of it.
+const REQUESTS: usize = 128 * MIB;
 /// Memory that the budgets do not count: buffers of sockets, maps, the allocator's own.
 const UNCOUNTED: usize = 32 * MIB;
 /// What `hs2` reads of a client that has not authenticated.
 const BEFORE_AUTHENTICATION: usize = 64 * KIB;
-/// The connections of one kind of client that does not authenticate. One address may have 512 of them.
+/// The connections of one kind of client that does not authenticate, as many as one address may have.
 const UNAUTHENTICATED: usize = 450;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// By then it is read, if it is read at all.
@@ -123,6 +124,9 @@ fn furnished() -> Installation {
     installation.set("ENGINEHOUSE_SPARK_UNCONFINED", "true");
     installation.set("ENGINEHOUSE_SPARK_PROGRAM", program.to_str().unwrap());
     installation.set("ENGINEHOUSE_PROXY_MAX_HELD_BYTES", &HELD.to_string());
+    installation.set("ENGINEHOUSE_PROXY_MAX_UNAUTHENTICATED_PER_ADDRESS", &UNAUTHENTICATED.to_string());
+    installation.set("ENGINEHOUSE_PROXY_REQUEST_MEMORY", &REQUESTS.to_string());
+    installation.set("ENGINEHOUSE_PROXY_REQUEST_MEMORY_PER_USER", &(REQUESTS / 4).to_string());
     installation.start_again();
     installation.say_all(&ONE_ENGINE);
     installation.say_all(&[
@@ -212,7 +216,7 @@ async fn the_resident_set_stays_within_every_byte_budget() {
         futures::future::join_all((0..20).map(|at| sends(address, &bodies[at % bodies.len()], 2 * SOON))).await;
     let rows = session(address, "ann").await.run("SELECT 1", PATIENCE).await.unwrap().rows;
     assert_eq!(rows.len(), 1, "short requests do not wait for them");
-    peak.ensure_within(RECEIVED_REQUESTS_BYTES + 2 * UNCOUNTED, "requests on their way").unwrap();
+    peak.ensure_within(REQUESTS + 2 * UNCOUNTED, "requests on their way").unwrap();
     drop(bodies);
 
     let rows = session(address, "ann").await.run("SELECT 1", PATIENCE).await.unwrap().rows;

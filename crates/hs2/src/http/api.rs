@@ -11,7 +11,6 @@ use super::refusal::Refusal;
 use super::reply::ReplyBody;
 use super::resource::Resource;
 use crate::auth::Principal;
-use crate::byte_budget::Share;
 use crate::error::WireError;
 use crate::http_api::{ApiRequest, HttpApi, MAX_API_BODY_BYTES};
 
@@ -24,7 +23,7 @@ pub(super) async fn respond(
     length: Option<usize>,
 ) -> Response<ReplyBody> {
     let (mut parts, mut body) = request.into_parts();
-    let share = Share::of(&principal.user);
+    let share = exchange.limits.request_memory.share_of(&principal.user);
     let received = body::receive(exchange, &mut body, length, MAX_API_BODY_BYTES, &share).await;
     let bytes = match received {
         // Counted as being received until here.
@@ -36,6 +35,10 @@ pub(super) async fn respond(
                     Refusal::too_long(limit)
                 }
                 BodyError::ChunksTooLong { limit } => Refusal::too_long(limit),
+                BodyError::NoRequestMemory { bytes, limit, waited, .. } => {
+                    body::discard_long(exchange, body);
+                    Refusal::no_request_memory(bytes, limit, waited)
+                }
                 BodyError::Malformed => Refusal::bad_request("malformed body"),
                 BodyError::Stalled(WireError::Stalled(limit)) => Refusal::too_slow(limit),
                 BodyError::Stalled(error) => Refusal::too_slow(&error.to_string()),

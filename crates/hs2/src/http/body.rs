@@ -11,9 +11,11 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::exchange::Exchange;
-use crate::byte_budget::{BudgetGuard, Share};
+use crate::byte_budget::BudgetGuard;
 use crate::error::WireError;
+use crate::limit_hits::Limit;
 use crate::limits::UNCOUNTED_REQUEST_BYTES;
+use crate::request_memory::Share;
 
 const LATE: WireError = WireError::Stalled("the limit for receiving a request");
 
@@ -26,8 +28,10 @@ pub(super) enum BodyError {
     ChunksTooLong { limit: usize },
     /// Its chunks cannot be parsed, or it ends early.
     Malformed,
-    /// Too slow, or the budget is exhausted: the connection ends without a response.
+    /// Too slow: the connection ends without a response.
     Stalled(WireError),
+    /// Nothing was read after what has begun it.
+    NoRequestMemory { begun: Vec<u8>, bytes: usize, limit: Limit, waited: Duration },
 }
 
 /// A body that is being received. Each piece must arrive within the stall limit, and all within the deadline.
@@ -97,6 +101,7 @@ pub(super) async fn receive(
 ) -> Result<(Vec<u8>, BudgetGuard), BodyError> {
     let limits = &exchange.limits;
     if let Some(bytes) = length.filter(|length| *length > limit) {
+        limits.hits.hit(Limit::RequestBytes);
         return Err(BodyError::TooLong { bytes, limit });
     }
     let (mut bytes, mut budget_guard) = (Vec::new(), BudgetGuard::default());
@@ -105,22 +110,34 @@ pub(super) async fn receive(
         let chunked = if bytes.len() > UNCOUNTED_REQUEST_BYTES { limit } else { bytes.len() };
         let most = length.unwrap_or(chunked);
         if most > UNCOUNTED_REQUEST_BYTES && receiver.deadline.is_none() {
-            let acquired = budget_guard.acquire_for_request(most, Some(share), limits.stall).await;
-            acquired.map_err(BodyError::Stalled)?;
+            match budget_guard.acquire_for_request(most, share, limits.stall).await {
+                Ok(()) => {}
+                Err(WireError::NoRequestMemory { bytes: most, limit, waited }) => {
+                    limits.hits.hit(limit);
+                    return Err(BodyError::NoRequestMemory { begun: bytes, bytes: most, limit, waited });
+                }
+                Err(error) => return Err(BodyError::Stalled(error)),
+            }
             receiver.until(Instant::now() + limits.request_deadline);
         }
         let Some(data) = receiver.piece().await? else { return Ok((bytes, budget_guard)) };
         exchange.body_received();
         if data.len() > limit - bytes.len() {
+            limits.hits.hit(Limit::RequestBytes);
             return Err(BodyError::ChunksTooLong { limit });
         }
         bytes.extend_from_slice(&data);
     }
 }
 
-/// Receives the beginning of a body until `enough`, its end, or the deadline.
-pub(super) async fn receive_head(body: &mut Incoming, deadline: Duration, enough: impl Fn(&[u8]) -> bool) -> Vec<u8> {
-    let (mut head, mut receiver) = (Vec::new(), Receiver::new(body, deadline));
+/// Receives the beginning of a body, of which `head` was received, until `enough`, its end, or the deadline.
+pub(super) async fn receive_head(
+    body: &mut Incoming,
+    mut head: Vec<u8>,
+    deadline: Duration,
+    enough: impl Fn(&[u8]) -> bool,
+) -> Vec<u8> {
+    let mut receiver = Receiver::new(body, deadline);
     receiver.until(Instant::now() + deadline);
     while !enough(&head) {
         match receiver.piece().await {

@@ -4,9 +4,13 @@ use http::header::{ALLOW, CONNECTION, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Response, StatusCode};
 use model::error::{ErrorKind, UserError};
 
+use std::time::Duration;
+
 use super::reply::{ReplyBody, text};
 use super::resource::Resource;
+use crate::error::no_request_memory;
 use crate::http_api::problem;
+use crate::limit_hits::Limit;
 use crate::tls::tls_required;
 
 /// The seconds after which a client may retry what the server is too busy for.
@@ -57,6 +61,11 @@ impl Refusal {
             .detail(format!("The limit is {limit} bytes."))
             .hint("Send less at a time.");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, error)
+    }
+
+    /// A body for which there is no memory.
+    pub(super) fn no_request_memory(bytes: usize, limit: Limit, waited: Duration) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, no_request_memory(bytes, limit, waited))
     }
 
     /// A body that did not arrive in time.

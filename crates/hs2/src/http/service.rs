@@ -21,7 +21,7 @@ use super::reply::ReplyBody;
 use super::request::{Admitted, RequestHead};
 use super::resource::Resource;
 use crate::auth::Principal;
-use crate::byte_budget::{BudgetGuard, Share};
+use crate::byte_budget::BudgetGuard;
 use crate::error::WireError;
 use crate::message::Message;
 use crate::rejection::{HEAD_DEADLINE, MAX_HEAD_BYTES, refusal};
@@ -108,7 +108,7 @@ async fn respond(
         response.headers_mut().extend(proof_of_server.map(|proof| (WWW_AUTHENTICATE, proof)));
         return Ok(response);
     }
-    let share = Share::of(&principal.user);
+    let share = exchange.limits.request_memory.share_of(&principal.user);
     match body::receive(exchange, &mut body, head.length, exchange.limits.frame_bytes, &share).await {
         Ok((bytes, budget_guard)) => {
             let login = head.earns_cookie().then(|| principal.clone());
@@ -122,15 +122,28 @@ async fn respond(
         Err(BodyError::Stalled(error)) => Err(error),
         Err(BodyError::Malformed) => Ok(Refusal::bad_request("malformed body").response(resource, true)),
         Err(BodyError::ChunksTooLong { limit }) => Ok(Refusal::too_long(limit).response(resource, true)),
+        Err(BodyError::NoRequestMemory { begun, bytes, limit, waited }) => {
+            Ok(refuse_unread(exchange, begun, body, &WireError::NoRequestMemory { bytes, limit, waited }).await)
+        }
         Err(BodyError::TooLong { bytes, limit }) => {
-            let head = body::receive_head(&mut body, HEAD_DEADLINE, |head| {
-                head.len() >= MAX_HEAD_BYTES || !matches!(scan::header(head), Err(ScanError::Truncated { .. }))
-            });
-            let head = head.await;
-            body::discard_long(exchange, body);
-            Ok(refuse(exchange, &head, &WireError::TooLong { bytes, limit }))
+            Ok(refuse_unread(exchange, Vec::new(), body, &WireError::TooLong { bytes, limit }).await)
         }
     }
+}
+
+/// Rejects a call, of whose message at most the beginning was read, in Thrift.
+async fn refuse_unread(
+    exchange: &Exchange,
+    begun: Vec<u8>,
+    mut body: Incoming,
+    error: &WireError,
+) -> Response<ReplyBody> {
+    let head = body::receive_head(&mut body, begun, HEAD_DEADLINE, |head| {
+        head.len() >= MAX_HEAD_BYTES || !matches!(scan::header(head), Err(ScanError::Truncated { .. }))
+    });
+    let head = head.await;
+    body::discard_long(exchange, body);
+    refuse(exchange, &head, error)
 }
 
 /// Discards a short body of a request that is answered from its head. `false` if the connection must end instead.

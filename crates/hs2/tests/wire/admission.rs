@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hs2::limit_hits::Hits;
 use hs2::message::{decode_reply, encode_call};
 use hs2::tcli::{TOpenSessionReq, TOpenSessionResp, TProtocolVersion, TStatusCode};
-use hs2::{Auth, Client, ClientError, Limits, Server, Session};
+use hs2::{Auth, Client, ClientError, Limit, Limits, Server, Session};
 use model::clock::ManualClock;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -302,6 +304,7 @@ async fn a_login_without_a_place_learns_the_reason_and_a_silent_one_is_closed() 
     const REASON: &str = "too many unauthenticated connections from one address\nDetail: 1 connections of 127.0.0.2 have not authenticated yet, and none became free within 1 s.\nHint: Retry later. The limit of a proxy is proxy.max_unauthenticated_per_address.";
     let waiting_deadline = Duration::from_millis(300);
     let limits = Limits { unauthenticated_per_address: 1, waiting_deadline, ..Limits::default() };
+    let hits = Arc::clone(&limits.hits);
     let server = start(limits).await;
     let _first = open_many(&server, 2, 1, b"").await;
     let silent = open_many(&server, 2, 4, b"").await;
@@ -322,6 +325,7 @@ async fn a_login_without_a_place_learns_the_reason_and_a_silent_one_is_closed() 
     for mut stream in silent {
         assert_eq!(read_to_end(&mut stream).await, b"");
     }
+    assert_eq!(hits.take(), [Hits { limit: Limit::UnauthenticatedPerAddress, new: 7, all: 7 }]);
     server.client("alice").await;
     server.stop().await;
 }

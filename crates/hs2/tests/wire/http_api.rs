@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use hs2::http_api::{MAX_API_BODY_BYTES, problem};
 use hs2::{
-    ApiRequest, Authenticator, Connection, Credentials, Handler, HttpApi, Limits, Principal, Server, TlsVersion,
+    ApiRequest, Authenticator, Connection, Credentials, Handler, HttpApi, Limits, Principal, RequestMemory, Server,
+    TlsVersion,
 };
 use http::{HeaderValue, Response, StatusCode};
 use model::error::{ErrorKind, UserError};
@@ -354,10 +355,11 @@ async fn a_body_below_api_has_a_limit_and_a_deadline() {
 /// Requests below `/api/` count in their user's share of the bytes that are being received.
 #[tokio::test]
 async fn slow_bodies_of_one_user_leave_the_share_of_another() {
-    let serving = Serving::start(Limits { stall: Duration::from_secs(3), ..Limits::default() }).await;
+    let request_memory = RequestMemory::new(16 << 20, 4 * MAX_API_BODY_BYTES);
+    let serving = Serving::start(Limits { stall: Duration::from_secs(3), request_memory, ..Limits::default() }).await;
     let request = |user| format!("POST /api/v1 HTTP/1.1\r\n{user}Content-Length: {MAX_API_BODY_BYTES}\r\n\r\n");
     let mut slow = JoinSet::new();
-    for _ in 0..hs2::limits::RECEIVED_REQUESTS_BYTES_PER_USER / MAX_API_BODY_BYTES {
+    for _ in 0..4 {
         let mut stream = serving.connect().await;
         stream.write_all(request(DORA).as_bytes()).await.unwrap();
         slow.spawn(async move {
@@ -371,8 +373,8 @@ async fn slow_bodies_of_one_user_leave_the_share_of_another() {
     // The other request of dora waits before anything of its body is read.
     let (dora, alice) = (request(DORA).into_bytes(), [request(ALICE).as_bytes(), &body].concat());
     let (dora, alice) = tokio::join!(serving.ask(&dora), serving.ask(&alice));
-    assert_eq!((status(&dora.0), status(&alice.0)), ("408", "200"));
-    assert!(dora.1["detail"].as_str().unwrap().contains("the user's other requests"), "{}", dora.1);
+    assert_eq!((status(&dora.0), status(&alice.0), dora.1["sqlstate"].as_str()), ("503", "200", Some("54000")));
+    assert!(dora.1["hint"].as_str().unwrap().contains("proxy.request_memory_per_user"), "{}", dora.1);
     slow.shutdown().await;
     serving.stop().await;
 }

@@ -20,6 +20,7 @@ mod recorded;
 mod refusals;
 mod relays;
 mod replies;
+mod request_memory;
 mod rowsets;
 mod sessions;
 #[path = "../support/mod.rs"]

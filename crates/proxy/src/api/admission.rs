@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hs2::{Limit, LimitHits};
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -21,6 +22,7 @@ pub(crate) const MAX_API_WAITS: usize = 1_000;
 /// The REST calls that are being served.
 #[derive(Debug, Default)]
 pub(crate) struct ApiCalls {
+    hits: Arc<LimitHits>,
     counts: Mutex<Counts>,
     /// Notified when the last call has ended.
     ended: Notify,
@@ -63,16 +65,22 @@ pub(crate) struct Admitted {
 pub(crate) struct Waiting<'a>(&'a Admitted);
 
 impl ApiCalls {
+    pub(crate) fn new(hits: Arc<LimitHits>) -> Self {
+        Self { hits, ..Self::default() }
+    }
+
     /// Counts a call until the guard is dropped.
     pub(crate) fn admit(self: &Arc<Self>, user: &str) -> Result<Admitted, UserError> {
         let mut counts = self.counts.lock();
         if counts.all >= MAX_API_CALLS {
+            self.hits.hit(Limit::ApiCalls);
             return Err(UserError::new(ErrorKind::Unavailable, "the proxy serves too many API requests")
                 .detail(format!("The limit is {MAX_API_CALLS} at a time."))
                 .hint("Repeat the request later, or send it to another proxy."));
         }
         let of_user = counts.per_user.get(user).copied().unwrap_or(0);
         if of_user >= MAX_API_CALLS_PER_USER {
+            self.hits.hit(Limit::ApiCallsPerUser);
             return Err(UserError::new(ErrorKind::ProgramLimit, format!("user \"{user}\" has too many API requests"))
                 .detail(format!("The limit is {MAX_API_CALLS_PER_USER} at a time."))
                 .hint("Repeat the request when an earlier one has been answered."));
@@ -105,6 +113,7 @@ impl Admitted {
     pub(crate) fn wait(&self) -> Result<Waiting<'_>, UserError> {
         let mut counts = self.calls.counts.lock();
         if counts.waiting >= MAX_API_WAITS {
+            self.calls.hits.hit(Limit::ApiCalls);
             return Err(UserError::new(ErrorKind::ProgramLimit, "too many API requests wait")
                 .detail(format!("The limit is {MAX_API_WAITS} at a time."))
                 .hint("Repeat the request later, or without a wait."));

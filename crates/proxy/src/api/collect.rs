@@ -251,7 +251,7 @@ mod tests {
 
     /// All pages of a sorted list, with this limit.
     fn pages(rows: &[&str], limit: u32) -> Vec<Vec<String>> {
-        let budget = Budget::new(1 << 20);
+        let budget = Budget::new(1 << 20, Arc::default());
         let (mut pages, mut cursor) = (Vec::new(), None::<String>);
         loop {
             let page = Page::new("x", Some(limit), cursor.as_deref()).unwrap();
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_shown_page_begins_after_its_cursor_and_needs_its_row() {
-        let budget = Budget::new(1 << 20);
+        let budget = Budget::new(1 << 20, Arc::default());
         let shown = |rows: &[&str], cursor: Option<&str>| {
             let mut collect = AsShown::new(&budget, Page::new("x", Some(2), cursor).unwrap(), NAMES).unwrap();
             collect.begin(columns()).unwrap();
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_result_without_pages_is_bounded_and_a_page_ends_early() {
-        let budget = Budget::new(1 << 30);
+        let budget = Budget::new(1 << 30, Arc::default());
         let long = "x".repeat(MAX_RESULT_BYTES / 2);
         let mut whole = Whole::new(&budget, None).unwrap();
         whole.begin(columns()).unwrap();
@@ -311,7 +311,7 @@ mod tests {
         }
         let (rows, next) = by_key.finish();
         assert_eq!((rows.count(), next.is_some()), (1, true));
-        let scarce = Budget::new(100);
+        let scarce = Budget::new(100, Arc::default());
         let mut whole = Whole::new(&scarce, None).unwrap();
         whole.begin(columns()).unwrap();
         assert_eq!(whole.row(&row(&"y".repeat(200))).unwrap_err().sqlstate(), "54000");

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use hs2::scan::Request;
-use hs2::{Connection, Message, Method};
+use hs2::{Connection, Limit, Message, Method};
 use model::error::UserError;
 
 use super::control::{self, ControlStatement};
@@ -22,7 +22,7 @@ use crate::gateway::Gateway;
 
 /// Checks the session's limits, and acquires the bytes that the call makes the proxy keep.
 fn admit(gateway: &Gateway, session: &Session, message: &Message) -> Result<BudgetGuard, UserError> {
-    session.check_operation_limit()?;
+    session.check_operation_limit().inspect_err(|_| gateway.budget.limit_reached(Limit::SessionOperations))?;
     session.acquire_budget(&gateway.budget, gateway.settings.limits.session_statement_bytes, message.bytes().len())
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ddl::SessionStatement;
-use hs2::Handle;
+use hs2::{Handle, Limit};
 use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
 use model::statement_timeout;
@@ -228,6 +228,7 @@ impl SessionSettings {
     fn acquire(&mut self, added: usize, replaced: usize) -> Result<(), UserError> {
         let bytes = (self.bytes() + added).saturating_sub(replaced);
         if bytes > self.max_bytes {
+            self.budget_guard.budget().limit_reached(Limit::SessionSettingBytes);
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
                 .detail(format!("They would take {bytes} bytes of at most {}.", self.max_bytes)));
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ddl::SessionStatement;
 use hs2::tcli::TCloseSessionReq;
-use hs2::{Client, Handle, Principal};
+use hs2::{Client, Handle, Limit, Principal};
 use model::error::{ErrorKind, UserError};
 use model::name::TenantName;
 use model::owner::Owner;
@@ -128,6 +128,7 @@ impl Session {
     ) -> Result<BudgetGuard, UserError> {
         let used: usize = self.operations.values().map(Operation::budget_bytes).sum();
         if used.saturating_add(bytes) > limit {
+            budget.limit_reached(Limit::SessionStatementBytes);
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session's open statements are too long")
                 .detail(format!("They take {used} bytes of at most {limit}, and {bytes} more do not fit."))
                 .hint("Close statements that are not used."));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hs2::{Handle, HandleTable, Scope};
+use hs2::{Handle, HandleTable, Limit, LimitHits, Scope};
 use model::error::{ErrorKind, UserError};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -24,6 +24,7 @@ pub(crate) struct Sessions {
     limit: usize,
     limit_per_user: usize,
     limit_per_peer: usize,
+    hits: Arc<LimitHits>,
     table: Mutex<Table>,
     /// Notified when the last session is closed.
     emptied: Notify,
@@ -142,6 +143,7 @@ impl Sessions {
             limit: limits.sessions,
             limit_per_user: limits.sessions_per_user,
             limit_per_peer: limits.http_sessions_per_peer,
+            hits: Arc::clone(&limits.wire.hits),
             table: Mutex::new(Table {
                 handles: HandleTable::new(limits.sessions),
                 per_user: HashMap::new(),
@@ -175,17 +177,20 @@ impl Sessions {
         let is_full = table.handles.is_full();
         let expendable = if peer_is_full || is_full { table.expendable(peer_is_full.then_some(peer)) } else { None };
         if peer_is_full && expendable.is_none() {
+            self.hits.hit(Limit::HttpSessionsPerAddress);
             return Err(UserError::new(ErrorKind::ProgramLimit, "too many sessions over HTTP from one address")
                 .detail(format!("{of_peer} sessions of {peer} are open."))
                 .hint("Close sessions that are not used."));
         }
         if is_full && expendable.is_none() {
+            self.hits.hit(Limit::Sessions);
             return Err(UserError::new(ErrorKind::ProgramLimit, "the proxy has too many sessions")
                 .detail(format!("{} sessions are open.", self.limit))
                 .hint("Connect to another proxy, or retry later."));
         }
         let count = table.per_user.get(&user).copied().unwrap_or(0);
         if count >= self.limit_per_user {
+            self.hits.hit(Limit::SessionsPerUser);
             return Err(UserError::new(ErrorKind::ProgramLimit, format!("user \"{user}\" has too many sessions"))
                 .detail(format!("{count} sessions are open, and the limit is {}.", self.limit_per_user))
                 .hint("Close sessions that are not used. The limit is proxy.max_sessions_per_user."));

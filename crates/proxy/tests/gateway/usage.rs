@@ -1,6 +1,8 @@
 //! The limits of sessions of a tenant, and of running statements of a user and of a tenant.
 
-use hs2::{ClientError, Session, Statement};
+use std::sync::Arc;
+
+use hs2::{ClientError, Limit, LimitHits, Session, Statement};
 use model::error::UserError;
 
 use crate::agents::{run, try_run};
@@ -24,7 +26,9 @@ async fn cancel(mut statement: Statement<'_>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn running_statements_of_a_user_and_of_a_tenant_are_limited() {
+    let hits = Arc::new(LimitHits::default());
     let (cluster, _admin, engine) = Cluster::with_engine_and(|settings| {
+        settings.limits.wire.hits = Arc::clone(&hits);
         settings.limits.statements_per_user = 2;
         settings.limits.statements_per_tenant = 3;
     })
@@ -45,6 +49,7 @@ async fn running_statements_of_a_user_and_of_a_tenant_are_limited() {
     assert_eq!((error.sqlstate(), error.message.as_str()), ("54000", "tenant \"t_1\" has too many running statements"));
     assert!(error.hint.as_deref().unwrap().contains("proxy.max_statements_per_tenant"), "{error:?}");
     assert_eq!(engine.datafusion.load().1, 3, "nothing of what was refused runs");
+    assert_eq!((hits.count(Limit::StatementsPerUser), hits.count(Limit::StatementsPerTenant)), (1, 1));
     // The end of one is enough, whether it is closed or not.
     cancel(runs).await;
     run(&mut next_of_bob, "SELECT 1").await;

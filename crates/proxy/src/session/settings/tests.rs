@@ -6,7 +6,7 @@ use super::*;
 fn read(entries: &[(&str, &str)]) -> Result<SessionSettings, UserError> {
     let limits = Limits { session_settings_bytes: 100, setting_bytes: 60, ..Limits::default() };
     let configuration = entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    SessionSettings::read(&configuration, &limits, &Budget::new(1_000))
+    SessionSettings::read(&configuration, &limits, &Budget::new(1_000, Arc::default()))
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn settings_are_refused_beyond_their_bytes_and_replaced_within_them() {
 #[test]
 fn own_settings_count_in_the_budget() {
     let limits = Limits::default();
-    let budget = Budget::new(300);
+    let budget = Budget::new(300, Arc::default());
     let mut settings = SessionSettings::read(&BTreeMap::new(), &limits, &budget).unwrap();
     settings.set_own(QUEUE, &"q".repeat(100)).unwrap();
     assert_eq!((settings.bytes(), settings.budget_guard.bytes()), (217, 217), "the queue's name is kept twice");
