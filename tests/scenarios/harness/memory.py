@@ -19,6 +19,13 @@ class Used:
     peak: int
 
 
+@dataclasses.dataclass
+class Growth:
+    """The memory that a process needed in addition, in MiB; known in the end."""
+
+    needed_mib: float = 0
+
+
 class Memory(threading.Thread):
     """Follows processes until it is ended. `processes()` answers (role, pid) of those that are there now.
 
@@ -83,8 +90,9 @@ def no_growth(pid, by_mib):
     # From here on the peak of what is resident is that since here.
     pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
     before = status(pid)
-    yield
+    growth = Growth()
+    yield growth
     after = status(pid)
-    needed = (after["VmHWM"] - before["VmRSS"]) / MIB
+    needed = growth.needed_mib = (after["VmHWM"] - before["VmRSS"]) / MIB
     reserved = (after["VmPeak"] - before["VmPeak"]) / MIB
     assert needed < by_mib and reserved < 1024, f"grown by {needed:.1f} MiB, and by {reserved:.0f} MiB of addresses"
