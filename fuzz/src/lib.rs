@@ -11,16 +11,22 @@
 //! | `cluster_state` | registrations and labels, which an engine or a pod may have in any form |
 //! | `sealed` | secret properties in rows of the database |
 //! | `statements` | the control language |
+//! | `sessions` | the settings with which a client opens a session |
+//! | `agent_calls` | the calls of roles at a metadata agent |
+//! | `configuration` | the configuration file |
 //!
 //! `corpus/TARGET` has the inputs from which `cargo fuzz` starts. Tests replay all of them, so an input that has once failed stays a
 //! test.
 
+mod agent_calls;
 mod cluster_state;
+mod configuration;
 mod connections;
 mod credentials;
 mod messages;
 mod sealed;
 mod server;
+mod sessions;
 mod statements;
 
 /// What a target does with an input.
@@ -30,8 +36,10 @@ type Target = fn(&[u8]);
 pub const MAX_INPUT_BYTES: usize = 128 << 10;
 
 /// The targets by name, in alphabetical order.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 20] = [
+    ("agent_api", agent_calls::agent_api),
     ("bearer", credentials::bearer),
+    ("configuration", configuration::configuration),
     ("cookie", credentials::cookie),
     ("engine_reply", messages::engine_reply),
     ("first_bytes", connections::first_bytes),
@@ -44,6 +52,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("sasl", connections::sasl),
     ("sealed_property", sealed::sealed_property),
     ("service_handshake", connections::service_handshake),
+    ("session_keys", sessions::session_keys),
     ("sniff_and_parse", statements::sniff_and_parse),
     ("thrift_decode", messages::thrift_decode),
     ("users_file", credentials::users_file),

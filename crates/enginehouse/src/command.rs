@@ -1,6 +1,6 @@
 //! The subcommands, one file each.
 
-mod config;
+pub mod config;
 mod doctor;
 mod engine_agent;
 pub mod failpoints;

@@ -135,7 +135,8 @@ impl Configuration {
         Self::parse_with_keys(text, environment).map(|(configuration, _)| configuration)
     }
 
-    fn parse_with_keys(text: &str, environment: &[(String, String)]) -> anyhow::Result<(Self, toml::Table)> {
+    /// Reads a text, which `environment` overrides; not validated. The table has the keys that either of them sets.
+    pub fn parse_with_keys(text: &str, environment: &[(String, String)]) -> anyhow::Result<(Self, toml::Table)> {
         let configuration: Self = toml::from_str(text).map_err(|error| readable(text, &error))?;
         let mut table: toml::Table = toml::from_str(text).map_err(|error| readable(text, &error))?;
         let known = toml::Table::try_from(Self::default())?;

@@ -1,40 +1,7 @@
-//! The program: one binary with a subcommand for each role, and the composition of the roles.
-//!
-//! This is the only crate that depends on all others. It reads the configuration, starts logging, assembles the parts and
-//! stops them in the right order.
-
-mod cli;
-mod client_authentication;
-mod command;
-mod configuration;
-mod core_files;
-mod engine_file;
-mod engine_types;
-mod key_files;
-mod keytab;
-mod launch;
-mod listener_tls;
-mod machine;
-mod open_files;
-mod orchestrators;
-mod output;
-mod roles;
-mod sql;
-mod telemetry;
-mod termination;
+//! The program `enginehouse`.
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
-    let arguments = cli::Arguments::parse();
-    hs2::tls::install_provider();
-    match command::run(arguments) {
-        Ok(code) => code,
-        Err(error) => {
-            output::print_error(&format!("enginehouse: {}", output::with_causes(&error)));
-            ExitCode::FAILURE
-        }
-    }
+    enginehouse::main()
 }

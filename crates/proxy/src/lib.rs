@@ -44,6 +44,8 @@ mod control;
 mod demand;
 mod drain;
 pub mod failpoints;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod handshake;
 mod idle;

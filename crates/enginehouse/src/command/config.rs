@@ -41,7 +41,7 @@ pub async fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode
     let of_realms = configuration.access.uses(Authentication::Kerberos).then(|| configuration.kerberos.warning());
     let warnings = [configuration.access.warning_about_groups(), of_realms.flatten()];
     print_line(&format!("# {} is valid; with all defaults:", arguments.config.display()));
-    print_line(toml::to_string(&hidden(configuration))?.trim_end());
+    print_line(toml::to_string(&concealed(configuration))?.trim_end());
     for warning in warnings.into_iter().flatten() {
         print_line(&format!("\n# warning: {warning}"));
     }
@@ -53,7 +53,7 @@ pub async fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode
 }
 
 /// A URL may hold a password, and so may a property of an engine.
-fn hidden(mut configuration: Configuration) -> Configuration {
+pub fn concealed(mut configuration: Configuration) -> Configuration {
     configuration.database.url = crate::configuration::without_password(&configuration.database.url);
     configuration.spark = configuration.spark.masked(&configuration.metadata_agent.secret_keys);
     configuration.hiveserver2 = configuration.hiveserver2.masked(&configuration.metadata_agent.secret_keys);
