@@ -1,9 +1,12 @@
 //! Targets that are a client of a server.
 
-use crate::server::{PASSWORD, USER, send};
+use hs2::limits::MAX_SASL_BYTES;
+
+use crate::server::{PASSWORD, SIGNATURE, TICKET, USER, send};
 
 /// The statuses of SASL messages, as in Hive's `TSaslTransport`.
 const START: u8 = 1;
+const OK: u8 = 2;
 const COMPLETE: u8 = 5;
 
 /// A message of the SASL negotiation.
@@ -35,6 +38,18 @@ pub fn service_handshake(data: &[u8]) {
     // The server's random bytes with their head, and then no message that completes the negotiation.
     let after = answer.get(5 + 32..).unwrap_or_default();
     assert_ne!(after.first(), Some(&COMPLETE), "a component without a key has logged in");
+}
+
+/// A client's choice of a security layer and its authorization id, signed, after a ticket that is accepted. Without a layer and with text
+/// as its id, and only so, the client has logged in.
+pub fn gssapi_layer(data: &[u8]) {
+    let choice = [data, SIGNATURE].concat();
+    let messages = [(START, &b"GSSAPI"[..]), (OK, TICKET), (COMPLETE, &choice)];
+    let answer = send(&messages.map(|(status, payload)| sasl_message(status, payload)).concat());
+    // The server's offer comes first.
+    let last = answer.get(5 + 4 + SIGNATURE.len()..).unwrap_or_default().first();
+    let is_fit = data.len() >= 4 && data[0] == 1 && std::str::from_utf8(&data[4..]).is_ok();
+    assert_eq!(last == Some(&COMPLETE), is_fit && choice.len() <= MAX_SASL_BYTES, "{last:?}");
 }
 
 /// What a client sends after its log-in.

@@ -36,7 +36,7 @@ type Target = fn(&[u8]);
 pub const MAX_INPUT_BYTES: usize = 128 << 10;
 
 /// The targets by name, in alphabetical order.
-pub const TARGETS: [(&str, Target); 20] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("agent_api", agent_calls::agent_api),
     ("bearer", credentials::bearer),
     ("configuration", configuration::configuration),
@@ -44,6 +44,7 @@ pub const TARGETS: [(&str, Target); 20] = [
     ("engine_reply", messages::engine_reply),
     ("first_bytes", connections::first_bytes),
     ("framing", connections::framing),
+    ("gssapi_layer", connections::gssapi_layer),
     ("http_request", connections::http_request),
     ("key_file", credentials::key_file),
     ("labels", cluster_state::labels),

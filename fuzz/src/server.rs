@@ -10,7 +10,10 @@ use std::time::Duration;
 use std::{io, panic};
 
 use async_trait::async_trait;
-use hs2::{Authenticator, Connection, Credentials, Handler, Limits, Principal, Server, ServiceProof};
+use hs2::{
+    Authenticator, Connection, ContextStep, Credentials, Handler, HttpScheme, Limits, Principal, SecurityContext,
+    Server, ServiceProof, TicketHolder,
+};
 use keys::SecretKey;
 use keys::secret_key::KEY_BYTES;
 use keys::signature::SigningKey;
@@ -25,6 +28,9 @@ use tokio_util::sync::CancellationToken;
 /// The only user, and its password.
 pub const USER: &str = "ann";
 pub const PASSWORD: &str = "right";
+/// The only ticket, and what stands behind every message of a context.
+pub const TICKET: &[u8] = b"ticket";
+pub const SIGNATURE: &[u8] = b"!";
 /// The name of the server in proofs of components.
 const AUDIENCE: &str = "fuzz";
 /// The server ends a connection within this time after the client has sent everything.
@@ -115,6 +121,23 @@ impl Authenticator for Peers {
         Err(UserError::new(ErrorKind::InvalidAuthorization, "authentication failed"))
     }
 
+    fn begin_ticket_login(&self, _: SocketAddr) -> Result<Box<dyn SecurityContext>, UserError> {
+        Ok(Box::new(TicketContext))
+    }
+
+    async fn authenticate_ticket(
+        &self,
+        _: SocketAddr,
+        context: Box<dyn SecurityContext>,
+        _: &str,
+    ) -> Result<Principal, UserError> {
+        Ok(context.holder().await?.principal)
+    }
+
+    fn http_schemes(&self) -> Vec<HttpScheme> {
+        vec![HttpScheme::Basic, HttpScheme::Negotiate]
+    }
+
     fn accepts_services(&self) -> bool {
         true
     }
@@ -134,5 +157,31 @@ impl Handler for Peers {
             }
         }
         connection.close().await;
+    }
+}
+
+/// A context that the ticket establishes.
+struct TicketContext;
+
+fn refused() -> UserError {
+    UserError::new(ErrorKind::InvalidAuthorization, "authentication failed")
+}
+
+#[async_trait]
+impl SecurityContext for TicketContext {
+    async fn step(&mut self, token: &[u8]) -> Result<ContextStep, UserError> {
+        if token == TICKET { Ok(ContextStep { reply: Vec::new(), is_established: true }) } else { Err(refused()) }
+    }
+
+    async fn wrap(&mut self, message: &[u8]) -> Result<Vec<u8>, UserError> {
+        Ok([message, SIGNATURE].concat())
+    }
+
+    async fn unwrap(&mut self, message: &[u8]) -> Result<Vec<u8>, UserError> {
+        message.strip_suffix(SIGNATURE).map(<[u8]>::to_vec).ok_or_else(refused)
+    }
+
+    async fn holder(self: Box<Self>) -> Result<TicketHolder, UserError> {
+        Ok(TicketHolder { principal: Principal::user(USER), name: USER.to_owned() })
     }
 }

@@ -31,7 +31,7 @@ pub fn session_keys(data: &[u8]) {
             assert!(!USERS.contains(&&*bare), "{key:?} is forwarded");
             assert!(!key.trim().to_ascii_lowercase().starts_with("enginehouse."), "{key:?} is ours");
         }
-        let named = settings.keys().filter(|key| USERS.contains(&&*self::bare(key))).count();
+        let named = settings.keys().filter(|key| USERS.contains(&&*bare(key))).count();
         assert!((1..=named).contains(&keys.proxy_users.len()) || named == 0, "{:?}", keys.proxy_users);
         assert!(keys.bytes <= MAX_BYTES, "{} bytes are kept", keys.bytes);
     }
