@@ -55,7 +55,7 @@ def templates(objects):
 
 
 def test_every_object_is_accepted_with_strict_fields(applier, objects, workspace):
-    components = ["every-namespace", "data-over-https", "directory", "issuer", "database"]
+    components = ["every-namespace", "data-over-https", "directory", "issuer", "kerberos", "database"]
     wide = overlay(workspace / "wide", ["base"], components=components, namespace="enginehouse")
     tried = 0
     for it in [*objects, *wide]:
@@ -279,6 +279,25 @@ def test_proxies_with_an_issuer_reach_it_and_take_its_tokens(workspace, tmp_path
     found = {key: settings["jwt"][key] for key in ("issuer", "jwks_url", "audience")}
     assert found == {"issuer": "https://issuer.example", "jwks_url": "https://issuer.example/jwks", "audience": ["enginehouse"]}
     check_only_proxies_differ(changed, 443)
+
+
+def test_proxies_with_kerberos_have_its_keytab_and_a_folder_for_used_tickets(workspace):
+    pods = templates(with_component(workspace, "kerberos"))
+    spec = pods["proxy"]["spec"]
+    volumes = {it["name"]: it for it in spec["volumes"]}
+    secret = volumes["kerberos"]["secret"]
+    assert (secret["secretName"], secret["defaultMode"]) == ("enginehouse-kerberos", 0o440)
+    assert "emptyDir" in volumes["used-tickets"]
+    [container] = spec["containers"]
+    mounts = {it["name"]: it for it in container["volumeMounts"]}
+    variables = {it["name"]: it.get("value") for it in container["env"]}
+    folder = mounts["kerberos"]["mountPath"]
+    assert (variables["KRB5_KTNAME"], variables["KRB5_CONFIG"]) == (f"{folder}/proxy.keytab", f"{folder}/krb5.conf")
+    assert variables["KRB5RCACHEDIR"] == mounts["used-tickets"]["mountPath"] and not mounts["used-tickets"].get("readOnly")
+    assert variables["ENGINEHOUSE_ACCESS_AUTHENTICATION"] == '["file", "kerberos"]'
+    assert variables["ENGINEHOUSE_KERBEROS_REALMS"] == '["EXAMPLE.COM"]'
+    for role in ("master", "metadata-agent"):
+        assert pods[role]["spec"] == templates(objects_of_base())[role]["spec"], role
 
 
 def test_agents_with_the_database_component_have_its_ca_and_password(workspace, tmp_path):
