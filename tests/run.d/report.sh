@@ -44,8 +44,9 @@ run_step() {
 
 # Runs the tests of all packages, in two parallel jobs: cargo runs one binary after the other, and most of them
 # wait most of their time, for processes and for times that are promised. The tests of these roles take as long as all
-# others, the proxy's included. The arguments go to the test binaries.
-roles=(enginehouse engine-agent metadata orchestrator)
+# others, the proxy's included. The fuzz targets are linked with the program, so they belong to its job. The arguments go to the test
+# binaries.
+roles=(enginehouse engine-agent metadata orchestrator fuzz)
 rust_tests() {
     local name
     # A job of its own: others in the background ignore SIGINT, and so would every process that the tests interrupt.
