@@ -1,7 +1,6 @@
-"""Rows D9, D10 and F1 to F6: what the holder of the key file of one role, or of what one engine has, can do with it."""
+"""Rows D8 to D10 and F1 to F7: what the holder of the key file of one role, or of what one engine has, can do with it."""
 
 import base64
-import contextlib
 import json
 import socket
 import threading
@@ -9,67 +8,19 @@ import tomllib
 import uuid
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from harness.clients import rows, split
 from harness.components import AGENT, MECHANISM, Component, NotAccepted, component, proof, signing_key, signing_key_of
-from harness.role_keys import secrets_of, zookeeper_passwords
+from harness.role_keys import secrets_of
+from harness.stolen_keys import AGENT_REFUSES, ENGINE_REFUSES, ROOT, TIMEOUT_S, Stolen, refusal
 from harness.thrift_messages import BAD, COMPLETE, OK, START, sasl
 from harness.transports import read_sasl
-
-ROOT = "/enginehouse"
-TIMEOUT_S = 30
-AGENT_REFUSES = "a metadata agent accepts only proxies and masters\nHint: Connect to a proxy."
-ENGINE_REFUSES = "an engine accepts only connections of proxies\nHint: Connect to a proxy."
-
-
-class Stolen:
-    """The files of the roles, and where the servers of the installation are."""
-
-    def __init__(self, target):
-        self.data = target.standalone.data
-        self.proxy, self.master, self.agent = (self.data / f"keys/{it}.key" for it in ("proxy", "master", "metadata-agent"))
-        port = int((self.data / "zookeeper/zookeeper-port").read_text())
-        self.zookeeper = f"127.0.0.1:{port}"
-        with self.login("proxy", self.proxy) as client:
-            (name,) = client.get_children(f"{ROOT}/agents")
-            self.address = json.loads(client.get(f"{ROOT}/agents/{name}")[0])["address"]
-        self.engines = target.standalone.engines.all()
-        self.names = target.engines
-
-    @contextlib.contextmanager
-    def login(self, user, path=None, password=None):
-        passwords = [password] if password else zookeeper_passwords(path)
-        client = KazooClient(self.zookeeper, timeout=TIMEOUT_S, auth_data=[("digest", f"{user}:{it}") for it in passwords])
-        client.start(timeout=TIMEOUT_S)
-        try:
-            yield client
-        finally:
-            client.stop()
-            client.close()
-
-    def registration(self, tenant):
-        with self.login("proxy", self.proxy) as client:
-            return json.loads(client.get(f"{ROOT}/engines/{self.names[tenant]}/live")[0])
-
-    def audience(self, tenant):
-        return f"engine:{self.names[tenant]}:{self.registration(tenant)['uid']}"
-
-    def launched(self, tenant):
-        """The file of an engine, which its users can read."""
-        return tomllib.loads((self.engines[self.names[tenant]].folder / "files/engine.toml").read_text())
 
 
 @pytest.fixture(scope="module")
 def stolen(shared_target):
     return Stolen(shared_target)
-
-
-def refusal(address, answer):
-    with pytest.raises(NotAccepted) as refused:
-        Component(address, answer)
-    return str(refused.value)
 
 
 def test_d9_what_an_engine_has_calls_no_agent(target, stolen):
@@ -199,6 +150,37 @@ def test_f6_the_file_of_a_metadata_agent_calls_no_agent(target, stolen):
             key = signing_key(seed)
             for role in ("proxy", "master", "metadata-agent"):
                 assert refusal(address, lambda it, a=audience, r=role, k=key: proof(k, it, a, r)) == expected
+
+
+def test_f7_the_file_of_a_metadata_agent_is_no_key_of_a_proxy(target, stolen):
+    """At ZooKeeper under a proxy's name and under its own, and at agents as a proxy that acts for a user."""
+    proxys = secrets_of(stolen.proxy)
+    secrets = secrets_of(stolen.agent)
+    assert not {"signing", "cookie"} & {name for name, _ in secrets} and not set(secrets.values()) & set(proxys.values())
+    engine = stolen.names["finance"]
+    for user in ("proxy", "master"):
+        with stolen.login(user, stolen.agent) as client:
+            for path in (ROOT, f"{ROOT}/engines/{engine}", f"{ROOT}/engines/{engine}/live", f"{ROOT}/agents", f"{ROOT}/bell"):
+                with pytest.raises(NoAuthError):
+                    client.get(path)
+    with stolen.login("agent", stolen.agent) as client:
+        for attempt in (
+            lambda it: it.create(f"{ROOT}/lock/master/x-lock-0000000000", b"", ephemeral=True),
+            lambda it: it.create(f"{ROOT}/engines/x", b"{}"),
+            lambda it: it.create(f"{ROOT}/drains/{engine}", b"{}"),
+            lambda it: it.set(f"{ROOT}/engines/{engine}", b"{}"),
+            lambda it: it.delete(f"{ROOT}/engines/{engine}/live"),
+        ):
+            with pytest.raises(NoAuthError):
+                attempt(client)
+    for address, audience, expected in (
+        (stolen.address, AGENT, AGENT_REFUSES),
+        (stolen.registration("sales")["address"], stolen.audience("sales"), ENGINE_REFUSES),
+    ):
+        for seed in secrets.values():
+            assert plain(address, "proxy", seed) == expected
+            key = signing_key(seed)
+            assert refusal(address, lambda it, a=audience, k=key: proof(k, it, a, "proxy", user="bob")) == expected
 
 
 def test_d8_a_third_party_that_a_proxy_is_sent_to_learns_no_key(target, stolen):
