@@ -6,6 +6,7 @@ No attempt succeeds. Afterwards logins, queries and control statements work, and
 import pytest
 
 from harness.attacked import Attacked
+from harness.attacked_pods import AttackedPods
 from harness.fixtures import searched, started
 
 
@@ -17,6 +18,14 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def shared_target(workspace):
     yield from started(Attacked(workspace / "attacked"))
+
+
+@pytest.fixture(scope="session")
+def attacked_pods(workspace):
+    """The installation that hostile code in an engine attacks, for files whose `shared_target` it is."""
+    folder = workspace / "attacked-pods"
+    folder.mkdir()
+    yield from started(AttackedPods(folder))
 
 
 @pytest.fixture(scope="module", autouse=True)
