@@ -43,6 +43,7 @@ pub mod limits;
 pub mod message;
 pub mod method;
 mod not_admitted;
+mod principal;
 pub mod protocol;
 mod rejection;
 pub mod relay;

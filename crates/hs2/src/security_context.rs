@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use model::error::UserError;
 
-use crate::auth::Principal;
+use crate::principal::Principal;
 
 /// What a server does with one token of its client.
 #[derive(Clone, PartialEq, Eq)]
