@@ -13,12 +13,13 @@ const PROGRAM: &str = "enginehouse";
 /// The platform of the container image. Other platforms have other libraries.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// The names of the libraries of the program with its default features, by the license expression (SPDX) of their packages. Libraries
+/// The names of the libraries of the program with the features of the image, by the license expression (SPDX) of their packages. Libraries
 /// of build scripts and of tests are no part of the program; those that only expand code are listed, too.
 pub fn by_license() -> Result<BTreeMap<String, BTreeSet<String>>> {
     let mut cargo = Command::new(env!("CARGO"));
     let arguments = ["metadata", "--format-version", "1", "--locked", "--offline", "--filter-platform", PLATFORM];
-    let metadata: Value = serde_json::from_str(&stdout(cargo.current_dir(root()).args(arguments))?)?;
+    cargo.current_dir(root()).args(arguments).args(["--features", "enginehouse/object-stores"]);
+    let metadata: Value = serde_json::from_str(&stdout(&mut cargo)?)?;
     let mut packages: BTreeMap<&str, &Value> = BTreeMap::new();
     for package in metadata["packages"].as_array().context("no packages")? {
         packages.insert(package["id"].as_str().context("a package has no id")?, package);

@@ -36,10 +36,11 @@ const HOSTS: [&str; 17] = [
 
 /// The files that read the environment: the program's configuration, and the environment that an orchestrator gives to its
 /// engines.
-const READS_ENVIRONMENT: [&str; 9] = [
+const READS_ENVIRONMENT: [&str; 10] = [
     "crates/enginehouse/src/command/failpoints.rs",
     "crates/enginehouse/src/configuration.rs",
     "crates/enginehouse/src/engine_types/datafusion/store_environment.rs",
+    "crates/enginehouse/src/keytab.rs",
     "crates/enginehouse/src/orchestrators.rs",
     "crates/enginehouse/src/sql/repl.rs",
     "crates/enginehouse/src/telemetry.rs",

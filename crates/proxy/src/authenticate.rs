@@ -45,7 +45,7 @@ impl Authenticator for Gateway {
         self.check_serves_clients()?;
         let chain = self.settings.authentication.as_ref();
         chain.and_then(|chain| chain.begin_ticket_login(peer)).ok_or_else(|| {
-            UserError::new(ErrorKind::InvalidAuthorization, "Kerberos tickets are not accepted")
+            UserError::new(ErrorKind::InvalidAuthorization, "tickets are not accepted")
                 .hint("Log in with a user name and a password, or as the admin of the proxy says.")
         })
     }
