@@ -136,7 +136,11 @@ async fn number(
         });
         return recorded.collect::<Result<_, Error>>().map(Some);
     }
-    if tx.row(SEQ, args![proxy]).await?.is_some() {
+    if let Some(row) = tx.row(SEQ, args![proxy]).await? {
+        // The first report of the proxy may have been committed after the update above, which did not see it.
+        if rows::int(&row, "seq")? < report.seq {
+            return Err(Error::Conflict("an earlier report of the proxy was first".to_owned()));
+        }
         return Ok(None);
     }
     let first = row(report, String::new(), [0, 0, until_ms], ["", "", "", "", "", "", "", ""]);

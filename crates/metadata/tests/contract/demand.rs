@@ -123,14 +123,15 @@ pub async fn a_report_has_a_limited_number_of_keys(bench: Bench) {
 }
 
 pub async fn concurrent_reports_of_a_proxy_leave_the_newest(bench: Bench) {
-    let report = |seq: i64| report("p-1", seq, &[(key("t_1"), seq.unsigned_abs())]);
+    // Of several proxies: which reports meet is the database's choice.
+    let proxies: Vec<String> = (1..=8).map(|number| format!("p-{number}")).collect();
     let mut calls = tokio::task::JoinSet::new();
-    for seq in 1..=8 {
-        let store = bench.store.clone();
-        calls.spawn(async move { store.record_demand(&report(seq)).await.unwrap() });
+    for (proxy, seq) in proxies.iter().flat_map(|proxy| (1..=8).map(move |seq| (proxy, seq))) {
+        let (store, report) = (bench.store.clone(), report(proxy, seq, &[(key("t_1"), seq.unsigned_abs())]));
+        calls.spawn(async move { store.record_demand(&report).await.unwrap() });
     }
     assert!(calls.join_all().await.contains(&DemandRecorded::Increased));
-    assert_eq!(waiting(&bench).await, [(key("t_1"), 8)]);
+    assert_eq!(waiting(&bench).await, [(key("t_1"), 8 * proxies.len() as u64)]);
 }
 
 pub async fn demand_of_a_proxy_that_stopped_is_deleted(bench: Bench) {
