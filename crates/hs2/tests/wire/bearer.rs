@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::http::response;
 use crate::support::{Serving, echo};
 
-/// Answers each message with itself. A token is the name of its user after `token-`, which may also be the password.
+/// A token is the name of its user after `token-`, which may also be the password.
 struct Tokens;
 
 fn user_of(token: &str) -> Result<Principal, UserError> {
@@ -50,30 +50,43 @@ impl Authenticator for Tokens {
 
 #[async_trait]
 impl Handler for Tokens {
-    async fn connection(self: Arc<Self>, mut connection: Connection, _: CancellationToken) {
-        while let Ok(Some(message)) = connection.next().await {
-            let Principal { user, via, .. } = connection.principal().unwrap();
-            let as_seen =
-                if user == "ann" && *via == Some("etl".to_owned()) { "as ann via etl" } else { user.as_str() };
-            let value = Some(as_seen.to_owned());
-            let reply = hs2::message::encode_call("GetInfo", 1, &hs2::tcli::TStringValue { value }).unwrap();
-            drop(message);
-            connection.send(&reply).await.unwrap();
-        }
+    async fn connection(self: Arc<Self>, connection: Connection, _: CancellationToken) {
+        answer_with_principal(connection).await;
+    }
+}
+
+/// Answers each message with the user of the connection, and who acts for it.
+pub(crate) async fn answer_with_principal(mut connection: Connection) {
+    while let Ok(Some(message)) = connection.next().await {
+        let Principal { user, via, .. } = connection.principal().unwrap();
+        let value = Some(format!("user {user} via {}", via.as_deref().unwrap_or("-")));
+        let reply = hs2::message::encode_call("GetInfo", 1, &hs2::tcli::TStringValue { value }).unwrap();
+        drop(message);
+        connection.send(&reply).await.unwrap();
     }
 }
 
 /// A server until the token is cancelled.
-async fn serve<H: Handler + Authenticator + 'static>(handler: H) -> (SocketAddr, CancellationToken) {
-    let server = Server::bind("127.0.0.1:0", Limits::default()).await.unwrap();
+pub(crate) async fn serve<H: Handler + Authenticator + 'static>(handler: H) -> (SocketAddr, CancellationToken) {
+    serve_on(Server::bind("127.0.0.1:0", Limits::default()).await.unwrap(), handler)
+}
+
+pub(crate) fn serve_on<H: Handler + Authenticator + 'static>(
+    server: Server,
+    handler: H,
+) -> (SocketAddr, CancellationToken) {
     let (address, stop) = (server.local_addr().unwrap(), CancellationToken::new());
     tokio::spawn(server.serve_connections(Arc::new(handler), stop.clone()));
     (address, stop)
 }
 
+pub(crate) fn get_info() -> Vec<u8> {
+    hs2::message::encode_call("GetInfo", 1, &hs2::tcli::TStringValue { value: None }).unwrap()
+}
+
 /// Head and body of the response to a call.
-async fn call(address: SocketAddr, path: &str, header: &str) -> (String, String) {
-    let message = hs2::message::encode_call("GetInfo", 1, &hs2::tcli::TStringValue { value: None }).unwrap();
+pub(crate) async fn call(address: SocketAddr, path: &str, header: &str) -> (String, String) {
+    let message = get_info();
     let length = message.len();
     let head = format!("POST {path} HTTP/1.1\r\n{header}Content-Length: {length}\r\nConnection: close\r\n\r\n");
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -88,10 +101,10 @@ async fn a_bearer_token_authenticates_one_request_and_is_given_no_cookie() {
     for header in ["Authorization: Bearer token-ann\r\n", "Authorization: bEARER  token-ann\r\n"] {
         let (head, body) = call(address, "/", header).await;
         assert!(head.starts_with("HTTP/1.1 200") && !head.contains("Set-Cookie"), "{head}");
-        assert!(body.contains("ann"), "{body}");
+        assert!(body.contains("user ann via -"), "{body}");
     }
     let (_, body) = call(address, "/?doAs=ann", "Authorization: Bearer token-etl\r\n").await;
-    assert!(body.contains("as ann via etl"), "{body}");
+    assert!(body.contains("user ann via etl"), "{body}");
     stop.cancel();
 }
 

@@ -4,6 +4,7 @@
 mod admission;
 mod bearer;
 mod components;
+mod connection_limits;
 mod cookies;
 mod corpus;
 mod handshakes;

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::http::response;
+use crate::bearer::{self, answer_with_principal, call, get_info, serve_on};
 use crate::support::server_tls;
 
 const START: u8 = 1;
@@ -100,26 +100,13 @@ impl Authenticator for Tickets {
 
 #[async_trait]
 impl Handler for Tickets {
-    async fn connection(self: Arc<Self>, mut connection: Connection, _: CancellationToken) {
-        while let Ok(Some(message)) = connection.next().await {
-            let Principal { user, via, .. } = connection.principal().unwrap();
-            let value = Some(format!("user {user} via {}", via.as_deref().unwrap_or("-")));
-            let reply = hs2::message::encode_call("GetInfo", 1, &hs2::tcli::TStringValue { value }).unwrap();
-            drop(message);
-            connection.send(&reply).await.unwrap();
-        }
+    async fn connection(self: Arc<Self>, connection: Connection, _: CancellationToken) {
+        answer_with_principal(connection).await;
     }
 }
 
 async fn serve(accepts_passwords: bool) -> (SocketAddr, CancellationToken) {
-    let server = Server::bind("127.0.0.1:0", Limits::default()).await.unwrap();
-    serving(server, accepts_passwords)
-}
-
-fn serving(server: Server, accepts_passwords: bool) -> (SocketAddr, CancellationToken) {
-    let (address, stop) = (server.local_addr().unwrap(), CancellationToken::new());
-    tokio::spawn(server.serve_connections(Arc::new(Tickets { accepts_passwords }), stop.clone()));
-    (address, stop)
+    bearer::serve(Tickets { accepts_passwords }).await
 }
 
 async fn send(stream: &mut TcpStream, status: u8, payload: &[u8]) {
@@ -147,10 +134,6 @@ async fn negotiate(address: SocketAddr, mechanism: &[u8], tokens: &[&[u8]]) -> (
     (stream, last.0, last.1)
 }
 
-fn call() -> Vec<u8> {
-    hs2::message::encode_call("GetInfo", 1, &hs2::tcli::TStringValue { value: None }).unwrap()
-}
-
 #[tokio::test]
 async fn a_ticket_over_sasl_logs_in_without_a_security_layer() {
     let (address, stop) = serve(true).await;
@@ -164,7 +147,7 @@ async fn a_ticket_over_sasl_logs_in_without_a_security_layer() {
     ] {
         let (mut stream, status, payload) = negotiate(address, b"GSSAPI", tokens).await;
         assert_eq!((status, payload.len()), (COMPLETE, 0), "{}", String::from_utf8_lossy(&payload));
-        let call = call();
+        let call = get_info();
         let length = u32::try_from(call.len()).unwrap().to_be_bytes();
         stream.write_all(&[&length[..], &call].concat()).await.unwrap();
         let mut reply = vec![0; stream.read_u32().await.unwrap() as usize];
@@ -226,17 +209,6 @@ async fn a_mechanism_that_is_not_offered_names_those_that_are() {
     stop.cancel();
 }
 
-/// Head and body of the response to a call over HTTP.
-async fn over_http(address: SocketAddr, path: &str, header: &str) -> (String, String) {
-    let message = call();
-    let length = message.len();
-    let head = format!("POST {path} HTTP/1.1\r\n{header}Content-Length: {length}\r\nConnection: close\r\n\r\n");
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(&[head.as_bytes(), &message].concat()).await.unwrap();
-    let (head, body) = response(&mut stream).await;
-    (head, String::from_utf8_lossy(&body).into_owned())
-}
-
 #[tokio::test]
 async fn a_ticket_over_http_is_one_header_and_earns_the_cookie() {
     let (address, stop) = serve(true).await;
@@ -244,16 +216,16 @@ async fn a_ticket_over_http_is_one_header_and_earns_the_cookie() {
     for (header, proof) in
         [("Negotiate dGlja2V0", None), ("Negotiate : bXV0dWFs", Some("Www-Authenticate: Negotiate cHJvb2Y="))]
     {
-        let (head, body) = over_http(address, "/", &format!("Authorization: {header}\r\n")).await;
+        let (head, body) = call(address, "/", &format!("Authorization: {header}\r\n")).await;
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("Set-Cookie: hive.server2.auth=ann;"), "{head}");
         assert_eq!(head.lines().find(|line| line.starts_with("Www-Authenticate")), proof);
         assert!(body.contains("user ann via -"), "{body}");
     }
-    let (_, body) = over_http(address, "/?doAs=bob", "Authorization: Negotiate dGlja2V0\r\n").await;
+    let (_, body) = call(address, "/?doAs=bob", "Authorization: Negotiate dGlja2V0\r\n").await;
     assert!(body.contains("user bob via ann"), "{body}");
     // `other` is refused; `more` asks for a second token, which no request has.
     for (token, text) in [("b3RoZXI=", "authentication failed"), ("bW9yZQ==", "another mechanism before Kerberos")] {
-        let (head, body) = over_http(address, "/", &format!("Authorization: Negotiate {token}\r\n")).await;
+        let (head, body) = call(address, "/", &format!("Authorization: Negotiate {token}\r\n")).await;
         assert!(head.starts_with("HTTP/1.1 401") && body.contains(text), "{head}{body}");
         let challenges: Vec<&str> = head.lines().filter(|line| line.starts_with("Www-Authenticate")).collect();
         assert_eq!(challenges, ["Www-Authenticate: Negotiate", "Www-Authenticate: Basic realm=\"enginehouse\""]);
@@ -268,14 +240,15 @@ async fn outside_tls_a_ticket_is_accepted_over_sasl_if_the_listener_does() {
     for accepts in [true, false] {
         let (tls, _) = server_tls(&files, TlsVersion::Tls12, true);
         let server = Server::bind("127.0.0.1:0", Limits::default()).await.unwrap();
-        let (address, stop) = serving(server.with_tls(tls.with_plain_tickets(accepts)), true);
+        let server = server.with_tls(tls.with_plain_tickets(accepts));
+        let (address, stop) = serve_on(server, Tickets { accepts_passwords: true });
         let (_, status, payload) = negotiate(address, b"GSSAPI", &[b"ticket"]).await;
         let shown = String::from_utf8_lossy(&payload);
         assert!(accepts == (status == OK) && (accepts || shown.contains("this login requires TLS")), "{shown}");
         let (_, status, payload) = negotiate(address, b"PLAIN", &[b"\0ann\0x"]).await;
         let shown = String::from_utf8_lossy(&payload);
         assert!(status == BAD && shown.contains("this login requires TLS"), "{shown}");
-        let (head, _) = over_http(address, "/", "Authorization: Negotiate dGlja2V0\r\n").await;
+        let (head, _) = call(address, "/", "Authorization: Negotiate dGlja2V0\r\n").await;
         assert!(head.starts_with("HTTP/1.1 426"), "{head}");
         stop.cancel();
     }
