@@ -11,6 +11,7 @@ budget() {
         *:install) echo 240 ;;
         *:"build Kubernetes") echo 480 ;;
         long:"build 0.1.0") echo 1200 ;;
+        long:"build with TLS to ZooKeeper") echo 600 ;;
         quick:"rust, without servers") echo 300 ;;
         quick:scenarios) echo 240 ;;
         default:servers) echo 45 ;;

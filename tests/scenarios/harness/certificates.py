@@ -3,15 +3,16 @@
 import subprocess
 
 STORE_PASSWORD = "changeit"
+THIS_HOST = "DNS:localhost,IP:127.0.0.1"
+NEW = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split()
 
 
 class Certificate:
     """A certificate that signs itself: its clients trust it itself."""
 
-    def __init__(self, folder, name, names="DNS:localhost,IP:127.0.0.1"):
+    def __init__(self, folder, name, names=THIS_HOST):
         self.certificate, self.key = folder / f"{name}.crt", folder / f"{name}.key"
-        run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-            "-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName={names}",
+        run(*NEW, "-subj", "/CN=localhost", "-addext", f"subjectAltName={names}",
             "-addext", "basicConstraints=critical,CA:FALSE", "-out", self.certificate, "-keyout", self.key)  # fmt: skip
 
     def expired(self, path):
@@ -31,6 +32,25 @@ class Certificate:
         run("keytool", "-importcert", "-noprompt", "-alias", "gateway", "-file", self.certificate, "-keystore", store,
             "-storetype", "PKCS12", "-storepass", STORE_PASSWORD)  # fmt: skip
         return store
+
+
+class Authority:
+    """A CA: its clients trust the servers whose certificates it signs. Each has a name of its own."""
+
+    def __init__(self, folder, name):
+        self.name, self.certificate, self.key = name, folder / f"{name}.crt", folder / f"{name}.key"
+        run(*NEW, "-subj", f"/CN={name}", "-addext", "basicConstraints=critical,CA:TRUE",
+            "-out", self.certificate, "-keyout", self.key)  # fmt: skip
+
+    def key_store(self, path, names=THIS_HOST):
+        """Writes a server's private key, and its certificate behind it, in PEM; answers the path."""
+        certificate = path.with_suffix(".crt")
+        run(*NEW, "-subj", f"/CN=a server of {self.name}", "-addext", f"subjectAltName={names}",
+            "-addext", "basicConstraints=critical,CA:FALSE", "-CA", self.certificate, "-CAkey", self.key,
+            "-out", certificate, "-keyout", path)  # fmt: skip
+        with open(path, "a") as store:
+            store.write(certificate.read_text())
+        return path
 
 
 def run(*command):

@@ -1,8 +1,8 @@
 """The roles as separate processes: two metadata agents and two proxies, with a real ZooKeeper and database.
 
 Each cluster has a root of its own in ZooKeeper and a database of its own: in PostgreSQL unless `database=` is another
-(harness.databases), in the shared ZooKeeper unless `ensemble=` is one of the test's own (harness.ensemble). By default proxy
-`a` alone is a candidate for master. Any program can be restarted, with failpoints armed in that one start.
+(harness.databases), in the shared ZooKeeper unless `ensemble=` is one of the test's own (harness.ensemble), which may have TLS.
+By default proxy `a` alone is a candidate for master. Any program can be restarted, with failpoints armed in that one start.
 """
 
 import pathlib
@@ -55,6 +55,7 @@ class Cluster:
         self.env = env or {}
         self.database = database or PostgresDatabase()
         self.connect = ensemble.connect if ensemble else zookeeper.address()
+        self.zookeeper_ca = ensemble and ensemble.ca
         # Where single programs reach ZooKeeper, by name: through a relay that can cut them off.
         self.connect_of = {}
         # The same for the database.
@@ -76,7 +77,8 @@ class Cluster:
                 "connect": self.connect_of.get(name, self.connect),
                 "root": self.root,
                 "session_timeout": f"{round(self.session_timeout_s * 1000)}ms",
-            },
+            }
+            | ({"tls": "required", "ca_file": str(self.zookeeper_ca)} if self.zookeeper_ca else {}),
             "database": {"url": self.url_of.get(name, self.database.url)},
             "proxy": {"listen": "127.0.0.1:0", "bind_deadline": "60s", "discovery_namespace": self.discovery},
             "master": {"candidate": candidate},
@@ -90,10 +92,10 @@ class Cluster:
 
     def credentials(self):
         """What the program has for the keys of its role. Version 0.1.0 has one secret for all."""
-        if self.binary == BINARY:
-            # What of version 0.1.0 still runs has no TLS between roles.
-            return {"keys": str(self.keys.files)} | ({"tls": "optional"} if self.secret else {})
-        return {"secret_file": str(self.folder / "cluster.secret")}
+        if self.secret and self.binary != BINARY:
+            return {"secret_file": str(self.folder / "cluster.secret")}
+        # What of version 0.1.0 still runs has no TLS between roles.
+        return {"keys": str(self.keys.files)} | ({"tls": "optional"} if self.secret else {})
 
     def write(self, name, candidate=True):
         path = self.folder / f"{name}.toml"
@@ -107,7 +109,7 @@ class Cluster:
             self.start_program(name, wait=False)
         for name in programs:
             self.wait_ready(name)
-        self.nodes = zookeeper.Nodes(self.root, self.zookeeper_passwords(), self.connect)
+        self.nodes = zookeeper.Nodes(self.root, self.zookeeper_passwords(), self.connect, ca=self.zookeeper_ca)
         return self
 
     def zookeeper_passwords(self):

@@ -77,7 +77,8 @@ class Patient:
 
 def diagnosed(cluster, file):
     """(exit status, report)."""
-    done = run(["doctor", "--config", file, "--format", "json"], within_s=LOOK_WITHIN_S, cwd=cluster.folder)
+    command = ["doctor", "--config", file, "--format", "json"]
+    done = run(command, within_s=LOOK_WITHIN_S, cwd=cluster.folder, binary=cluster.binary)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 

@@ -17,6 +17,14 @@ READY_WITHIN_S = 60
 STOP_WITHIN_S = 25
 
 
+def with_zookeeper_tls():
+    """The program with the cargo feature `zookeeper-tls`, in place of `BINARY` (built by `tests/run.d/zookeeper-tls.sh`)."""
+    program = os.environ.get("EH_TEST_BINARY_ZOOKEEPER_TLS")
+    assert program, "EH_TEST_BINARY_ZOOKEEPER_TLS is not set: run tests/run --long, which builds it"
+    assert pathlib.Path(program).exists(), f"{program} is missing: it could not be built"
+    return pathlib.Path(program)
+
+
 def environment(extra=None):
     plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
     return plain | {"RUST_BACKTRACE": "1"} | (extra or {})

@@ -25,13 +25,16 @@ def derived(secret, word, name=""):
 
 
 class Nodes:
-    def __init__(self, root, passwords, hosts=None, user="master"):
+    def __init__(self, root, passwords, hosts=None, user="master", ca=None):
+        """With `ca`, a file of trusted certificates, over TLS."""
         self.root = root
+        tls = {} if ca is None else {"use_ssl": True, "ca": str(ca), "check_hostname": True}
         self.client = KazooClient(
             hosts=hosts or address(),
             timeout=TIMEOUT_S,
             auth_data=[("digest", f"{user}:{it}") for it in passwords],
             default_acl=[make_digest_acl(user, it, all=True) for it in passwords],
+            **tls,
         )
         self.client.start(timeout=TIMEOUT_S)
 
