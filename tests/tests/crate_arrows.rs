@@ -14,8 +14,8 @@ use tests::repository::{self, read};
 const PAGE: &str = "docs/architecture.md";
 const CRATES: &str = "Crates, and who imports whom";
 const LIBRARIES: &str = "Outside libraries that have one home";
-/// The packages of these checks and of the fuzz targets are no part of the system.
-const CHECKS: [&str; 2] = ["fuzz", "tests"];
+/// The packages of these checks, of the fuzz targets and of the benchmark are no part of the system.
+const CHECKS: [&str; 3] = ["fuzz", "hot-path", "tests"];
 /// The program sees everything.
 const PROGRAM: &str = "enginehouse";
 

@@ -1,0 +1,227 @@
+//! The sessions of one connection to the backend, with their operations: from a call to its reply.
+//!
+//! A statement has finished when its call returns. `SELECT hot_path_frames(BYTES, COUNT)` returns COUNT frames of BYTES
+//! bytes, any other SELECT one row, and what is no SELECT no result.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use hs2::answer::{Answer, encode_refusal};
+use hs2::message::encode_reply;
+use hs2::scan::Request;
+use hs2::tcli::{
+    TCancelOperationResp, TCloseOperationResp, TCloseSessionResp, TExecuteStatementReq, TExecuteStatementResp,
+    TFetchOrientation, TFetchResultsResp, TGetInfoReq, TGetInfoResp, TGetInfoType, TGetInfoValue,
+    TGetOperationStatusResp, TGetResultSetMetadataResp, TOpenSessionReq, TOpenSessionResp, TOperationState,
+    TOperationType,
+};
+use hs2::{Handle, Message, Method, protocol, rowset, schema, service, status};
+use model::error::{ErrorKind, UserError};
+
+use crate::frame;
+use crate::prepared::Prepared;
+
+/// The most operations of a connection: each has a frame in memory.
+const MAX_OPERATIONS: usize = 100;
+/// The name in `GetInfo`.
+const PRODUCT: &str = "hot-path";
+/// What a statement for frames begins and ends with.
+const FRAMES: (&str, &str) = ("SELECT hot_path_frames(", ")");
+
+/// The sessions of one connection.
+#[derive(Default)]
+pub struct Sessions {
+    open: HashSet<Handle>,
+    operations: HashMap<Handle, Operation>,
+}
+
+/// A statement that has finished.
+struct Operation {
+    session: Handle,
+    has_result_set: bool,
+    status: Prepared,
+    frame: Prepared,
+    end: Prepared,
+    /// How many frames the result has, and how many of them are left.
+    frames: u64,
+    left: u64,
+}
+
+impl Sessions {
+    /// The reply to a call.
+    pub fn reply(&mut self, message: &Message) -> Cow<'_, [u8]> {
+        let Some(method) = message.method() else { return Cow::Owned(message.call().unknown()) };
+        match self.serve(method, message) {
+            Ok(reply) => reply,
+            Err(error) => Cow::Owned(encode_refusal(method, message.seqid(), &error)),
+        }
+    }
+
+    fn serve(&mut self, method: Method, message: &Message) -> Result<Cow<'_, [u8]>, UserError> {
+        let seqid = message.seqid();
+        match method {
+            Method::GetOperationStatus => {
+                let (_, operation) = self.operation(message)?;
+                Ok(Cow::Borrowed(operation.status.with_seqid(seqid)))
+            }
+            Method::FetchResults => {
+                let (request, operation) = self.operation(message)?;
+                if request.fetch_type == protocol::FETCH_LOG {
+                    let results = Some(rowset::lines(0, Vec::<String>::new()));
+                    return Ok(answer(
+                        message,
+                        &TFetchResultsResp { results, ..Answer::with_status(status::success()) },
+                    ));
+                }
+                Ok(Cow::Borrowed(operation.next(&request, seqid)))
+            }
+            Method::OpenSession => self.open(message),
+            Method::CloseSession => {
+                let (_, handle) = named(message)?;
+                self.open.remove(&handle);
+                self.operations.retain(|_, operation| operation.session != handle);
+                Ok(answer(message, &TCloseSessionResp::with_status(status::success())))
+            }
+            Method::ExecuteStatement => self.execute(message),
+            // It has finished.
+            Method::CancelOperation => Ok(answer(message, &TCancelOperationResp::with_status(status::success()))),
+            Method::CloseOperation => {
+                let (_, handle) = named(message)?;
+                self.operations.remove(&handle).ok_or_else(unknown)?;
+                Ok(answer(message, &TCloseOperationResp::with_status(status::success())))
+            }
+            Method::GetResultSetMetadata => {
+                let (_, operation) = self.operation(message)?;
+                let columns = frame::columns();
+                let schema = operation.has_result_set.then(|| schema::table_schema(&columns));
+                Ok(answer(message, &TGetResultSetMetadataResp { status: status::success(), schema }))
+            }
+            Method::GetInfo => self.info(message),
+            other => Err(service::not_supported(other)),
+        }
+    }
+
+    fn operation(&mut self, message: &Message) -> Result<(Request, &mut Operation), UserError> {
+        let (request, handle) = named(message)?;
+        Ok((request, self.operations.get_mut(&handle).ok_or_else(unknown)?))
+    }
+
+    fn open(&mut self, message: &Message) -> Result<Cow<'_, [u8]>, UserError> {
+        let request: TOpenSessionReq = message.call().decode().map_err(|error| error.user_error("the client"))?;
+        let server_protocol_version = protocol::negotiate(request.client_protocol)?;
+        let handle = Handle::random();
+        self.open.insert(handle);
+        let response = TOpenSessionResp {
+            status: status::success(),
+            server_protocol_version,
+            session_handle: Some(handle.session()),
+            configuration: Some(BTreeMap::new()),
+        };
+        Ok(answer(message, &response))
+    }
+
+    fn execute(&mut self, message: &Message) -> Result<Cow<'_, [u8]>, UserError> {
+        let request: TExecuteStatementReq = message.call().decode().map_err(|error| error.user_error("the client"))?;
+        let session = self.session(message)?;
+        if self.operations.len() >= MAX_OPERATIONS {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "too many operations")
+                .detail(format!("{MAX_OPERATIONS} operations of the connection are open.")));
+        }
+        let operation = Operation::new(session, request.statement.trim())?;
+        let handle = Handle::random();
+        let operation_handle = handle.operation(TOperationType::EXECUTE_STATEMENT, operation.has_result_set);
+        self.operations.insert(handle, operation);
+        let response = TExecuteStatementResp { status: status::success(), operation_handle: Some(operation_handle) };
+        Ok(answer(message, &response))
+    }
+
+    fn info(&self, message: &Message) -> Result<Cow<'_, [u8]>, UserError> {
+        self.session(message)?;
+        let request: TGetInfoReq = message.call().decode().map_err(|error| error.user_error("the client"))?;
+        let value = match request.info_type {
+            TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME => PRODUCT,
+            TGetInfoType::CLI_DBMS_VER => env!("CARGO_PKG_VERSION"),
+            other => {
+                let message = format!("info type {} is not supported", other.0);
+                return Err(UserError::new(ErrorKind::NotSupported, message));
+            }
+        };
+        Ok(answer(message, &TGetInfoResp::new(status::success(), TGetInfoValue::StringValue(value.to_owned()))))
+    }
+
+    /// The session that a call names.
+    fn session(&self, message: &Message) -> Result<Handle, UserError> {
+        let (_, handle) = named(message)?;
+        if self.open.contains(&handle) { Ok(handle) } else { Err(unknown()) }
+    }
+}
+
+impl Operation {
+    fn new(session: Handle, statement: &str) -> Result<Self, UserError> {
+        let cannot_encode = |error: anyhow::Error| UserError::new(ErrorKind::InvalidValue, error.to_string());
+        let (frame, frames) = match frames_of(statement)? {
+            Some((bytes, count)) => (frame::of_bytes(bytes), count),
+            None => (frame::of_one_row(), 1),
+        };
+        let has_result_set = statement.get(..6).is_some_and(|word| word.eq_ignore_ascii_case("SELECT"));
+        let frames = if has_result_set { frames } else { 0 };
+        let finished = status::operation(TOperationState::FINISHED_STATE);
+        let finished = TGetOperationStatusResp { has_result_set: Some(has_result_set), ..finished };
+        let method = Method::GetOperationStatus.name();
+        Ok(Self {
+            session,
+            has_result_set,
+            status: Prepared::new(method, encode_reply(method, 0, &finished)),
+            frame: Prepared::new(frame::METHOD, frame.map_err(cannot_encode)?),
+            end: Prepared::new(frame::METHOD, frame::end().map_err(cannot_encode)?),
+            frames,
+            left: frames,
+        })
+    }
+
+    /// The next frame, or the end.
+    fn next(&mut self, request: &Request, seqid: i32) -> &[u8] {
+        if request.orientation == TFetchOrientation::FETCH_FIRST.0 {
+            self.left = self.frames;
+        }
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                self.frame.with_seqid(seqid)
+            }
+            None => self.end.with_seqid(seqid),
+        }
+    }
+}
+
+/// The size and the number of frames that a statement asks for; `None` for any other statement.
+fn frames_of(statement: &str) -> Result<Option<(usize, u64)>, UserError> {
+    let (begin, end) = FRAMES;
+    let Some(arguments) = statement.strip_prefix(begin).and_then(|rest| rest.strip_suffix(end)) else {
+        return Ok(None);
+    };
+    let parsed = arguments
+        .split_once(',')
+        .and_then(|(bytes, count)| Some((bytes.trim().parse().ok()?, count.trim().parse().ok()?)));
+    let refusal = || {
+        UserError::new(ErrorKind::Syntax, "invalid arguments of hot_path_frames")
+            .detail("They are the bytes of a frame and the number of frames.")
+    };
+    parsed.map(Some).ok_or_else(refusal)
+}
+
+/// The scanned call and the handle that it names.
+fn named(message: &Message) -> Result<(Request, Handle), UserError> {
+    let malformed = || UserError::new(ErrorKind::Syntax, format!("malformed {} request", message.name()));
+    let request = message.request().map_err(|error| malformed().detail(format!("{error}.")))?;
+    let handle = request.handle.as_ref().and_then(|at| at.read(message.bytes()).ok()).ok_or_else(malformed)?;
+    Ok((request, handle))
+}
+
+fn unknown() -> UserError {
+    UserError::new(ErrorKind::WrongState, "session or operation does not exist")
+}
+
+fn answer<A: Answer>(message: &Message, answer: &A) -> Cow<'static, [u8]> {
+    Cow::Owned(encode_reply(message.name(), message.seqid(), answer))
+}
