@@ -1,35 +1,22 @@
 """`deploy/kubernetes`: rendered by the real kustomize, every object through the real API server, every file and variable
 through the program. NetworkPolicies are evaluated by `harness.network_policy`."""
 
-import base64
 import contextlib
 import copy
-import functools
 import json
 import os
-import pathlib
 import re
-import shutil
-import tomllib
 
 import pytest
 
 from harness.cert_manager import define
-from harness.certificates import Certificate
-from harness.control_plane import Kubernetes, write_secret
+from harness.control_plane import Kubernetes
 from harness.kubernetes_client import ApiError
 from harness.manifests import FOLDER, KEYS, SECRETS, Applier, NotRendered, example, named, of_kind, overlay, render
-from harness.network_policy import Peer, permits
-from harness.processes import REPOSITORY, run
-from harness.role_keys import RoleKeys
-from kubelet.environment import expanded
-
-ENGINES = "rp-1--t-1"
-POD_IP = "10.1.2.3"
-ROLES = {"enginehouse-proxy": "proxy", "enginehouse-master": "master", "enginehouse-metadata-agent": "metadata-agent"}
-OURS = "enginehouse"
-# The keys of the configuration that name files of Secrets.
-FILES = [("cluster", "keys"), ("access", "users_file"), ("tls", "certificate_file"), ("tls", "key_file")]
+from harness.network_peers import ENGINES, PORTS, peers
+from harness.network_policy import permits
+from harness.pod_templates import FILES, OURS, POD_IP, checked, templates
+from harness.processes import REPOSITORY
 
 
 @pytest.fixture(scope="module")
@@ -43,15 +30,6 @@ def applier(workspace, objects):
         made = Applier(cluster.start())
         made.apply([it for it in objects if it["kind"] in ("Namespace", "ServiceAccount")])
         yield made
-
-
-def templates(objects):
-    found = {}
-    for name, role in ROLES.items():
-        template = named(objects, "Deployment", name)["spec"]["template"]
-        metadata = template["metadata"] | {"name": name, "namespace": OURS}
-        found[role] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-    return found
 
 
 def test_every_object_is_accepted_with_strict_fields(applier, objects, workspace):
@@ -133,68 +111,6 @@ def test_manifests_have_no_password_and_only_the_agent_gets_the_databases(object
     ]
 
 
-def variables(container, objects):
-    values = {}
-    for it in container["env"]:
-        source = it.get("valueFrom", {})
-        if "fieldRef" in source:
-            assert source["fieldRef"]["fieldPath"] == "status.podIP"
-            values[it["name"]] = POD_IP
-        elif "secretKeyRef" in source:
-            data = named(objects, "Secret", source["secretKeyRef"]["name"])["data"]
-            values[it["name"]] = base64.b64decode(data[source["secretKeyRef"]["key"]]).decode()
-        else:
-            values[it["name"]] = expanded(it["value"], values)
-    return values
-
-
-def checked(container, objects, folder):
-    """What `config check` prints in that container, with files from its volumes in `folder`."""
-    config = next(it for name, it in of_kind(objects, "ConfigMap").items() if name.startswith("enginehouse-config"))
-    text = config["data"]["enginehouse.toml"]
-    (folder / "enginehouse.toml").write_text(text)
-    mounts = {it["mountPath"]: folder / it["name"] for it in container["volumeMounts"]}
-    env, files = variables(container, objects), tomllib.loads(text)
-    for section, key in FILES:
-        path = pathlib.Path(files[section][key])
-        variable = f"ENGINEHOUSE_{section}_{key}".upper()
-        if str(path) in mounts:
-            env[variable] = str(mounts[str(path)])
-        elif str(path.parent) in mounts:
-            env[variable] = str(mounts[str(path.parent)] / path.name)
-    for name, value in env.items():
-        path = pathlib.Path(value)
-        if str(path.parent) in mounts:
-            env[name] = str(mounts[str(path.parent)] / path.name)
-    if container["args"][0] != "proxy":
-        # The check would read the files of proxies, which this role does not.
-        env["ENGINEHOUSE_PROXY_SERVES_CLIENTS"] = "false"
-    write_files(folder)
-    done = run(["config", "check", "--config", folder / "enginehouse.toml"], env=env)
-    assert done.returncode == 0, f"{container['name']}: {done.stderr}"
-    printed = tomllib.loads(done.stdout)
-    for section, key in FILES:
-        printed[section][key] = files[section][key]
-    return printed
-
-
-def write_files(folder):
-    """The content of the volumes, each in a folder with its name."""
-    if (folder / "tls").exists():
-        return
-    for volume in ("tls", "users", "directory", "database"):
-        (folder / volume).mkdir()
-    RoleKeys(folder, "enginehouse")
-    made = Certificate(folder, "made")
-    shutil.copy(made.certificate, folder / "directory/ca.crt")
-    shutil.copy(made.certificate, folder / "database/ca.crt")
-    made.certificate.rename(folder / "tls/tls.crt")
-    made.key.rename(folder / "tls/tls.key")
-    write_secret(folder / "users/users", "")
-    write_secret(folder / "directory/password", "secret")
-    write_secret(folder / "database/password", "secret")
-
-
 def test_proxies_require_tls_and_passwords_of_two_secrets_and_no_other_role_has_them(objects, tmp_path):
     secrets = {"tls": "enginehouse-tls", "users": "enginehouse-users"}
     for role, pod in templates(objects).items():
@@ -255,111 +171,6 @@ def test_the_patch_of_the_page_on_upgrades_keeps_the_old_behavior(workspace, tmp
     assert not checked(master, objects, tmp_path)["proxy"]["serves_clients"]
 
 
-def test_proxies_with_a_directory_reach_it_and_have_its_secret(workspace, tmp_path):
-    changed = with_component(workspace, "directory")
-    pods = templates(changed)
-    secret = [it["secret"] for it in pods["proxy"]["spec"]["volumes"] if it["name"] == "directory"]
-    assert [(it["secretName"], it["defaultMode"]) for it in secret] == [("enginehouse-directory", 0o440)]
-    settings = checked(pods["proxy"]["spec"]["containers"][0], changed, tmp_path)
-    assert settings["access"]["authentication"] == ["file", "ldap"]
-    found = {key: settings["ldap"][key] for key in ("url", "bind_dn", "user_base", "member_of")}
-    assert found == {
-        "url": "ldaps://directory.example:636",
-        "bind_dn": "cn=reader,dc=example",
-        "user_base": "ou=people,dc=example",
-        "member_of": "memberOf",
-    }
-    check_only_proxies_differ(changed, 389, 636)
-
-
-def test_proxies_with_an_issuer_reach_it_and_take_its_tokens(workspace, tmp_path):
-    changed = with_component(workspace, "issuer")
-    settings = checked(templates(changed)["proxy"]["spec"]["containers"][0], changed, tmp_path)
-    assert settings["access"]["authentication"] == ["file", "jwt"]
-    found = {key: settings["jwt"][key] for key in ("issuer", "jwks_url", "audience")}
-    assert found == {"issuer": "https://issuer.example", "jwks_url": "https://issuer.example/jwks", "audience": ["enginehouse"]}
-    check_only_proxies_differ(changed, 443)
-
-
-def test_proxies_with_kerberos_have_its_keytab_and_a_folder_for_used_tickets(workspace):
-    pods = templates(with_component(workspace, "kerberos"))
-    spec = pods["proxy"]["spec"]
-    volumes = {it["name"]: it for it in spec["volumes"]}
-    secret = volumes["kerberos"]["secret"]
-    assert (secret["secretName"], secret["defaultMode"]) == ("enginehouse-kerberos", 0o440)
-    assert "emptyDir" in volumes["used-tickets"]
-    [container] = spec["containers"]
-    mounts = {it["name"]: it for it in container["volumeMounts"]}
-    variables = {it["name"]: it.get("value") for it in container["env"]}
-    folder = mounts["kerberos"]["mountPath"]
-    assert (variables["KRB5_KTNAME"], variables["KRB5_CONFIG"]) == (f"{folder}/proxy.keytab", f"{folder}/krb5.conf")
-    assert variables["KRB5RCACHEDIR"] == mounts["used-tickets"]["mountPath"] and not mounts["used-tickets"].get("readOnly")
-    assert variables["ENGINEHOUSE_ACCESS_AUTHENTICATION"] == '["file", "kerberos"]'
-    assert variables["ENGINEHOUSE_KERBEROS_REALMS"] == '["EXAMPLE.COM"]'
-    for role in ("master", "metadata-agent"):
-        assert pods[role]["spec"] == templates(objects_of_base())[role]["spec"], role
-
-
-def test_agents_with_the_database_component_have_its_ca_and_password(workspace, tmp_path):
-    files = {"database.url": "postgres://enginehouse@postgres/enginehouse", "database.crt": "CA", "database.password": "secret"}
-    changed = with_component(workspace, "database", files)
-    pods = templates(changed)
-    spec = pods["metadata-agent"]["spec"]
-    [secret] = [it["secret"] for it in spec["volumes"] if it["name"] == "database"]
-    assert secret["secretName"].startswith("enginehouse-database") and secret["defaultMode"] == 0o440
-    data = named(changed, "Secret", secret["secretName"])["data"]
-    assert {it["key"] for it in secret["items"]} | {"url"} == set(data)
-    for container in (spec["initContainers"][0], spec["containers"][0]):
-        database = checked(container, changed, tmp_path)["database"]
-        assert database["tls"] == "verify"
-        assert [pathlib.Path(database[it]).name for it in ("ca_file", "password_file")] == ["ca.crt", "password"]
-    for role in ("proxy", "master"):
-        assert pods[role]["spec"] == templates(objects_of_base())[role]["spec"], role
-
-
-def with_component(workspace, component, files=None):
-    """The base with the example of the page for this component."""
-    page = (REPOSITORY / "docs/kubernetes.md").read_text()
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    [block] = [it for it in blocks if f"- ../components/{component}\n" in it]
-    folder = workspace / f"with-{component}"
-    folder.mkdir()
-    for name, text in (files or {}).items():
-        (folder / name).write_text(text)
-    places = {it: os.path.relpath(FOLDER / it, folder) for it in ("base", "components")}
-    block = block.replace("../components", places["components"])
-    (folder / "kustomization.yaml").write_text(f"resources:\n- {places['base']}\n{block}")
-    return render(folder)
-
-
-def check_only_proxies_differ(changed, *ports):
-    """The ports are open to proxies, except where another end refuses, and to nothing else."""
-    for role in ("master", "metadata-agent"):
-        assert templates(changed)[role]["spec"] == templates(objects_of_base())[role]["spec"], role
-    known = peers()
-    opened = opened_by(changed, known) - opened_by(objects_of_base(), known)
-    assert {("proxy", "internet", port) for port in ports} <= opened
-    assert all(source == "proxy" and port in ports for source, _, port in opened), opened
-    assert not any(target == "metadata address" for _, target, _ in opened)
-
-
-@functools.cache
-def objects_of_base():
-    return render(FOLDER / "base")
-
-
-def opened_by(objects, known):
-    policies = [it for it in objects if it["kind"] == "NetworkPolicy"]
-    return {
-        (source, target, port)
-        for source in known
-        if known[source].namespace == OURS
-        for target in known
-        for port in (*PORTS, 389, 636)
-        if permits(policies, known[source], known[target], port)
-    }
-
-
 def seconds(text):
     return sum(int(number) * {"s": 1, "m": 60, "h": 3600}[unit] for number, unit in re.findall(r"(\d+)([smh])", text))
 
@@ -399,36 +210,6 @@ def test_each_deployment_has_a_budget_and_clients_come_to_proxies_only(objects):
         assert (service.items() <= labels) == (role == "proxy")
 
 
-def peers():
-    def ours(role):
-        return Peer(OURS, {"app.kubernetes.io/name": "enginehouse", "app.kubernetes.io/component": role})
-
-    def engine(namespace=ENGINES, **labels):
-        labels = {"enginehouse.io/role": "engine", "enginehouse.io/cluster": "enginehouse"} | labels
-        return Peer(namespace, labels, {"enginehouse.io/cluster": "enginehouse"})
-
-    spark = {"spark-role": "driver"}
-    return {
-        "proxy": ours("proxy"),
-        "master": ours("master"),
-        "agent": ours("metadata-agent"),
-        "zookeeper": Peer(OURS, {"enginehouse.io/part": "zookeeper"}),
-        "database": Peer(OURS, {"enginehouse.io/part": "database"}),
-        "engine": engine(),
-        "another engine": engine(),
-        "driver": engine(**spark),
-        "another driver": engine(**spark),
-        "executor": engine(**{"enginehouse.io/role": "executor", "spark-role": "executor"}),
-        "pod among engines": Peer(ENGINES, {"app": "x"}, {"enginehouse.io/cluster": "enginehouse"}),
-        "client": Peer("people", {}, {"enginehouse.io/clients": "true"}),
-        "stranger": Peer("strangers", {"app": "x"}),
-        "names": Peer("kube-system", {"k8s-app": "kube-dns"}),
-        "metadata address": Peer(address="169.254.169.254"),
-        "internet": Peer(address="93.184.215.14"),
-        "api server": Peer(address="10.96.0.1"),
-    }
-
-
 def test_masters_make_the_policies_that_an_admin_applies(objects):
     made = json.loads((REPOSITORY / "crates/orchestrator/tests/kubernetes/golden/network-policies.json").read_text())
     applied = {it["metadata"]["name"]: it["spec"] for it in of_kind_in(objects, "NetworkPolicy", ENGINES)}
@@ -458,7 +239,6 @@ OPEN = {
     *(("master", it, port) for it in ("api server", "internet", "client", "stranger", "names") for port in (443, 6443)),
     *((it, "internet", 443) for it in ("engine", "another engine", "driver", "another driver", "executor")),
 }
-PORTS = (22, 53, 80, 443, 2181, 2888, 3306, 3888, 5432, 6443, 7078, 7079, 8080, 10009, 10020, 10021)
 
 
 def test_policies_open_what_the_roles_need_and_nothing_else(objects):

@@ -6,7 +6,7 @@ python=${ENGINEHOUSE_TEST_CACHE:-$HOME/.cache/enginehouse-tests}/venv/bin/python
 suites=crates/embedded-zookeeper/tests
 : "${EH_TEST_ZOOKEEPER:?is not set: run tests/run, which starts the servers}"
 
-serve=target/debug/examples/serve
+serve=${CARGO_TARGET_DIR:-target}/debug/examples/serve
 [ -x "$serve" ] || { echo "$serve is missing: cargo build --workspace --all-targets" >&2; exit 1; }
 folder=$(mktemp -d)
 mkfifo "$folder/input"
