@@ -1,7 +1,8 @@
 //! A queue of password hashes: it bounds the memory and the cores that logins take.
 //!
 //! Each hash is computed on a thread of its own, as many at once as there are cores, but at least two. Who guesses passwords takes
-//! the time that queries leave: the thread runs while a core is idle (`SCHED_IDLE`), and is preempted as soon as another one wakes.
+//! the time that queries leave: the thread runs while a core is idle (`SCHED_IDLE`), and is preempted as soon as another one of its
+//! control group wakes, such as those of all roles in one container. Against other groups it has the share of its own group.
 //! On a machine whose cores are all busy it would run too seldom, so after [`IDLE_TIME`] a second thread computes the same hash with a
 //! share of a core that is small but certain, and the first result counts.
 //!
