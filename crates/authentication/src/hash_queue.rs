@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// Policy and niceness of this thread, as Linux numbers them: proc_pid_stat(5).
+    /// Policy and niceness of this thread, as Linux numbers them: `proc_pid_stat(5)`.
     fn schedule() -> (i32, i32) {
         let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
         let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
