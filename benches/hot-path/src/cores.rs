@@ -21,8 +21,10 @@ pub enum Placement {
 }
 
 impl Placement {
+    /// In the order of the tables.
     pub const ALL: [Self; 2] = [Self::Pinned, Self::Free];
 
+    /// As the tables and raw lines have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pinned => "pinned",

@@ -21,6 +21,7 @@ pub struct Drift {
 }
 
 impl Drift {
+    /// Whether it is above the limit, in either direction.
     pub fn is_void(&self) -> bool {
         self.change.abs() > LIMIT
     }

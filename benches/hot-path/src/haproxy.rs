@@ -61,10 +61,12 @@ impl Haproxy {
         Ok(Self { process, address: port.address, _port: port })
     }
 
+    /// The process that copies.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
+    /// Where it accepts clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

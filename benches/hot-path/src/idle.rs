@@ -50,8 +50,10 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// In the order of the tables.
     pub const ALL: [Self; 3] = [Self::Unbound, Self::Bound, Self::Haproxy];
 
+    /// As the tables have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unbound => "unbound",

@@ -134,14 +134,17 @@ impl Installation {
         self.engines.0.first().copied().context("no engine")
     }
 
+    /// The processes of the proxies.
     pub fn proxies(&self) -> Vec<u32> {
         self.proxies.iter().map(|proxy| proxy.process.pid()).collect()
     }
 
+    /// The processes of the engine agents.
     pub fn agents(&self) -> Vec<u32> {
         self.engines.0.iter().map(|engine| engine.agent).collect()
     }
 
+    /// The processes of the backends, one for each engine.
     pub fn backends(&self) -> Vec<u32> {
         self.engines.0.iter().map(|engine| engine.backend).collect()
     }

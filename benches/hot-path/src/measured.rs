@@ -39,6 +39,7 @@ pub struct Round {
 pub struct Measurements(BTreeMap<(Placement, Through, Quantity), BTreeMap<usize, f64>>);
 
 impl Measurements {
+    /// Adds a value of a round, in the unit of its quantity.
     pub fn add(&mut self, round: Round, through: Through, quantity: Quantity, value: f64) {
         self.0.entry((round.placement, through, quantity)).or_default().insert(round.number, value);
     }

@@ -47,6 +47,7 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, log })
     }
 
+    /// The process, which is running or has not been waited for.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

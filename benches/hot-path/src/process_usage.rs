@@ -15,6 +15,7 @@ use crate::cores::threads;
 pub struct ProcessorTime(BTreeMap<i32, u64>);
 
 impl ProcessorTime {
+    /// Reads it from `/proc`; an error if the process has ended.
     pub fn read(pid: u32) -> Result<Self> {
         let cannot_read = || format!("cannot read the processor time of process {pid}");
         let mut times = BTreeMap::new();
@@ -45,6 +46,7 @@ pub struct Resident {
 }
 
 impl Resident {
+    /// Reads it from `/proc`; an error if the process has ended.
     pub fn read(pid: u32) -> Result<Self> {
         let path = format!("/proc/{pid}/smaps_rollup");
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;

@@ -22,8 +22,10 @@ pub enum Through {
 }
 
 impl Through {
+    /// In the order of the tables.
     pub const ALL: [Self; 4] = [Self::Nothing, Self::OneHaproxy, Self::TwoHaproxys, Self::Enginehouse];
 
+    /// As the tables have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "direct",
@@ -69,12 +71,14 @@ pub struct HaproxyRow {
 }
 
 impl HaproxyRow {
+    /// Starts both; an error if one of them does not accept clients in time.
     pub fn start(backend: SocketAddr, options: &Options<'_>, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
         let last = Haproxy::start("haproxy-last", backend, false, options)?;
         let first = Haproxy::start("haproxy-first", last.address(), true, options)?;
         Ok(Self { first, last, tls: tls.cloned() })
     }
 
+    /// Their processes, the first hop first.
     pub fn pids(&self) -> [u32; 2] {
         [self.first.pid(), self.last.pid()]
     }

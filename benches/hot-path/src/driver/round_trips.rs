@@ -49,6 +49,7 @@ impl RoundTrips {
         Ok(())
     }
 
+    /// Closes its session. An error if a reply is not as expected or does not come in time.
     pub fn close(self, buffer: &mut Buffer) -> Result<()> {
         self.session.close(buffer)
     }
