@@ -63,7 +63,7 @@ def test_migration_keeps_every_row_of_a_recorded_version(folder, version, kind):
         for _ in range(2):
             done = run(["migrate", "--config", folder / "enginehouse.toml"], cwd=folder)
             assert done.returncode == 0, done.stdout + done.stderr
-        for table, had in recorded.json("rows.json").items():
+        for table, had in recorded.rows().items():
             if table == "schema_version":
                 continue
             names = list(had[0]) if had else []
@@ -96,7 +96,7 @@ def takes_over(cluster, recorded, names):
 def kept_rows(cluster, recorded):
     now = rows_of(cluster.database)
     for table in KEPT:
-        had = recorded.json("rows.json")[table]
+        had = recorded.rows()[table]
         for row in had:
             assert any(is_kept(table, row, it) for it in now[table]), (table, row)
 

@@ -3,7 +3,8 @@
 The rows go into a database of the test's own, the nodes below a root of its own, with their access lists; ephemeral nodes
 belong to processes and are left to them. Engines are started again from their recorded files or pods, by the program that
 is tested: what they find is what the earlier version wrote for them. A pod's uid is drawn by the API server, so it
-replaces the recorded one in rows and nodes.
+replaces the recorded one in rows and nodes. Times in rows are moved, as if the state had been recorded just now: what is
+older than its retention would be deleted.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import os
 import pathlib
 import sqlite3
 import subprocess
+import time
 
 from kazoo.exceptions import NodeExistsError
 from kazoo.security import ACL, Id
@@ -25,6 +27,19 @@ from harness.waiting import wait_until
 FOLDER = REPOSITORY / "tests" / "upgrade"
 CONFLICT = 409
 DROPPED = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink", "ownerReferences")
+TIMES = (
+    "decided_at_ms",
+    "done_at_ms",
+    "ended_at_ms",
+    "finished_at_ms",
+    "issued_at_ms",
+    "last_tick_ms",
+    "observed_at_ms",
+    "requested_at_ms",
+    "retired_at_ms",
+    "since_ms",
+    "started_at_ms",
+)
 MARIADB = " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
 
 
@@ -33,6 +48,8 @@ class Recorded:
         self.folder = FOLDER / version / kind
         self.about = json.loads((self.folder / "installation.json").read_text())
         self.names = {}
+        newest = max(it for found in self.json("rows.json").values() for row in found for it in times(row).values())
+        self.age_ms = int(time.time() * 1000) - newest
 
     def text(self, name):
         text = (self.folder / name).read_text()
@@ -42,6 +59,13 @@ class Recorded:
 
     def json(self, name):
         return json.loads(self.text(name))
+
+    def rows(self):
+        """The rows of each table."""
+        return {
+            table: [row | {name: it + self.age_ms for name, it in times(row).items()} for row in found]
+            for table, found in self.json("rows.json").items()
+        }
 
     def place(self, cluster):
         """Fixes what the placeholders stand for in an installation that is not started yet."""
@@ -53,7 +77,7 @@ class Recorded:
             if kind == "mariadb" and statement.startswith("CREATE TABLE"):
                 statement = statement.replace(" TEXT", " MEDIUMTEXT") + MARIADB
             run(statement)
-        for table, found in self.json("rows.json").items():
+        for table, found in self.rows().items():
             for row in found:
                 values = ", ".join(literal(it, kind) for it in row.values())
                 run(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})")
@@ -125,6 +149,11 @@ class Recorded:
                 continue
             if kind == "pods":
                 self.names[had["metadata"]["uid"]] = made["metadata"]["uid"]
+
+
+def times(row):
+    """The columns with a time, in milliseconds since 1970."""
+    return {name: it for name, it in row.items() if name in TIMES and it is not None}
 
 
 def start_ticks(pid):
