@@ -171,11 +171,27 @@ impl Sent {
     }
 }
 
+/// Those of the [`Limits`] that a client has to know for each message: a connection that is idle keeps no others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MessageLimits {
+    pub(crate) frame_bytes: usize,
+    pub(crate) reply_bytes: usize,
+    pub(crate) buffered_reply_bytes: usize,
+    pub(crate) stall: Duration,
+}
+
+impl MessageLimits {
+    fn new(limits: &Limits) -> Self {
+        let Limits { frame_bytes, reply_bytes, buffered_reply_bytes, stall, .. } = *limits;
+        Self { frame_bytes, reply_bytes, buffered_reply_bytes, stall }
+    }
+}
+
 /// A connection to a server.
 pub struct Client {
     pub(crate) wire: Wire,
     framing: Framing,
-    limits: Limits,
+    limits: MessageLimits,
     call_deadline: Duration,
     seqid: i32,
     broken: bool,
@@ -217,7 +233,7 @@ impl Client {
             Ok(Self {
                 wire,
                 framing,
-                limits: options.limits.clone(),
+                limits: MessageLimits::new(&options.limits),
                 call_deadline: options.call_deadline,
                 seqid: 0,
                 broken: false,
@@ -353,20 +369,17 @@ impl Client {
         self.broken = broken;
     }
 
-    pub fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &MessageLimits {
         &self.limits
     }
 
     /// Whether messages are preceded by their lengths, so that a relay can copy them.
     pub(crate) fn is_framed(&self) -> bool {
-        matches!(self.framing, Framing::Length(_))
+        self.framing.has_lengths()
     }
 
     pub(crate) async fn write(&self, message: &[u8]) -> Result<(), WireError> {
-        match self.framing {
-            Framing::Length(_) => self.wire.write(&(message.len() as u32).to_be_bytes(), message).await,
-            Framing::Walked(_) => self.wire.write(message, &[]).await,
-        }
+        self.framing.write_message(&self.wire, message).await
     }
 
     pub(crate) async fn read(&mut self, limit: usize) -> Result<Message, WireError> {

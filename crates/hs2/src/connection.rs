@@ -22,7 +22,7 @@ use crate::message::Message;
 use crate::sasl;
 use crate::tls::log::{Mismatch, TlsLog};
 use crate::tls::{LacksTls, ServerTls};
-use crate::transport::{Stream, Transport};
+use crate::transport::{FirstRead, Stream, Transport};
 use crate::wire::{LINGER, LINGER_BYTES, Wire};
 
 /// The first byte of a TLS client: a record with a part of the handshake.
@@ -56,8 +56,12 @@ pub enum HandshakeError {
     GoneAway,
 }
 
-/// A client's connection.
+/// A client's connection. It is moved through tasks, so its state is in a box.
 pub struct Connection {
+    pub(crate) state: Box<ConnectionState>,
+}
+
+pub(crate) struct ConnectionState {
     pub(crate) transport: Transport,
     id: u64,
     peer: SocketAddr,
@@ -122,16 +126,10 @@ impl Connection {
                 let http = HttpConnection::new(wire, peer, client, api, Arc::clone(&limits), log, unknown_until);
                 let transport = Transport::Http(Box::new(http));
                 let mechanism = Mechanism::Http;
-                return Ok(Self {
-                    transport,
-                    id,
-                    peer,
-                    mechanism,
-                    principal: None,
-                    authenticator,
-                    limits,
-                    unknown_until,
-                });
+                let principal = None;
+                let state =
+                    ConnectionState { transport, id, peer, mechanism, principal, authenticator, limits, unknown_until };
+                return Ok(Self { state: Box::new(state) });
             }
             Some(&TLS_HANDSHAKE) if !wire.is_tls() => {
                 log.note(peer, Mismatch::NoTls, &"");
@@ -149,63 +147,79 @@ impl Connection {
             wire.sent_by(limits.request_memory.share_of(&principal.user));
         }
         let transport = Transport::Stream(Stream::new(wire, framing));
-        Ok(Self { transport, id, peer, mechanism, principal, authenticator, limits, unknown_until })
+        let state = ConnectionState { transport, id, peer, mechanism, principal, authenticator, limits, unknown_until };
+        Ok(Self { state: Box::new(state) })
     }
 
     /// Unique in this process.
     pub fn id(&self) -> u64 {
-        self.id
+        self.state.id
     }
 
     pub fn peer(&self) -> SocketAddr {
-        self.peer
+        self.state.peer
     }
 
     pub fn mechanism(&self) -> Mechanism {
-        self.mechanism
+        self.state.mechanism
     }
 
     /// The authenticated principal: with SASL from the beginning, with HTTP that of the last message (the next may
     /// have another), with plain Thrift since [`Connection::set_principal`].
     pub fn principal(&self) -> Option<&Principal> {
-        self.principal.as_ref()
+        self.state.principal.as_ref()
     }
 
     /// Sets the principal that `OpenSession` authenticated, for plain Thrift.
     pub fn set_principal(&mut self, principal: Principal) {
-        if let Transport::Stream(stream) = &mut self.transport {
-            stream.wire.sent_by(self.limits.request_memory.share_of(&principal.user));
+        if let Transport::Stream(stream) = &mut self.state.transport {
+            stream.wire.sent_by(self.state.limits.request_memory.share_of(&principal.user));
         }
-        self.principal = Some(principal);
+        self.state.principal = Some(principal);
     }
 
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        &self.state.limits
     }
 
     /// The authenticator; plain Thrift calls it at `OpenSession`.
     pub fn authenticator(&self) -> &Arc<dyn Authenticator> {
-        &self.authenticator
+        &self.state.authenticator
     }
 
     /// The next whole message; `None` when the client has closed between two. An idle connection waits without a
     /// buffer and, once the client is authenticated, without a time limit (callers wrap the future if they need one);
     /// over HTTP the limit is [`HTTP_IDLE`](crate::limits::HTTP_IDLE). Cancel safe.
     pub async fn next(&mut self) -> Result<Option<Message>, WireError> {
-        let stream = match &mut self.transport {
+        if self.state.principal.is_some()
+            && let Transport::Stream(stream) = &mut self.state.transport
+            && stream.is_between_messages()
+        {
+            match stream.first_read(&self.state.limits).await? {
+                FirstRead::Message(message) => return Ok(Some(message)),
+                FirstRead::Closed => return Ok(None),
+                FirstRead::Part => {}
+            }
+        }
+        // In a box: an idle connection is to be small.
+        Box::pin(self.next_in_parts()).await
+    }
+
+    async fn next_in_parts(&mut self) -> Result<Option<Message>, WireError> {
+        let stream = match &mut self.state.transport {
             Transport::Stream(stream) => stream,
             Transport::Http(http) => {
                 let Some((principal, message)) = http.next().await? else { return Ok(None) };
-                self.principal = Some(principal);
+                self.state.principal = Some(principal);
                 return Ok(Some(message));
             }
         };
-        let is_known = self.principal.is_some();
-        let next = stream.next(&self.limits, is_known, self.peer);
+        let is_known = self.state.principal.is_some();
+        let next = stream.next(&self.state.limits, is_known, self.state.peer);
         if is_known {
             return next.await;
         }
-        match timeout_at(self.unknown_until, next).await {
+        match timeout_at(self.state.unknown_until, next).await {
             Ok(next) => next,
             Err(_) => Err(WireError::Stalled(AUTHENTICATION)),
         }
@@ -213,17 +227,17 @@ impl Connection {
 
     /// Sends one whole reply.
     pub async fn send(&mut self, reply: &[u8]) -> Result<(), WireError> {
-        self.transport.send(reply).await
+        self.state.transport.send(reply).await
     }
 
     /// Completes when the client has closed its end: race it against the work on a call. Reads nothing.
     pub async fn closed(&self) {
-        self.transport.hung_up().await;
+        self.state.transport.hung_up().await;
     }
 
     /// Closes the connection so that the last bytes sent still arrive.
     pub async fn close(mut self) {
-        self.transport.part().await;
+        self.state.transport.part().await;
     }
 }
 

@@ -19,16 +19,26 @@ pub(crate) enum Framing {
 
 impl Framing {
     /// Sends one whole reply.
-    pub(crate) async fn write_reply(&self, wire: &Wire, reply: &[u8]) -> Result<(), WireError> {
-        wire.write(&self.reply_head(reply.len()), reply).await
+    pub(crate) async fn write_message(&self, wire: &Wire, reply: &[u8]) -> Result<(), WireError> {
+        wire.write(self.message_head(reply.len()).as_slice().as_flattened(), reply).await
     }
 
     /// The bytes before a reply of `length` bytes.
-    pub(crate) fn reply_head(&self, length: usize) -> Vec<u8> {
+    pub(crate) fn message_head(&self, length: usize) -> Option<[u8; LENGTH_BYTES]> {
+        self.has_lengths().then(|| (length as u32).to_be_bytes())
+    }
+
+    /// Whether the next message has begun to arrive.
+    pub(crate) fn has_begun(&self) -> bool {
         match self {
-            Self::Length(_) => (length as u32).to_be_bytes().to_vec(),
-            Self::Walked(_) => Vec::new(),
+            Self::Length(expected) => expected.is_some(),
+            Self::Walked(walker) => walker.is_some(),
         }
+    }
+
+    /// Whether each message is preceded by its length.
+    pub(crate) fn has_lengths(&self) -> bool {
+        matches!(self, Self::Length(_))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariants: the table never has more sessions than its limit; every operation belongs to a session in the table and is
 //! removed with it. The table takes no lock and checks no permission: its owner does both.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::error::{ErrorKind, UserError};
@@ -23,7 +23,8 @@ pub struct HandleTable<S> {
 #[derive(Debug)]
 struct Slot<S> {
     session: Arc<S>,
-    operations: HashSet<Handle>,
+    /// Few; a session without any owns no memory for them.
+    operations: Vec<Handle>,
 }
 
 impl<S> HandleTable<S> {
@@ -35,7 +36,7 @@ impl<S> HandleTable<S> {
     /// Adds a session; refused, without effect, when the table is full.
     pub fn insert(&mut self, handle: Handle, session: Arc<S>) -> Result<(), UserError> {
         self.check_limit()?;
-        self.sessions.insert(handle, Slot { session, operations: HashSet::new() });
+        self.sessions.insert(handle, Slot { session, operations: Vec::new() });
         Ok(())
     }
 
@@ -60,15 +61,19 @@ impl<S> HandleTable<S> {
     /// Adds an operation to a session; `false`, without effect, if there is no such session.
     pub fn add_operation(&mut self, operation: Handle, session: &Handle) -> bool {
         let Some(slot) = self.sessions.get_mut(session) else { return false };
-        slot.operations.insert(operation);
-        self.operations.insert(operation, *session);
+        if self.operations.insert(operation, *session).is_none() {
+            slot.operations.push(operation);
+        }
         true
     }
 
     /// Removes an operation from its session.
     pub fn remove_operation(&mut self, operation: &Handle) {
         if let Some(slot) = self.operations.remove(operation).and_then(|session| self.sessions.get_mut(&session)) {
-            slot.operations.remove(operation);
+            slot.operations.retain(|other| other != operation);
+            if slot.operations.is_empty() {
+                slot.operations = Vec::new();
+            }
         }
     }
 

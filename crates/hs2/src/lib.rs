@@ -59,6 +59,7 @@ mod service_proof;
 pub mod session;
 mod socket;
 pub mod status;
+mod tcp_read;
 pub mod tls;
 mod transport;
 mod typed_server;

@@ -79,7 +79,7 @@ impl Refused {
                     let head = head?;
                     let answer = answer(&wire.pending, head.as_ref(), &self.why);
                     self.stage = Stage::Answering;
-                    framing.write_reply(wire, &answer).await?;
+                    framing.write_message(wire, &answer).await?;
                     self.stage = rest(wire, length.filter(|_| head.is_some()), limits);
                 }
                 Stage::Rest { left, until, goes_on: true } => {

@@ -13,13 +13,14 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::byte_budget::BudgetGuard;
 use crate::client::Client;
 use crate::connection::Connection;
 use crate::error::WireError;
 use crate::failpoints::{RELAY_REPLY_BEGUN, RELAY_REQUEST_SENT};
+use crate::framing::LENGTH_BYTES;
 use crate::handle::Handle;
 use crate::limits::{MAX_ERROR_TEXT_BYTES, UNCOUNTED_REPLY_BYTES};
 use crate::message::Message;
@@ -103,31 +104,162 @@ pub async fn exchange(
     if !usable {
         return Err(RelayError::Broken);
     }
-    // Kept until the reply is delivered: a client that does not read it keeps its part of the budget.
-    let mut budget_guard = BudgetGuard::default();
-    let beginning = async {
+    let until = Instant::now() + deadline;
+    let sending = async {
         to.write(request.bytes()).await.map_err(backend)?;
         model::failpoint!(RELAY_REQUEST_SENT);
-        let (reply, total) = begin(to, request, &mut budget_guard).await?;
-        cut(to, reply, total, &mut budget_guard).await
+        to.wire.readable().await.map_err(backend)
     };
-    let (reply, total) = tokio::select! {
-        begun = timeout(deadline, beginning) => begun.map_err(|_| RelayError::Timeout(deadline))??,
+    tokio::select! {
+        arriving = timeout_at(until, sending) => arriving.map_err(|_| RelayError::Timeout(deadline))??,
         () = client.closed() => return Err(RelayError::ClientGone),
-    };
-    model::failpoint!(RELAY_REPLY_BEGUN);
-    let outcome = match decide(&reply, &to.wire.pending) {
-        Decision::Buffer => buffer(to, total).await?,
-        Decision::Forward => forward(client, to, &reply, total).await?,
-        Decision::ForwardAs(handle) => {
-            if let Some(at) = reply.handle {
-                at.patch(&mut to.wire.pending, &handle).map_err(backend)?;
+    }
+    let mut decide = Some(decide);
+    let outcome = match pass_on(client, request, to, &mut decide)? {
+        // In a box: it is rare, and its state is large.
+        Passed::Nothing => Box::pin(deliver(client, request, to, (until, deadline), decide)).await?,
+        Passed::Buffered(reply) => Outcome::Buffered(reply),
+        Passed::Decided { total } => buffer(to, total).await?,
+        Passed::Begun { total, rest, unsent } => {
+            if let Some(unsent) = unsent {
+                client.state.transport.send_rest(&unsent).await.map_err(RelayError::Client)?;
             }
-            forward(client, to, &reply, total).await?
+            if let Some(rest) = rest {
+                copy_rest(client, to, rest).await?;
+            }
+            Outcome::Forwarded { bytes: total }
         }
     };
     to.set_broken(false);
     Ok(outcome)
+}
+
+/// What the first read of a reply has led to.
+enum Passed {
+    /// What was read is pending, with the length before it; nothing is decided.
+    Nothing,
+    /// The whole reply, for the caller.
+    Buffered(Vec<u8>),
+    /// The beginning of one for the caller is pending.
+    Decided { total: usize },
+    /// The client's connection has taken what was read, except for `unsent`.
+    Begun { total: usize, rest: Option<Rest>, unsent: Option<Vec<u8>> },
+}
+
+/// The rest of a reply that is being copied.
+struct Rest {
+    left: usize,
+    /// In a box, which a short reply does not need.
+    walker: Box<PieceWalker>,
+}
+
+impl Rest {
+    /// What follows after the first bytes of a reply of `total` bytes; `None` if nothing does: then those were walked already.
+    fn after(begun: &[u8], total: usize, reply: &Reply) -> Result<Option<Self>, RelayError> {
+        let left = total.saturating_sub(begun.len());
+        if left == 0 {
+            return Ok(None);
+        }
+        let mut walker = Box::new(PieceWalker::new(&reply.header));
+        checked(&mut walker, begun, left).map_err(backend)?;
+        Ok(Some(Self { left, walker }))
+    }
+}
+
+/// Delivers what is there of a reply with one read and one write and without a buffer of its own, if it is enough to decide.
+fn pass_on<D>(
+    client: &Connection,
+    request: &Message,
+    from: &mut Client,
+    decide: &mut Option<D>,
+) -> Result<Passed, RelayError>
+where
+    D: FnOnce(&Reply, &[u8]) -> Decision,
+{
+    let Some(stream) = client.state.transport.stream().filter(|_| from.is_framed()) else { return Ok(Passed::Nothing) };
+    let limit = from.limits().reply_bytes;
+    let mut is_whole = false;
+    let received = from.wire.try_receive(|bytes, pending| {
+        if bytes.is_empty() {
+            return Err(backend(WireError::ClosedInside));
+        }
+        let Some((reply, total)) = beginning(bytes, limit) else {
+            pending.extend_from_slice(bytes);
+            return Ok(Passed::Nothing);
+        };
+        let body = &mut bytes[LENGTH_BYTES..];
+        same_call(request, &reply, body)?;
+        model::failpoint!(RELAY_REPLY_BEGUN);
+        is_whole = body.len() == total;
+        match decide.take().map(|decide| decide(&reply, body)) {
+            Some(Decision::ForwardAs(handle)) => {
+                if let Some(at) = reply.handle {
+                    at.patch(body, &handle).map_err(backend)?;
+                }
+            }
+            Some(Decision::Buffer) if is_whole => return Ok(Passed::Buffered(body.to_vec())),
+            Some(Decision::Buffer) => {
+                pending.extend_from_slice(body);
+                return Ok(Passed::Decided { total });
+            }
+            Some(Decision::Forward) | None => {}
+        }
+        let rest = Rest::after(body, total, &reply)?;
+        let unsent = stream.try_send_framed(bytes).map_err(|error| RelayError::Client(error.into()));
+        unsent.map(|unsent| Passed::Begun { total, rest, unsent })
+    });
+    let passed = received.map_err(backend).and_then(|received| received.unwrap_or(Ok(Passed::Nothing)));
+    if is_whole && !matches!(passed, Err(RelayError::Backend { .. })) {
+        // The whole reply was read: a client that fails leaves the backend's connection between two calls.
+        from.set_broken(false);
+    }
+    passed
+}
+
+/// The beginning of a reply in these bytes, which begin with its length, and the length; `None` if it is not enough to decide, if it
+/// has to be cut, or if it is to be refused.
+fn beginning(bytes: &[u8], limit: usize) -> Option<(Reply, usize)> {
+    let (head, body) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
+    let total = u32::from_be_bytes(*head) as usize;
+    if total > limit || body.len() > total || (total <= WHOLE_REPLY_BYTES && body.len() < total) {
+        return None;
+    }
+    let (reply, is_enough) = scan::reply_head(body, total).ok()?;
+    (is_enough && !reply.has_surplus(body, MAX_ERROR_TEXT_BYTES)).then_some((reply, total))
+}
+
+/// Delivers a reply of which at most a part is pending.
+async fn deliver<D>(
+    client: &mut Connection,
+    request: &Message,
+    to: &mut Client,
+    (until, deadline): (Instant, Duration),
+    decide: Option<D>,
+) -> Result<Outcome, RelayError>
+where
+    D: FnOnce(&Reply, &[u8]) -> Decision,
+{
+    // Kept until the reply is delivered: a client that does not read it keeps its part of the budget.
+    let mut budget_guard = BudgetGuard::default();
+    let beginning = async {
+        let (reply, total) = begin(to, request, &mut budget_guard).await?;
+        cut(to, reply, total, &mut budget_guard).await
+    };
+    let (reply, total) = tokio::select! {
+        begun = timeout_at(until, beginning) => begun.map_err(|_| RelayError::Timeout(deadline))??,
+        () = client.closed() => return Err(RelayError::ClientGone),
+    };
+    model::failpoint!(RELAY_REPLY_BEGUN);
+    match decide.map(|decide| decide(&reply, &to.wire.pending)) {
+        Some(Decision::Buffer) => buffer(to, total).await,
+        Some(Decision::ForwardAs(handle)) => {
+            if let Some(at) = reply.handle {
+                at.patch(&mut to.wire.pending, &handle).map_err(backend)?;
+            }
+            forward(client, to, &reply, total).await
+        }
+        Some(Decision::Forward) | None => forward(client, to, &reply, total).await,
+    }
 }
 
 /// Reads the reply until everything that the decision needs is pending. Returns it and its whole length.
@@ -138,7 +270,7 @@ async fn begin(
 ) -> Result<(Reply, usize), RelayError> {
     let (total_limit, buffer_limit) = (from.limits().reply_bytes, from.limits().buffered_reply_bytes);
     let total = if from.is_framed() {
-        if !from.wire.fill().await.map_err(backend)? {
+        if from.wire.pending.is_empty() && !from.wire.fill().await.map_err(backend)? {
             return Err(backend(WireError::ClosedInside));
         }
         from.wire.fill_to(4).await.map_err(backend)?;
@@ -235,24 +367,30 @@ async fn forward(
     total: usize,
 ) -> Result<Outcome, RelayError> {
     let begun = std::mem::take(&mut from.wire.pending);
-    let mut left = total.saturating_sub(begun.len());
-    let mut walker = PieceWalker::new(&reply.header);
-    if left > 0 {
-        checked(&mut walker, &begun, left).map_err(backend)?;
-    } else {
+    let rest = Rest::after(&begun, total, reply)?;
+    if rest.is_none() {
         // The whole reply was read: a client that fails now leaves the backend's connection between two calls.
         from.set_broken(false);
     }
-    client.transport.begin_reply(total, begun).await.map_err(RelayError::Client)?;
+    client.state.transport.begin_reply(total, begun).await.map_err(RelayError::Client)?;
+    if let Some(rest) = rest {
+        copy_rest(client, from, rest).await?;
+    }
+    Ok(Outcome::Forwarded { bytes: total })
+}
+
+/// Copies the rest of a reply.
+async fn copy_rest(client: &mut Connection, from: &mut Client, rest: Rest) -> Result<(), RelayError> {
+    let Rest { mut left, mut walker } = rest;
     while left > 0 {
         let check = |piece: &[u8]| checked(&mut walker, piece, left.saturating_sub(piece.len()));
-        match client.transport.copy_reply(&mut from.wire, left, check).await {
+        match client.state.transport.copy_reply(&mut from.wire, left, check).await {
             Ok(copied) => left -= copied.min(left),
             Err(CopyError::From(error)) => return Err(RelayError::Backend { error, partly: true }),
             Err(CopyError::To(error)) => return Err(RelayError::Client(error)),
         }
     }
-    Ok(Outcome::Forwarded { bytes: total })
+    Ok(())
 }
 
 /// Checks that the reply ends with this piece if and only if its frame does.

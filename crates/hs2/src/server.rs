@@ -173,7 +173,8 @@ impl<H: Handler> Serving<H> {
     async fn serve(self: Arc<Self>, stream: TcpStream, admission: Arc<Admission>) {
         let connection = tokio::select! {
             () = self.stop.cancelled() => return,
-            connection = self.open(stream, admission, self.api.clone()) => connection,
+            // In a box, which ends with the handshake.
+            connection = Box::pin(self.open(stream, admission, self.api.clone())) => connection,
         };
         if let Some(connection) = connection {
             Arc::clone(&self.handler).connection(connection, self.stop.clone()).await;

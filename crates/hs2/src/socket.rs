@@ -12,6 +12,7 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use crate::tcp_read::try_read;
 use crate::tls::session::TlsSession;
 
 /// TCP keep-alive: idle time, interval and probes. A machine that vanished is detected after two minutes, and its
@@ -78,7 +79,7 @@ impl Socket {
     /// Reads what is available; zero bytes are the end.
     pub(crate) fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
-            None => self.stream.try_read(into),
+            None => try_read(&self.stream, into),
             Some(session) => session.try_read(&self.stream, into),
         }
     }

@@ -3,6 +3,7 @@
 //! Both deliver a reply whole or piecewise, as a relay receives it. After an error of a client the connection can only be
 //! closed.
 
+use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use crate::error::WireError;
 use crate::framing::{Framing, LENGTH_BYTES, next_frame, next_walked};
 use crate::http::HttpConnection;
 use crate::limit_hits::Limit;
-use crate::limits::{Limits, MAX_FIRST_MESSAGE_BYTES};
+use crate::limits::{Limits, MAX_FIRST_MESSAGE_BYTES, UNCOUNTED_REQUEST_BYTES};
 use crate::message::Message;
 use crate::rejection::{MAX_ANNOUNCED_BYTES, Refused};
 use crate::scan::{MessageKind, ScanError};
@@ -31,19 +32,47 @@ pub(crate) struct Stream {
     refused: Option<Box<Refused>>,
 }
 
+/// What the first read of a message has brought.
+pub(crate) enum FirstRead {
+    /// The whole message.
+    Message(Message),
+    /// A part of it, or several, which wait in the connection.
+    Part,
+    /// The client has closed between two messages.
+    Closed,
+}
+
 impl Transport {
     /// Sends one whole reply.
     pub(crate) async fn send(&mut self, reply: &[u8]) -> Result<(), WireError> {
         match self {
-            Self::Stream(stream) => stream.framing.write_reply(&stream.wire, reply).await,
+            Self::Stream(stream) => stream.framing.write_message(&stream.wire, reply).await,
             Self::Http(http) => http.send(reply).await,
+        }
+    }
+
+    /// The stream, where messages are on the socket itself.
+    pub(crate) fn stream(&self) -> Option<&Stream> {
+        match self {
+            Self::Stream(stream) => Some(stream),
+            Self::Http(_) => None,
+        }
+    }
+
+    /// Sends what [`Stream::try_send_framed`] has left.
+    pub(crate) async fn send_rest(&mut self, rest: &[u8]) -> Result<(), WireError> {
+        match self {
+            Self::Stream(stream) => stream.wire.write(rest, &[]).await,
+            Self::Http(_) => Ok(()),
         }
     }
 
     /// Begins a reply of `total` bytes with the first of them.
     pub(crate) async fn begin_reply(&mut self, total: usize, begun: Vec<u8>) -> Result<(), WireError> {
         match self {
-            Self::Stream(stream) => stream.wire.write(&stream.framing.reply_head(total), &begun).await,
+            Self::Stream(stream) => {
+                stream.wire.write(stream.framing.message_head(total).as_slice().as_flattened(), &begun).await
+            }
             Self::Http(http) => {
                 http.begin_reply(total)?;
                 http.deliver(Bytes::from(begun)).await
@@ -91,6 +120,41 @@ impl Transport {
 impl Stream {
     pub(crate) fn new(wire: Wire, framing: Framing) -> Self {
         Self { wire, framing, refused: None }
+    }
+
+    /// Sends the beginning of a message, with its length before it, as far as that is possible at once. Returns what is left, `None` if
+    /// nothing is.
+    pub(crate) fn try_send_framed(&self, framed: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let from = if self.framing.has_lengths() { 0 } else { LENGTH_BYTES.min(framed.len()) };
+        self.wire.try_write(&framed[from..])
+    }
+
+    /// Whether nothing of the next message is there yet.
+    pub(crate) fn is_between_messages(&self) -> bool {
+        self.wire.pending.is_empty() && self.refused.is_none() && !self.framing.has_begun()
+    }
+
+    /// Waits for a message between two, in the smallest possible state, and reads once. A short message that is there as a whole needs
+    /// no more than that. Cancel safe.
+    pub(crate) async fn first_read(&mut self, limits: &Limits) -> Result<FirstRead, WireError> {
+        let most = limits.frame_bytes.min(UNCOUNTED_REQUEST_BYTES);
+        let has_lengths = self.framing.has_lengths();
+        loop {
+            self.wire.readable().await?;
+            let read = self.wire.try_receive(|bytes, pending| {
+                if bytes.is_empty() {
+                    return FirstRead::Closed;
+                }
+                if has_lengths && let Some(message) = whole_message(bytes, most) {
+                    return FirstRead::Message(message);
+                }
+                pending.extend_from_slice(bytes);
+                FirstRead::Part
+            })?;
+            if let Some(read) = read {
+                return Ok(read);
+            }
+        }
     }
 
     /// The next whole message; `None` when the client has closed between two. Rejects those that are too long or
@@ -155,4 +219,14 @@ impl Stream {
         }
         Ok(message)
     }
+}
+
+/// The message in these bytes, if they are one of at most so many bytes with its length, and nothing else. `None` also if it is to be
+/// rejected.
+fn whole_message(bytes: &[u8], most: usize) -> Option<Message> {
+    let (head, body) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
+    if u32::from_be_bytes(*head) as usize != body.len() || body.len() > most {
+        return None;
+    }
+    Message::new(body.to_vec()).ok().filter(|message| message.header().kind != MessageKind::OneWay)
 }

@@ -35,12 +35,12 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
 }
 
-/// Reads the available bytes into the worker thread's buffer, at most `most`, and passes them on.
-pub(crate) fn try_receive<T>(socket: &Socket, most: usize, received: impl FnOnce(&[u8]) -> T) -> io::Result<T> {
+/// Reads the available bytes into the worker thread's buffer, at most `most`, and passes them on; none are the end.
+pub(crate) fn try_receive<T>(socket: &Socket, most: usize, received: impl FnOnce(&mut [u8]) -> T) -> io::Result<T> {
     SCRATCH.with_borrow_mut(|scratch| {
         let capacity = scratch.len().min(most);
         let length = socket.try_read(&mut scratch[..capacity])?;
-        Ok(received(&scratch[..length]))
+        Ok(received(&mut scratch[..length]))
     })
 }
 
@@ -50,7 +50,8 @@ pub(crate) struct Wire {
     socket: Arc<Socket>,
     pub(crate) pending: Vec<u8>,
     stall: Duration,
-    arriving: Arriving,
+    /// While one is received that is long enough to be counted.
+    arriving: Option<Box<Arriving>>,
     /// The share of the user, once known.
     share: Option<Share>,
 }
@@ -65,7 +66,7 @@ struct Arriving {
 impl Wire {
     pub(crate) fn new(stream: TcpStream, stall: Duration) -> Self {
         let socket = Arc::new(Socket::new(stream));
-        Self { socket, pending: Vec::new(), stall, arriving: Arriving::default(), share: None }
+        Self { socket, pending: Vec::new(), stall, arriving: None, share: None }
     }
 
     pub(crate) fn socket(&self) -> Arc<Socket> {
@@ -100,6 +101,25 @@ impl Wire {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    /// Waits without a deadline until something may be read. Reads nothing, and keeps almost nothing while it waits.
+    pub(crate) async fn readable(&self) -> Result<(), WireError> {
+        Ok(self.socket.readable().await?)
+    }
+
+    /// Reads the available bytes and passes them on, with those that are pending as the place for what is to stay. None are pending
+    /// before. `Ok(None)` if nothing was available.
+    pub(crate) fn try_receive<T>(
+        &mut self,
+        received: impl FnOnce(&mut [u8], &mut Vec<u8>) -> T,
+    ) -> io::Result<Option<T>> {
+        let Self { socket, pending, .. } = self;
+        match try_receive(socket, usize::MAX, |bytes| received(bytes, pending)) {
+            Ok(result) => Ok(Some(result)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -153,10 +173,11 @@ impl Wire {
             return self.fill_to(length).await;
         }
         // The first message of a client that is not known yet is never longer than what is not counted.
+        let arriving = self.arriving.get_or_insert_default();
         if let Some(share) = &self.share {
-            self.arriving.budget_guard.acquire_for_request(most, share, self.stall).await?;
+            arriving.budget_guard.acquire_for_request(most, share, self.stall).await?;
         }
-        let until = *self.arriving.until.get_or_insert_with(|| Instant::now() + deadline);
+        let until = *arriving.until.get_or_insert_with(|| Instant::now() + deadline);
         let late = |_| Err(WireError::Stalled("the limit for receiving a request"));
         timeout_at(until, self.fill_to(length)).await.unwrap_or_else(late)
     }
@@ -175,7 +196,7 @@ impl Wire {
 
     /// The request is complete: its handler accounts for it from now on.
     pub(crate) fn request_taken(&mut self) {
-        self.arriving = Arriving::default();
+        self.arriving = None;
     }
 
     /// Takes the first `length` pending bytes, without a copy if they are all.
@@ -215,6 +236,20 @@ impl Wire {
         Ok(())
     }
 
+    /// Writes as much as the operating system takes at once. Returns what is left for [`Wire::write`]; `None` if all was sent.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let written = match self.socket.try_write(&[IoSlice::new(bytes)]) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        if written == bytes.len() && self.socket.try_flush().is_ok() {
+            return Ok(None);
+        }
+        // Empty when all was encrypted, but not yet sent.
+        Ok(Some(bytes[written..].to_vec()))
+    }
+
     /// Writes as much of two pieces as the operating system takes at once.
     pub(crate) fn write_at_once(&self, first: &[u8], second: &[u8]) {
         let _ = self.socket.try_write(&[IoSlice::new(first), IoSlice::new(second)]);
@@ -241,19 +276,20 @@ impl Wire {
         left: usize,
         mut check: impl FnMut(&[u8]) -> Result<(), ScanError>,
     ) -> Result<usize, CopyError> {
+        // Counts as a wait for tokio: a stream that never has to wait lets others have their turn.
+        tokio::task::coop::consume_budget().await;
         loop {
-            match timeout(self.stall, self.socket.readable()).await {
-                Ok(ready) => ready.map_err(|error| CopyError::From(error.into()))?,
-                Err(_) => return Err(CopyError::From(WireError::Stalled("the limit for reading a reply"))),
-            }
-            match self.try_copy(to, left, &mut check) {
-                Ok(Copied::All(length)) => return Ok(length),
-                Ok(Copied::Rest(length, rest)) => {
+            match self.try_copy(to, left, &mut check)? {
+                Copied::All(length) => return Ok(length),
+                Copied::Rest(length, rest) => {
                     to.write(&rest, &[]).await.map_err(CopyError::To)?;
                     return Ok(length);
                 }
-                Ok(Copied::Nothing) => {}
-                Err(error) => return Err(error),
+                Copied::Nothing => {}
+            }
+            match timeout(self.stall, self.socket.readable()).await {
+                Ok(ready) => ready.map_err(|error| CopyError::From(error.into()))?,
+                Err(_) => return Err(CopyError::From(WireError::Stalled("the limit for reading a reply"))),
             }
         }
     }
@@ -289,16 +325,10 @@ impl Wire {
                 Err(error) => return Err(CopyError::From(error.into())),
             };
             check(&scratch[..length]).map_err(|error| CopyError::From(error.into()))?;
-            let written = match to.socket.try_write(&[IoSlice::new(&scratch[..length])]) {
-                Ok(written) => written,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                Err(error) => return Err(CopyError::To(error.into())),
-            };
-            if written == length && to.socket.try_flush().is_ok() {
-                Ok(Copied::All(length))
-            } else {
-                // Empty when all was encrypted, but not yet sent.
-                Ok(Copied::Rest(length, scratch[written..length].to_vec()))
+            match to.try_write(&scratch[..length]) {
+                Ok(None) => Ok(Copied::All(length)),
+                Ok(Some(rest)) => Ok(Copied::Rest(length, rest)),
+                Err(error) => Err(CopyError::To(error.into())),
             }
         })
     }

@@ -116,21 +116,25 @@ impl Walker {
         Ok(self.at)
     }
 
-    /// Consecutive strings: most of every result.
+    /// Consecutive strings: most of every result, and so most of the time of a walk. Each step depends on the one before, so it has one
+    /// comparison with the end and one with zero, and no more.
     fn strings(&mut self, window: Window<'_>, top: usize, mut left: u64) -> Result<(), ScanError> {
-        let mut at = self.at;
+        let mut offset = self.at.checked_sub(window.base).ok_or(ScanError::Position)?;
         let mut ended = Ok(());
         while left > 0 {
-            match window.length(at).and_then(|length| end_of(at + 4, length)) {
-                Ok(end) => at = end,
-                Err(error) => {
-                    ended = Err(error);
-                    break;
-                }
-            }
+            let Some(head) = window.bytes.get(offset..).and_then(<[u8]>::first_chunk) else {
+                ended = Err(ScanError::Truncated { at_least: end_of(window.base, offset)?.saturating_add(4) });
+                break;
+            };
+            let Ok(length) = usize::try_from(i32::from_be_bytes(*head)) else {
+                ended = Err(ScanError::NegativeLength);
+                break;
+            };
+            // The offset is within the window, whose length and this one are both far below the largest number.
+            offset += 4 + length;
             left -= 1;
         }
-        self.at = at;
+        self.at = end_of(window.base, offset)?;
         self.frames[top] = Frame::Values { left, next: wire::STRING, then: wire::STRING };
         ended
     }

@@ -8,6 +8,8 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
+use crate::tcp_read::try_read;
+
 /// The most bytes that are encrypted before the socket accepts them.
 const MAX_WAITING_BYTES: usize = 64 * 1024;
 
@@ -21,7 +23,7 @@ struct NonBlocking<'a>(&'a TcpStream);
 
 impl Read for NonBlocking<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(into)
+        try_read(self.0, into)
     }
 }
 
