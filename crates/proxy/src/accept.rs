@@ -1,64 +1,63 @@
 //! The connection handler: reads the calls of a client connection one after another and serves each to its reply.
 //!
 //! `hs2::Server` has accepted the connection and finished its transport handshake. A binary connection without a session
-//! is closed after a time limit; when it ends, its sessions end with it. Over HTTP a session outlives its connections.
+//! is closed after a time limit; when it ends, its sessions end with it. Over HTTP a session outlives its connections. An idle
+//! session has neither a timer nor a buffer nor the state of a call.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use hs2::message::{ExceptionKind, encode_exception};
 use hs2::{Connection, Handler, HttpApi, Mechanism, Message, Method};
 use model::cause::chain;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, debug, info_span};
+use tracing::{Instrument, debug};
 
 use crate::gateway::Gateway;
 use crate::session::reply::{self, CallError, Disconnect, Reply};
-use crate::{authenticate, close, handshake, session};
+use crate::session::table::Entry;
+use crate::{authenticate, close, handshake, origin, session};
 
 #[async_trait]
 impl Handler for Gateway {
     async fn connection(self: Arc<Self>, mut connection: Connection, stop: CancellationToken) {
-        let id = connection.id();
-        let span = info_span!("connection", id, peer = %connection.peer());
+        let (id, peer) = (connection.id(), connection.peer());
         let is_http = connection.mechanism() == Mechanism::Http;
-        // A binary connection without a session may be silent for this long; others have limits of their own.
-        let limit = (!is_http).then_some(self.settings.limits.without_session);
-        async {
-            loop {
-                let message = tokio::select! {
-                    () = stop.cancelled() => break,
-                    () = after(limit) => {
-                        // Its sessions may have been closed meanwhile, because they were idle.
-                        if self.sessions.has_connection(id) {
-                            continue;
-                        }
-                        debug!("closing an idle connection");
-                        break;
-                    }
-                    message = connection.next() => message,
-                };
-                let message = match message {
-                    Ok(Some(message)) => message,
-                    Ok(None) => break,
-                    Err(error) => {
-                        debug!(%error, "client connection failed");
-                        break;
-                    }
-                };
-                if let Err(reason) = serve(&self, &mut connection, message).await {
-                    debug!(reason = %chain(&reason), "closing a client connection");
+        // One of the sessions that end with the connection.
+        let mut session: Option<Arc<Entry>> = None;
+        loop {
+            if session.as_ref().is_none_or(|session| session.closed.is_set()) && !is_http {
+                session = self.sessions.any_of_connection(id);
+            }
+            let message = tokio::select! {
+                () = stop.cancelled() => break,
+                () = closed(session.as_deref()), if session.is_some() => continue,
+                () = sleep(self.settings.limits.without_session), if session.is_none() && !is_http => {
+                    debug!(connection = id, %peer, "closing an idle connection");
                     break;
                 }
+                message = connection.next() => message,
+            };
+            let message = match message {
+                Ok(Some(message)) => message,
+                Ok(None) => break,
+                Err(error) => {
+                    debug!(connection = id, %peer, %error, "client connection failed");
+                    break;
+                }
+            };
+            let span = origin::span_of_call(&connection, &message);
+            // In a box: most connections are idle most of the time, and a call needs much state.
+            if let Err(reason) = Box::pin(serve(&self, &mut connection, message)).instrument(span).await {
+                debug!(connection = id, %peer, reason = %chain(&reason), "closing a client connection");
+                break;
             }
         }
-        .instrument(span)
-        .await;
         if !is_http {
             close::close_sessions_of(&self, id);
         }
-        connection.close().await;
+        Box::pin(connection.close()).await;
     }
 
     fn http_api(&self) -> Option<Arc<dyn HttpApi>> {
@@ -75,7 +74,7 @@ async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection, message: Mes
         return Ok(connection.send(&reply).await?);
     };
     let served = match method {
-        Method::OpenSession => open_session(gateway, connection, &message).await,
+        Method::OpenSession => Box::pin(open_session(gateway, connection, &message)).await,
         _ => session::serve(gateway, connection, method, message).await,
     };
     if let Some(reply) = reply::encode(method, seqid, served)? {
@@ -95,9 +94,9 @@ async fn open_session(
     Ok(session::open(gateway, connection, principal, handshake).await?.into())
 }
 
-async fn after(limit: Option<Duration>) {
-    match limit {
-        Some(limit) => tokio::time::sleep(limit).await,
-        None => std::future::pending().await,
+/// Completes when the session is closed, which may have been idle for too long.
+async fn closed(session: Option<&Entry>) {
+    if let Some(session) = session {
+        session.closed.wait().await;
     }
 }

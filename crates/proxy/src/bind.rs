@@ -116,7 +116,7 @@ pub(crate) async fn bind_if_ready(gateway: &Arc<Gateway>, session: &mut Session)
 
 /// Binds an engine unless the current one can take a statement.
 pub(crate) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Result<(), NotBound> {
-    if let Some((binding, engine)) = session.current.and_then(|binding| Some((binding, session.engines.get(&binding)?)))
+    if let Some((binding, engine)) = session.current.and_then(|binding| Some((binding, session.engines.get(binding)?)))
     {
         let closed = engine.client.is_broken() || engine.client.closed().now_or_never().is_some();
         let drains = !engine.pinned && gateway.routes.is_draining(&engine.route);
@@ -133,7 +133,7 @@ pub(crate) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
         }
     }
     if let Some(lost) = &session.lost {
-        return Err(NotBound::Refused(lost.clone()));
+        return Err(NotBound::Refused(lost.as_ref().clone()));
     }
     let selector = selector(gateway, session).await.map_err(NotBound::Refused)?;
     session.tenant_count.count_for(&gateway.usage, &selector.labels.tenant).map_err(NotBound::Refused)?;
@@ -148,7 +148,7 @@ pub(crate) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
         if let Some(waiting) = session.waiting.upgrade() {
             waiting.leave().await;
         }
-        match open(gateway, session, &selector.labels, route.clone(), seat).await {
+        match open(gateway, session, &selector.labels, Arc::clone(&route), seat).await {
             Ok(engine) => {
                 gateway.activity.bound.add();
                 debug!(engine = %route.engine, user = session.principal.user, "session bound");
@@ -278,7 +278,7 @@ async fn open(
     gateway: &Gateway,
     session: &mut Session,
     labels: &SessionLabels,
-    route: Route,
+    route: Arc<Route>,
     seat: Seat,
 ) -> Result<BoundEngine, ClientError> {
     let mut client = gateway.routes.connect(&route, &session.principal.user).await?;

@@ -45,7 +45,7 @@ pub(crate) fn close_entry(gateway: &Arc<Gateway>, entry: Arc<Entry>) {
 
 fn close_in_background(gateway: &Arc<Gateway>, entry: Arc<Entry>, closing: Option<OwnedSemaphorePermit>) {
     let gateway = Arc::clone(gateway);
-    entry.closed.cancel();
+    entry.closed.set();
     tokio::spawn(async move {
         let mut session = entry.state.lock().await;
         session.close().await;

@@ -70,7 +70,7 @@ async fn send(
         let backend = match channel.take_usable() {
             Some(backend) => backend,
             None => match open(gateway, channel, &caller.principal.user).await {
-                Ok(backend) => backend,
+                Ok(backend) => Box::new(backend),
                 Err(error) if sent => return Err(outcome_unknown(&running.id, &error.message)),
                 Err(error) => return Err(with_age(gateway, error)),
             },

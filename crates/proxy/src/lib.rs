@@ -50,6 +50,7 @@ mod gateway;
 mod handshake;
 mod idle;
 mod impersonate;
+mod origin;
 mod relay;
 mod routes;
 mod session;

@@ -101,7 +101,7 @@ async fn relay_to_engine(
     deliver: Deliver,
 ) -> Result<Relayed, Disconnect> {
     let Some((binding, engine)) =
-        session.current.and_then(|binding| Some((binding, session.engines.get_mut(&binding)?)))
+        session.current.and_then(|binding| Some((binding, session.engines.get_mut(binding)?)))
     else {
         return Ok(Relayed::Lost(UserError::internal("no engine is bound")));
     };
@@ -111,7 +111,7 @@ async fn relay_to_engine(
         (Some(timeout), of_unit) => shorter(Some(timeout.left(now)), of_unit),
         (None, of_unit) => of_unit,
     };
-    let route = engine.route.clone();
+    let route = Arc::clone(&engine.route);
     let ours = match deliver {
         Deliver::ToClient => Handle::random(),
         Deliver::Nowhere(handle) => handle,
@@ -210,7 +210,7 @@ fn accepted(session: &mut Session, call: &EngineCall, handle: Option<Handle>) {
 
 /// The engine failed or did not reply.
 fn lost(gateway: &Gateway, session: &mut Session, binding: u64, reason: &str) -> UserError {
-    let Some(engine) = session.engines.get(&binding) else {
+    let Some(engine) = session.engines.get(binding) else {
         return session.lose_engine(binding, reason);
     };
     gateway.routes.mark_unreachable(&engine.route);
@@ -225,7 +225,7 @@ fn lost(gateway: &Gateway, session: &mut Session, binding: u64, reason: &str) ->
 fn session_closed(session: &mut Session, binding: u64) -> Relayed {
     let error = session.lose_engine(binding, "the engine has closed the session");
     match &session.lost {
-        Some(lost) => Relayed::Lost(lost.clone()),
+        Some(lost) => Relayed::Lost(lost.as_ref().clone()),
         None => Relayed::Draining(error),
     }
 }
@@ -233,7 +233,7 @@ fn session_closed(session: &mut Session, binding: u64) -> Relayed {
 /// The engine refused because it drains. A pinned session cannot move.
 fn draining(gateway: &Gateway, session: &mut Session, binding: u64) -> Relayed {
     model::failpoint!(failpoints::HANDOVER);
-    let Some(bound) = session.engines.get(&binding) else {
+    let Some(bound) = session.engines.get(binding) else {
         return Relayed::Lost(UserError::internal("no engine is bound"));
     };
     let engine = bound.route.engine.clone();

@@ -11,7 +11,7 @@ mod full;
 mod selector;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use agent_api::{Caller, EngineEndpoint, EngineStatus};
@@ -42,7 +42,7 @@ const MAX_LOAD_REQUESTS: usize = 16;
 const MAX_LOADS: usize = 10_000;
 
 /// The way to one engine.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) engine: EngineName,
     /// The unit that the engine was created from.
@@ -71,6 +71,8 @@ struct Load {
 struct EngineMarks {
     /// Sessions of this proxy by engine.
     sessions: HashMap<EngineName, usize>,
+    /// The routes of these sessions by uid: the sessions of an instance share one.
+    routes: HashMap<String, Weak<Route>>,
     /// Engines that drain, by uid, with the time when the mark expires.
     draining: HashMap<String, Duration>,
     /// Engines that could not be reached, by uid, with the time when the mark expires.
@@ -95,6 +97,17 @@ impl EngineMarks {
         (silent, if fill { u64::MAX - own.max(sessions) } else { own.max(sessions + u64::from(load.running)) })
     }
 
+    /// The same route as other sessions have.
+    fn shared(&mut self, route: Route) -> Arc<Route> {
+        if let Some(shared) = self.routes.get(&route.endpoint.uid).and_then(Weak::upgrade).filter(|it| **it == route) {
+            return shared;
+        }
+        self.routes.retain(|_, route| route.strong_count() > 0);
+        let shared = Arc::new(route);
+        self.routes.insert(shared.endpoint.uid.clone(), Arc::downgrade(&shared));
+        shared
+    }
+
     /// Counts a session that is about to be opened, of which no status knows yet.
     fn take_seat(&mut self, route: &Route) {
         *self.sessions.entry(route.engine.clone()).or_default() += 1;
@@ -117,19 +130,18 @@ pub(crate) struct Routes {
 
 /// The seat of one session of this proxy at an engine; counted until it is dropped.
 pub(crate) struct Seat {
-    engine: EngineName,
-    uid: String,
+    route: Arc<Route>,
     marks: Arc<Mutex<EngineMarks>>,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut marks = self.marks.lock();
-        marks.full.freed(&self.uid);
-        if let Some(count) = marks.sessions.get_mut(&self.engine) {
+        marks.full.freed(&self.route.endpoint.uid);
+        if let Some(count) = marks.sessions.get_mut(&self.route.engine) {
             *count -= 1;
             if *count == 0 {
-                marks.sessions.remove(&self.engine);
+                marks.sessions.remove(&self.route.engine);
             }
         }
     }
@@ -160,7 +172,7 @@ impl Routes {
         selector: &EngineSelector,
         previous: Option<&str>,
         fills: impl Fn(&UnitName) -> bool,
-    ) -> Option<(Route, Seat)> {
+    ) -> Option<(Arc<Route>, Seat)> {
         let outdated = self.outdated(selector);
         if !outdated.is_empty() {
             self.refresh_loads(&outdated).await;
@@ -172,8 +184,8 @@ impl Routes {
         let before = candidates.iter().find(|route| Some(route.endpoint.uid.as_str()) == previous);
         let route = before.or_else(|| candidates.iter().min_by_key(rank))?.clone();
         marks.take_seat(&route);
-        let seat =
-            Seat { engine: route.engine.clone(), uid: route.endpoint.uid.clone(), marks: Arc::clone(&self.marks) };
+        let route = marks.shared(route);
+        let seat = Seat { route: Arc::clone(&route), marks: Arc::clone(&self.marks) };
         Some((route, seat))
     }
 

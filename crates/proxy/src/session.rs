@@ -1,6 +1,7 @@
 //! Client sessions: opens them, finds the session that a call names, and dispatches the call.
 
 mod cancel;
+mod closed;
 pub(crate) mod control;
 mod engine;
 mod execute;
@@ -107,17 +108,17 @@ pub(crate) async fn serve(
     if method == Method::CloseSession {
         return Ok(close::close(gateway, &entry));
     }
-    let closed = entry.closed.clone();
     let served = tokio::select! {
         served = dispatch(gateway, connection, &entry, named, method, message, &request) => served,
         // The statement is cancelled with the connection to the engine.
-        () = closed.cancelled() => Err(Disconnect::SessionClosed.into()),
+        () = entry.closed.wait() => Err(Disconnect::SessionClosed.into()),
     };
     // Idle time begins after a long call, not with it.
     entry.used(gateway.clock.boottime(), false);
     served
 }
 
+/// Everything but the calls that poll and fetch is in a box, so that those need little state.
 async fn dispatch(
     gateway: &Arc<Gateway>,
     connection: &mut Connection,
@@ -131,14 +132,16 @@ async fn dispatch(
         (Method::SetClientInfo, _) => Ok(local::set_client_info()),
         (Method::GetInfo, _) => match local::get_info(gateway, entry, &message).await? {
             Some(reply) => Ok(reply),
-            None => execute::execute(gateway, connection, entry, message, request).await,
+            None => Box::pin(execute::execute(gateway, connection, entry, message, request)).await,
         },
-        (Method::CancelOperation, _) => cancel::cancel(gateway, entry, named).await,
+        (Method::CancelOperation, _) => Box::pin(cancel::cancel(gateway, entry, named)).await,
         (_, Scope::Operation) => {
             let call = OperationCall { method, message, request };
             operation_calls::serve(gateway, connection, entry, named, call).await
         }
-        (_, _) if method.makes_operation() => execute::execute(gateway, connection, entry, message, request).await,
+        (_, _) if method.makes_operation() => {
+            Box::pin(execute::execute(gateway, connection, entry, message, request)).await
+        }
         _ => Err(not_supported(method)),
     }
 }

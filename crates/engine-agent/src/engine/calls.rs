@@ -47,13 +47,13 @@ pub(super) enum Disconnect {
 pub(super) async fn serve(
     agent: &Arc<AgentContext>,
     connection: &mut Connection,
-    message: Message,
+    mut message: Message,
 ) -> Result<(), Disconnect> {
     let Some(method) = message.method() else {
         let reply = extension::reply(agent, connection.principal(), &message);
         return send(connection, &reply).await;
     };
-    match served(agent, connection, method, &message).await {
+    match served(agent, connection, method, &mut message).await {
         Ok(()) => Ok(()),
         Err(Failure::Refused(error)) => send(connection, &encode_refusal(method, message.seqid(), &error)).await,
         Err(Failure::Lost(error)) => {
@@ -91,7 +91,7 @@ async fn served(
     agent: &Arc<AgentContext>,
     connection: &mut Connection,
     method: Method,
-    message: &Message,
+    message: &mut Message,
 ) -> Result<(), Failure> {
     let Some(principal) =
         connection.principal().filter(|principal| principal.service.as_deref() == Some(agent_api::SERVICE_PROXY))
@@ -102,7 +102,7 @@ async fn served(
     };
     let user = principal.user.clone();
     if method == Method::OpenSession {
-        let response = open(agent, connection.id(), user, message).await?;
+        let response = Box::pin(open(agent, connection.id(), user, message)).await?;
         return Ok(send(connection, &encode_reply(method.name(), message.seqid(), &response)).await?);
     }
     let request = message.request().map_err(|error| {
@@ -125,7 +125,7 @@ async fn served(
             Ok(send(connection, &encode_reply(method.name(), message.seqid(), &response)).await?)
         }
         Method::CancelOperation => {
-            cancel(agent, &entry, &named).await?;
+            Box::pin(cancel(agent, &entry, &named)).await?;
             let response = TCancelOperationResp { status: status::success() };
             Ok(send(connection, &encode_reply(method.name(), message.seqid(), &response)).await?)
         }
@@ -185,7 +185,7 @@ async fn on_session(
     agent: &Arc<AgentContext>,
     connection: &mut Connection,
     method: Method,
-    message: &Message,
+    message: &mut Message,
     request: &Request,
     entry: &Arc<Entry>,
 ) -> Result<(), Failure> {
@@ -205,12 +205,12 @@ async fn on_session(
     }
     let mut session = entry.state.lock().await;
     let backend = session.handle;
-    let patched = patched(message, request, &backend)?;
+    address(message, request, &backend)?;
     let deadline =
         if method == Method::ExecuteStatement && request.run_async { CALL_DEADLINE } else { STATEMENT_DEADLINE };
     let runs_on = method == Method::ExecuteStatement && request.run_async;
     let executing = (method.makes_operation() && !runs_on).then(|| entry.executing());
-    let outcome = relay::exchange(connection, &patched, &mut session.client, deadline, |reply, bytes| {
+    let outcome = relay::exchange(connection, message, &mut session.client, deadline, |reply, bytes| {
         if has_no_session(reply, bytes) || claims_agent_error(reply) {
             return Decision::Buffer;
         }
@@ -283,17 +283,17 @@ async fn on_operation(
     agent: &Arc<AgentContext>,
     connection: &mut Connection,
     method: Method,
-    message: &Message,
+    message: &mut Message,
     request: &Request,
     entry: &Arc<Entry>,
     named: Handle,
     operation: Operation,
 ) -> Result<(), Failure> {
     let mut session = entry.state.lock().await;
-    let patched = patched(message, request, &operation.backend)?;
+    address(message, request, &operation.backend)?;
     let fetches_rows = method == Method::FetchResults && request.fetch_type == FETCH_ROWS;
     let deadline = if fetches_rows { STATEMENT_DEADLINE } else { CALL_DEADLINE };
-    let outcome = relay::exchange(connection, &patched, &mut session.client, deadline, |reply, bytes| {
+    let outcome = relay::exchange(connection, message, &mut session.client, deadline, |reply, bytes| {
         record_end(entry, &named, method, fetches_rows, reply, bytes);
         Decision::Forward
     })
@@ -325,13 +325,11 @@ fn is_empty_batch(bytes: &[u8]) -> bool {
     decoded.is_ok_and(|reply| reply.results.is_none_or(|rows| rowset::row_count(&rows).is_ok_and(|count| count == 0)))
 }
 
-fn patched(message: &Message, request: &Request, handle: &Handle) -> Result<Message, UserError> {
-    let unreadable = |error: scan::ScanError| UserError::internal(format!("the call could not be relayed: {error}"));
-    let mut bytes = message.bytes().to_vec();
-    if let Some(at) = &request.handle {
-        at.patch(&mut bytes, handle).map_err(unreadable)?;
-    }
-    Message::new(bytes).map_err(unreadable)
+/// Puts the engine's handle in place of ours.
+fn address(message: &mut Message, request: &Request, handle: &Handle) -> Result<(), UserError> {
+    let Some(at) = &request.handle else { return Ok(()) };
+    let patched = at.patch(message.bytes_mut(), handle);
+    patched.map_err(|error| UserError::internal(format!("the call could not be relayed: {error}")))
 }
 
 fn relay_failure(agent: &AgentContext, error: RelayError) -> Failure {

@@ -119,6 +119,11 @@ impl Entry {
     }
 
     pub(super) fn remove(&self, operation: &Handle) {
-        self.work.lock().operations.remove(operation);
+        let operations = &mut self.work.lock().operations;
+        operations.remove(operation);
+        if operations.is_empty() {
+            // An idle session owns no table.
+            *operations = HashMap::new();
+        }
     }
 }

@@ -64,7 +64,8 @@ impl Handler for AgentContext {
             };
             let serving = self.sessions.count_call();
             let served = tokio::select! {
-                served = calls::serve(&self, &mut connection, message) => served,
+                // In a box: most connections are idle most of the time, and a call needs much state.
+                served = Box::pin(calls::serve(&self, &mut connection, message)) => served,
                 () = self.cut.cancelled() => break,
             };
             drop(serving);
@@ -74,7 +75,7 @@ impl Handler for AgentContext {
             }
         }
         self.sessions.close_connection(id);
-        connection.close().await;
+        Box::pin(connection.close()).await;
     }
 }
 

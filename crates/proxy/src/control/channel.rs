@@ -42,7 +42,8 @@ pub(super) struct AgentOperation {
 
 #[derive(Default)]
 pub(crate) struct Channel {
-    pub(super) backend: Option<Backend>,
+    /// In a box: most sessions have none.
+    pub(super) backend: Option<Box<Backend>>,
     /// The number of sessions opened so far.
     pub(super) opened: u64,
 }
@@ -64,7 +65,7 @@ impl Running {
 
 impl Channel {
     /// The session, unless its connection is broken.
-    pub(super) fn take_usable(&mut self) -> Option<Backend> {
+    pub(super) fn take_usable(&mut self) -> Option<Box<Backend>> {
         self.backend.take().filter(|backend| !backend.client.is_broken())
     }
 
@@ -91,7 +92,7 @@ impl Channel {
 }
 
 impl Backend {
-    async fn close(mut self) {
+    async fn close(mut self: Box<Self>) {
         self.client.set_call_deadline(CLOSE_DEADLINE);
         let request = TCloseSessionReq { session_handle: self.session.session() };
         if let Err(error) = self.client.close_session(&request).await {

@@ -87,7 +87,7 @@ pub(crate) async fn forward_to_engine(
     let OperationState::AtEngine { binding, handle, .. } = operation.state else {
         return Err(UserError::internal("the operation is at no engine").into());
     };
-    let forwarded = match session.engines.get_mut(&binding) {
+    let forwarded = match session.engines.get_mut(binding) {
         Some(BoundEngine { client, route, .. }) => {
             let (deadline, lost) = (deadline_of(call.method), liveness::lost(gateway, route));
             forward(connection, &mut call, &handle, client, deadline, lost).await
@@ -106,7 +106,7 @@ pub(crate) async fn forward_to_engine(
         Err(Failure::Broken(reason)) => (reason, false),
         Err(Failure::Backend(reason)) => (reason, true),
     };
-    let reason = match session.engines.get(&binding) {
+    let reason = match session.engines.get(binding) {
         Some(engine) => {
             if failed {
                 gateway.routes.mark_unreachable(&engine.route);
@@ -117,7 +117,8 @@ pub(crate) async fn forward_to_engine(
     };
     let error = session.lose_engine(binding, &reason);
     if failed && call.method != Method::CloseOperation {
-        warn!(error = error.message, reason, "engine lost while a statement was open");
+        let (connection, peer) = (connection.id(), connection.peer());
+        warn!(connection, %peer, error = error.message, reason, "engine lost while a statement was open");
     }
     operation.state = OperationState::Failed(error.clone());
     Err(CallError::OperationFailed(error))

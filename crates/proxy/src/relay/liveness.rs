@@ -28,6 +28,11 @@ const MISSES_REGISTERED: u32 = 12;
 pub(crate) async fn lost(gateway: &Gateway, route: &Route) -> String {
     let began = Instant::now();
     sleep(REPLY_OVERDUE).await;
+    // In a box: most replies are not overdue.
+    Box::pin(gives_no_status(gateway, route, began)).await
+}
+
+async fn gives_no_status(gateway: &Gateway, route: &Route, began: Instant) -> String {
     let mut misses = 0;
     loop {
         let next = Instant::now() + STATUS_INTERVAL;

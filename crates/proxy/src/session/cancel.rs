@@ -38,7 +38,7 @@ pub(crate) async fn cancel(gateway: &Gateway, entry: &Entry, named: Handle) -> R
         }
         OperationState::Local(_) | OperationState::Failed(_) => {}
         OperationState::AtEngine { binding, handle, .. } => {
-            if let Some(engine) = session.engines.get(binding) {
+            if let Some(engine) = session.engines.get(*binding) {
                 cancel_at_engine(gateway, &engine.route, &session.principal.user, handle).await?;
             }
         }

@@ -1,16 +1,19 @@
 //! Calls that name an operation: status, results, close. Cancel is in [`cancel`](super::cancel).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hs2::tcli::{TFetchResultsResp, TGetOperationStatusResp, TGetResultSetMetadataResp, TOperationState};
 use hs2::{Connection, Handle, Method, rowset, schema, status};
 use model::error::{ErrorKind, UserError};
+use tracing::Instrument as _;
 
 use super::operation::{LocalResult, OperationCall, OperationState};
 use super::reply::{self, CallError, Reply, not_supported};
 use super::table::Entry;
 use super::waiting;
 use crate::gateway::Gateway;
+use crate::origin;
 use crate::relay::forward::{forward_to_agent, forward_to_engine};
 
 pub(crate) async fn serve(
@@ -40,7 +43,9 @@ pub(crate) async fn serve(
     if let OperationState::Waiting(_) = operation.state
         && method == Method::GetOperationStatus
     {
-        waiting::step(gateway, connection, entry, (&mut session, named), &mut operation).await;
+        let span = origin::span(connection);
+        let step = waiting::step(gateway, connection, entry, (&mut session, named), &mut operation);
+        Box::pin(step).instrument(span).await;
     }
     let served = match &mut operation.state {
         OperationState::Local(local) => answer_local(&call, local),
@@ -51,9 +56,15 @@ pub(crate) async fn serve(
             session.engine_used(gateway.clock.boottime());
             served
         }
-        OperationState::Control(control) => forward_to_agent(gateway, connection, &mut session, control, call).await,
+        OperationState::Control(control) => {
+            Box::pin(forward_to_agent(gateway, connection, &mut session, control, call)).await
+        }
     };
     if method == Method::CloseOperation {
+        if session.operations.is_empty() {
+            // An idle session owns no table.
+            session.operations = HashMap::new();
+        }
         gateway.sessions.remove_operation(&named);
         entry.forget_at_engine(&named);
         match operation.state {

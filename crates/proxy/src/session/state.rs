@@ -3,7 +3,7 @@
 //! A session has at most one current binding, which new statements use, and older ones whose results are still read. A
 //! session is *pinned* while its current engine holds state that cannot be replayed elsewhere.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -38,12 +38,12 @@ pub(crate) struct Session {
     /// Where its control statements run.
     pub(super) channel: Channel,
     /// Engines by the number of their binding.
-    pub(crate) engines: BTreeMap<u64, BoundEngine>,
+    pub(crate) engines: Engines,
     /// The binding that new statements use.
     pub(crate) current: Option<u64>,
     next_number: u64,
     /// Set when a pinned session loses its engine: the error of every later statement.
-    pub(crate) lost: Option<UserError>,
+    pub(crate) lost: Option<Box<UserError>>,
     pub(crate) operations: HashMap<Handle, Operation>,
     /// When the current engine was last used, by the clock that counts suspension.
     engine_used_at: Duration,
@@ -55,6 +55,33 @@ pub(crate) struct Session {
     pub(crate) tenant_count: SessionCount,
 }
 
+/// The engines that a session is bound to, by the number of the binding: nearly always one, and a session without any owns no memory
+/// for them.
+#[derive(Default)]
+pub(crate) struct Engines(Vec<(u64, Box<BoundEngine>)>);
+
+impl Engines {
+    fn insert(&mut self, binding: u64, engine: BoundEngine) {
+        self.0.reserve_exact(1);
+        self.0.push((binding, Box::new(engine)));
+    }
+
+    pub(crate) fn get(&self, binding: u64) -> Option<&BoundEngine> {
+        self.0.iter().find(|(number, _)| *number == binding).map(|(_, engine)| &**engine)
+    }
+
+    pub(crate) fn get_mut(&mut self, binding: u64) -> Option<&mut BoundEngine> {
+        self.0.iter_mut().find(|(number, _)| *number == binding).map(|(_, engine)| &mut **engine)
+    }
+
+    fn remove(&mut self, binding: u64) -> Option<Box<BoundEngine>> {
+        let at = self.0.iter().position(|(number, _)| *number == binding)?;
+        let (_, engine) = self.0.remove(at);
+        self.0.shrink_to_fit();
+        Some(engine)
+    }
+}
+
 /// What a session that was unbound because it was idle still knows of its engine.
 struct Released {
     /// The uid of the instance, if its tables are its own: another engine would not have them.
@@ -63,7 +90,7 @@ struct Released {
 
 /// An engine's session that belongs to one client session.
 pub(crate) struct BoundEngine {
-    pub(crate) route: Route,
+    pub(crate) route: Arc<Route>,
     /// The tenant for which the session was bound.
     pub(crate) tenant: TenantName,
     pub(crate) client: Client,
@@ -94,7 +121,7 @@ impl Session {
             client,
             settings,
             channel: Channel::default(),
-            engines: BTreeMap::new(),
+            engines: Engines::default(),
             current: None,
             next_number: 1,
             lost: None,
@@ -152,7 +179,7 @@ impl Session {
     }
 
     pub(crate) fn current_engine(&self) -> Option<&BoundEngine> {
-        self.engines.get(&self.current?)
+        self.engines.get(self.current?)
     }
 
     /// Makes an engine the current one.
@@ -171,7 +198,7 @@ impl Session {
     /// Ends the current binding if the engine was not used for `limit` and is not needed: the session has no state there that
     /// cannot be replayed, no operation that is open, and no statement that waits, and the engine is not its own, which would
     /// end. The caller closes the engine's session.
-    pub(crate) fn release_unused_engine(&mut self, now: Duration, limit: Duration) -> Option<BoundEngine> {
+    pub(crate) fn release_unused_engine(&mut self, now: Duration, limit: Duration) -> Option<Box<BoundEngine>> {
         let binding = self.current?;
         let needs = |operation: &Operation| {
             operation.is_at_engine(binding) || matches!(operation.state, OperationState::Waiting(_))
@@ -182,7 +209,7 @@ impl Session {
             return None;
         }
         self.current = None;
-        let engine = self.engines.remove(&binding)?;
+        let engine = self.engines.remove(binding)?;
         let uid = (engine.route.catalog == TableCatalog::Own).then(|| engine.route.endpoint.uid.clone());
         self.released = Some(Released { uid });
         Some(engine)
@@ -210,7 +237,7 @@ impl Session {
         if self.current == Some(binding) || self.operations.values().any(|operation| operation.is_at_engine(binding)) {
             return;
         }
-        if let Some(engine) = self.engines.remove(&binding) {
+        if let Some(engine) = self.engines.remove(binding) {
             tokio::spawn(engine.close());
         }
     }
@@ -221,7 +248,7 @@ impl Session {
     }
 
     pub(crate) fn pin_to_engine(&mut self) {
-        if let Some(engine) = self.current.and_then(|binding| self.engines.get_mut(&binding)) {
+        if let Some(engine) = self.current.and_then(|binding| self.engines.get_mut(binding)) {
             engine.pinned = true;
         }
     }
@@ -234,7 +261,7 @@ impl Session {
     /// Removes an engine that was lost: its operations fail, and the session may be bound again unless it was pinned.
     /// Returns the error of the statement that found the loss.
     pub(crate) fn lose_engine(&mut self, binding: u64, reason: &str) -> UserError {
-        let Some(bound) = self.engines.remove(&binding) else {
+        let Some(bound) = self.engines.remove(binding) else {
             return UserError::new(ErrorKind::ConnectionLost, "the engine was lost").detail(as_detail(reason));
         };
         let engine = &bound.route.engine;
@@ -248,11 +275,10 @@ impl Session {
         if self.current == Some(binding) {
             self.current = None;
             if bound.pinned {
-                self.lost = Some(
-                    UserError::new(ErrorKind::ConnectionLost, "session state was lost with its engine")
-                        .detail(format!("Engine \"{engine}\" was lost: {reason}."))
-                        .hint("Open a new session and create temporary views, variables and the like again."),
-                );
+                let lost = UserError::new(ErrorKind::ConnectionLost, "session state was lost with its engine")
+                    .detail(format!("Engine \"{engine}\" was lost: {reason}."))
+                    .hint("Open a new session and create temporary views, variables and the like again.");
+                self.lost = Some(Box::new(lost));
             }
         }
         error
@@ -315,7 +341,7 @@ impl Session {
         self.tenant_count = SessionCount::default();
         self.current = None;
         self.operations.clear();
-        for (_, engine) in std::mem::take(&mut self.engines) {
+        for (_, engine) in std::mem::take(&mut self.engines).0 {
             engine.close().await;
         }
         self.channel.close().await;
@@ -325,7 +351,7 @@ impl Session {
 impl BoundEngine {
     /// Closes the engine's session. A connection that is broken is only cut: its agent then closes the session and cancels
     /// what runs.
-    pub(crate) async fn close(mut self) {
+    pub(crate) async fn close(mut self: Box<Self>) {
         if self.client.is_broken() {
             return;
         }

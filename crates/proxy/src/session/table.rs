@@ -13,8 +13,8 @@ use hs2::{Handle, HandleTable, Limit, LimitHits, Scope};
 use model::error::{ErrorKind, UserError};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
+use super::closed::Closed;
 use super::operation::Operation;
 use super::state::Session;
 use crate::routes::Route;
@@ -34,7 +34,7 @@ struct Table {
     handles: HandleTable<Entry>,
     per_user: HashMap<String, usize>,
     /// Sessions by the connection that they end with.
-    per_connection: HashMap<u64, usize>,
+    per_connection: HashMap<u64, Vec<Handle>>,
     /// Sessions over HTTP by the address that opened them.
     http_per_peer: HashMap<IpAddr, usize>,
     /// The number of sessions opened so far.
@@ -45,8 +45,8 @@ struct Table {
 pub(crate) struct Entry {
     pub(crate) handle: Handle,
     pub(crate) user: String,
-    /// The user who authenticated: another one if the session impersonates its user.
-    login: String,
+    /// The user who authenticated, if the session impersonates its user.
+    login: Option<String>,
     /// The connection that opened it; `None` over HTTP.
     pub(crate) connection: Option<u64>,
     /// The address that it was opened from.
@@ -59,10 +59,10 @@ pub(crate) struct Entry {
     /// suspension.
     used_at: Mutex<Duration>,
     /// Operations at engines with the engine's handles: a cancel must not wait for the session's other calls.
-    at_engines: Mutex<HashMap<Handle, (Route, Handle)>>,
+    at_engines: Mutex<HashMap<Handle, (Arc<Route>, Handle)>>,
     pub(crate) state: tokio::sync::Mutex<Session>,
-    /// Cancelled when the session is closed: a call of another connection (over HTTP) must not delay that.
-    pub(crate) closed: CancellationToken,
+    /// Set when the session is closed: a call of another connection (over HTTP) must not delay that.
+    pub(crate) closed: Closed,
 }
 
 /// The user who authenticated, and the connection that names a handle.
@@ -78,10 +78,19 @@ impl Table {
         let entry = self.handles.remove(handle)?;
         decrease(&mut self.per_user, &entry.user);
         match entry.connection {
-            Some(connection) => decrease(&mut self.per_connection, &connection),
+            Some(connection) => self.leave_connection(connection, handle),
             None => decrease(&mut self.http_per_peer, &entry.peer),
         }
         Some(entry)
+    }
+
+    fn leave_connection(&mut self, connection: u64, session: &Handle) {
+        if let Some(sessions) = self.per_connection.get_mut(&connection) {
+            sessions.retain(|other| other != session);
+            if sessions.is_empty() {
+                self.per_connection.remove(&connection);
+            }
+        }
     }
 
     /// The session over HTTP that has been idle the longest among those that never executed anything: its client can open
@@ -106,6 +115,11 @@ fn decrease<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 }
 
 impl Entry {
+    /// The user who authenticated.
+    fn login(&self) -> &str {
+        self.login.as_deref().unwrap_or(&self.user)
+    }
+
     /// Records a call that names the session.
     pub(crate) fn used(&self, now: Duration, creates_operation: bool) {
         *self.used_at.lock() = now;
@@ -119,20 +133,25 @@ impl Entry {
         now.saturating_sub(*self.used_at.lock())
     }
 
-    fn at_engines(&self) -> MutexGuard<'_, HashMap<Handle, (Route, Handle)>> {
+    fn at_engines(&self) -> MutexGuard<'_, HashMap<Handle, (Arc<Route>, Handle)>> {
         self.at_engines.lock()
     }
 
     /// Records that the operation `ours` is at an engine under the handle `theirs`.
-    pub(crate) fn record_at_engine(&self, ours: Handle, route: Route, theirs: Handle) {
+    pub(crate) fn record_at_engine(&self, ours: Handle, route: Arc<Route>, theirs: Handle) {
         self.at_engines().insert(ours, (route, theirs));
     }
 
     pub(crate) fn forget_at_engine(&self, ours: &Handle) {
-        self.at_engines().remove(ours);
+        let mut at_engines = self.at_engines();
+        at_engines.remove(ours);
+        if at_engines.is_empty() {
+            // An idle session owns no table.
+            *at_engines = HashMap::new();
+        }
     }
 
-    pub(crate) fn at_engine(&self, ours: &Handle) -> Option<(Route, Handle)> {
+    pub(crate) fn at_engine(&self, ours: &Handle) -> Option<(Arc<Route>, Handle)> {
         self.at_engines().get(ours).cloned()
     }
 }
@@ -170,7 +189,7 @@ impl Sessions {
     ) -> Result<(Handle, Option<Arc<Entry>>), UserError> {
         let handle = session.handle;
         let user = session.principal.user.clone();
-        let login = session.principal.login().to_owned();
+        let login = session.principal.via.clone();
         let mut table = self.table();
         let of_peer = table.http_per_peer.get(&peer).copied().unwrap_or(0);
         let peer_is_full = connection.is_none() && of_peer >= self.limit_per_peer;
@@ -198,7 +217,10 @@ impl Sessions {
         let evicted = expendable.and_then(|handle| table.remove(&handle));
         *table.per_user.entry(user.clone()).or_default() += 1;
         match connection {
-            Some(connection) => *table.per_connection.entry(connection).or_default() += 1,
+            // Nearly always the only one.
+            Some(connection) => {
+                table.per_connection.entry(connection).or_insert_with(|| Vec::with_capacity(1)).push(handle);
+            }
             None => *table.http_per_peer.entry(peer).or_default() += 1,
         }
         table.opened += 1;
@@ -213,7 +235,7 @@ impl Sessions {
             used_at: Mutex::new(now),
             at_engines: Mutex::default(),
             state: tokio::sync::Mutex::new(session),
-            closed: CancellationToken::new(),
+            closed: Closed::default(),
         };
         table.handles.insert(handle, Arc::new(entry))?;
         Ok((handle, evicted))
@@ -229,9 +251,11 @@ impl Sessions {
         Some(entry)
     }
 
-    /// Whether a session is open that ends with the connection.
-    pub(crate) fn has_connection(&self, connection: u64) -> bool {
-        self.table().per_connection.contains_key(&connection)
+    /// A session that ends with the connection.
+    pub(crate) fn any_of_connection(&self, connection: u64) -> Option<Arc<Entry>> {
+        let table = self.table();
+        let handle = table.per_connection.get(&connection)?.first()?;
+        table.handles.find(Scope::Session, handle).cloned()
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -251,11 +275,9 @@ impl Sessions {
         }
     }
 
-    /// The sessions that a connection opened.
+    /// The sessions that end with the connection.
     pub(crate) fn of_connection(&self, connection: u64) -> Vec<Handle> {
-        let table = self.table();
-        let of_connection = |entry: &&Arc<Entry>| entry.connection == Some(connection);
-        table.handles.sessions().filter(of_connection).map(|entry| entry.handle).collect()
+        self.table().per_connection.get(&connection).cloned().unwrap_or_default()
     }
 
     /// All open sessions.
@@ -286,6 +308,6 @@ impl Sessions {
         let entry = table.handles.find(scope, named)?;
         let same_connection = entry.connection.is_none_or(|connection| connection == caller.connection);
         let same_user = caller.user.is_none_or(|user| user == entry.user);
-        (entry.login == caller.login && same_user && same_connection).then(|| Arc::clone(entry))
+        (entry.login() == caller.login && same_user && same_connection).then(|| Arc::clone(entry))
     }
 }

@@ -1,0 +1,20 @@
+//! The origin of a call as the log has it: a span with the number of the connection and the client's address.
+//!
+//! A span costs more than the rest of a call that polls or fetches, so those have none, and log their origin only with what they have
+//! to say.
+
+use hs2::{Connection, Message, Method};
+use tracing::{Span, info_span};
+
+/// The span of a connection's call.
+pub(crate) fn span(connection: &Connection) -> Span {
+    info_span!("connection", id = connection.id(), peer = %connection.peer())
+}
+
+/// The same, or none for a call that polls or fetches.
+pub(crate) fn span_of_call(connection: &Connection, message: &Message) -> Span {
+    match message.method() {
+        Some(Method::GetOperationStatus | Method::FetchResults) => Span::none(),
+        _ => span(connection),
+    }
+}
