@@ -28,8 +28,9 @@ use crate::password::{HashMemory, PasswordHash};
 const MAX_WAITING: usize = 256;
 /// The fewest places of each kind: with one, an expensive hash would delay all other logins.
 const MIN_PLACES: usize = 2;
-/// How long a login waits for idle time. Some ten times as long as a hash takes on an idle machine.
-const IDLE_TIME: Duration = Duration::from_millis(300);
+/// How long a login waits for idle time. Some thirty times as long as a hash takes on an idle machine, so that guesses seldom get more
+/// than that, and a tenth of the time for authentication.
+const IDLE_TIME: Duration = Duration::from_secs(1);
 
 /// Which time of the cores a thread gets.
 #[derive(Debug, Clone, Copy)]
