@@ -18,12 +18,12 @@ pub(crate) enum Framing {
 }
 
 impl Framing {
-    /// Sends one whole reply.
-    pub(crate) async fn write_message(&self, wire: &Wire, reply: &[u8]) -> Result<(), WireError> {
-        wire.write(self.message_head(reply.len()).as_slice().as_flattened(), reply).await
+    /// Sends one whole message.
+    pub(crate) async fn write_message(&self, wire: &Wire, message: &[u8]) -> Result<(), WireError> {
+        wire.write(self.message_head(message.len()).as_slice().as_flattened(), message).await
     }
 
-    /// The bytes before a reply of `length` bytes.
+    /// The bytes before a message of `length` bytes.
     pub(crate) fn message_head(&self, length: usize) -> Option<[u8; LENGTH_BYTES]> {
         self.has_lengths().then(|| (length as u32).to_be_bytes())
     }

@@ -121,8 +121,9 @@ pub async fn exchange(
         Passed::Buffered(reply) => Outcome::Buffered(reply),
         Passed::Decided { total } => buffer(to, total).await?,
         Passed::Begun { total, rest, unsent } => {
-            if let Some(unsent) = unsent {
-                client.state.transport.send_rest(&unsent).await.map_err(RelayError::Client)?;
+            // Only a stream takes the beginning of a reply in this way.
+            if let (Some(unsent), Some(stream)) = (unsent, client.state.transport.stream()) {
+                stream.wire.write(&unsent, &[]).await.map_err(RelayError::Client)?;
             }
             if let Some(rest) = rest {
                 copy_rest(client, to, rest).await?;

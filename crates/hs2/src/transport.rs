@@ -59,14 +59,6 @@ impl Transport {
         }
     }
 
-    /// Sends what [`Stream::try_send_framed`] has left.
-    pub(crate) async fn send_rest(&mut self, rest: &[u8]) -> Result<(), WireError> {
-        match self {
-            Self::Stream(stream) => stream.wire.write(rest, &[]).await,
-            Self::Http(_) => Ok(()),
-        }
-    }
-
     /// Begins a reply of `total` bytes with the first of them.
     pub(crate) async fn begin_reply(&mut self, total: usize, begun: Vec<u8>) -> Result<(), WireError> {
         match self {

@@ -116,8 +116,8 @@ impl Walker {
         Ok(self.at)
     }
 
-    /// Consecutive strings: most of every result, and so most of the time of a walk. Each step depends on the one before, so it has one
-    /// comparison with the end and one with zero, and no more.
+    /// Consecutive strings: most of every result, and so most of the time of a walk. Each step depends on the one before, so it does
+    /// only what it must.
     fn strings(&mut self, window: Window<'_>, top: usize, mut left: u64) -> Result<(), ScanError> {
         let mut offset = self.at.checked_sub(window.base).ok_or(ScanError::Position)?;
         let mut ended = Ok(());
