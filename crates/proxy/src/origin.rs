@@ -1,7 +1,6 @@
 //! The origin of a call as the log has it: a span with the number of the connection and the client's address.
 //!
-//! A span costs more than the rest of a call that polls or fetches, so those have none, and log their origin only with what they have
-//! to say.
+//! A span is allocated and formatted, which calls that poll or fetch do without: they enter one only when they have something to say.
 
 use hs2::{Connection, Message, Method};
 use tracing::{Span, info_span};

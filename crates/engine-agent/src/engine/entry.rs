@@ -123,7 +123,7 @@ impl Entry {
         operations.remove(operation);
         if operations.is_empty() {
             // An idle session owns no table.
-            *operations = HashMap::new();
+            operations.shrink_to_fit();
         }
     }
 }

@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 use super::exchange::{Failure, exchange};
 use super::liveness;
 use crate::gateway::Gateway;
+use crate::origin;
 use crate::session::control;
 use crate::session::operation::{ControlOperation, Operation, OperationCall, OperationState};
 use crate::session::reply::{self, CallError, Reply};
@@ -115,11 +116,13 @@ pub(crate) async fn forward_to_engine(
         }
         None => reason,
     };
-    let error = session.lose_engine(binding, &reason);
-    if failed && call.method != Method::CloseOperation {
-        let (connection, peer) = (connection.id(), connection.peer());
-        warn!(connection, %peer, error = error.message, reason, "engine lost while a statement was open");
-    }
+    let error = origin::span(connection).in_scope(|| {
+        let error = session.lose_engine(binding, &reason);
+        if failed && call.method != Method::CloseOperation {
+            warn!(error = error.message, reason, "engine lost while a statement was open");
+        }
+        error
+    });
     operation.state = OperationState::Failed(error.clone());
     Err(CallError::OperationFailed(error))
 }

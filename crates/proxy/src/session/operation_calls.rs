@@ -1,6 +1,5 @@
 //! Calls that name an operation: status, results, close. Cancel is in [`cancel`](super::cancel).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use hs2::tcli::{TFetchResultsResp, TGetOperationStatusResp, TGetResultSetMetadataResp, TOperationState};
@@ -57,13 +56,14 @@ pub(crate) async fn serve(
             served
         }
         OperationState::Control(control) => {
-            Box::pin(forward_to_agent(gateway, connection, &mut session, control, call)).await
+            let span = origin::span(connection);
+            Box::pin(forward_to_agent(gateway, connection, &mut session, control, call)).instrument(span).await
         }
     };
     if method == Method::CloseOperation {
         if session.operations.is_empty() {
             // An idle session owns no table.
-            session.operations = HashMap::new();
+            session.operations.shrink_to_fit();
         }
         gateway.sessions.remove_operation(&named);
         entry.forget_at_engine(&named);

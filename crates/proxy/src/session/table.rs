@@ -147,7 +147,7 @@ impl Entry {
         at_engines.remove(ours);
         if at_engines.is_empty() {
             // An idle session owns no table.
-            *at_engines = HashMap::new();
+            at_engines.shrink_to_fit();
         }
     }
 
