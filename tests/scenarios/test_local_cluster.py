@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 
 import psutil
@@ -165,6 +166,35 @@ def test_a_failed_start_stops_what_it_started_and_no_foreign_pid(local):
     finally:
         bystander.kill()
         bystander.wait()
+
+
+# Its first thread has ended, as the launcher's of a JVM does while the others still close what they have open.
+WITHOUT_ITS_FIRST_THREAD = """
+import ctypes, platform, socket, sys, threading, time
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)  # exit(2): of this thread alone
+"""
+
+
+def test_a_process_runs_until_its_last_thread_has_ended(local):
+    (local.folder / "pid").mkdir()
+    (port,) = free_ports(1)
+    child = subprocess.Popen([sys.executable, "-c", WITHOUT_ITS_FIRST_THREAD, str(port)], cwd=local.folder)
+    try:
+        process = psutil.Process(child.pid)
+        wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE, 10, "the first thread has ended")
+        assert process.num_threads() == 2 and is_listening(port)
+        assert is_alive(*process_of(child.pid)) and list(working_below(local.folder)) == [child.pid]
+        started = pathlib.Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        (local.folder / "pid/proxy-1").write_text(f"{child.pid} {started}\n")
+        assert local.running() == {"proxy-1": child.pid}
+        # The child is ours and is not waited for: what stays is a zombie of no threads, which the script takes for ended.
+        local.stop()
+        assert not is_listening(port) and not is_alive(child.pid) and working_below(local.folder) == {}
+    finally:
+        child.kill()
+        child.wait()
 
 
 def is_listening(port):

@@ -140,10 +140,11 @@ def process_of(pid):
 
 
 def is_alive(pid, started=None):
-    """Whether this very process runs; a zombie does not."""
+    """Whether a thread of this very process runs. A process is a zombie as soon as its first thread has ended, while others may
+    still have its files and ports open."""
     try:
         process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
+        if process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1:
             return False
         return started is None or process.create_time() == started
     except psutil.NoSuchProcess:
@@ -151,15 +152,26 @@ def is_alive(pid, started=None):
 
 
 def working_below(folder):
-    """pid → working directory of the processes that work below a folder, where each engine has one of its own; a zombie has
-    none. It reads one link for each process, because it is called often."""
-    beginning, found = f"{pathlib.Path(folder).resolve()}/", {}
+    """pid → working directory of the processes that work in a folder or below it, where each engine has one of its own. It
+    reads one link for each process, because it is called often."""
+    top, found = str(pathlib.Path(folder).resolve()), {}
     for pid in psutil.pids():
-        with contextlib.suppress(OSError):
-            directory = os.readlink(f"/proc/{pid}/cwd")
-            if directory.startswith(beginning):
-                found[pid] = directory
+        directory = working_directory(pid)
+        if f"{directory}/".startswith(f"{top}/"):
+            found[pid] = directory
     return found
+
+
+def working_directory(pid):
+    """Empty for a process that has ended. One whose first thread has ended works where its other threads do."""
+    process = pathlib.Path(f"/proc/{pid}")
+    with contextlib.suppress(OSError):
+        return os.readlink(process / "cwd")
+    with contextlib.suppress(OSError):
+        for thread in (process / "task").iterdir():
+            with contextlib.suppress(OSError):
+                return os.readlink(thread / "cwd")
+    return ""
 
 
 def kill_below(folder):
