@@ -56,7 +56,12 @@ fn field(pid: u32, name: &str) -> String {
 }
 
 fn is_alive(pid: u32) -> bool {
-    !["", "Z (zombie)", "X (dead)"].contains(&field(pid, "State:").as_str())
+    match field(pid, "State:").as_str() {
+        "" | "X (dead)" => false,
+        // Others may run after the first thread has ended.
+        "Z (zombie)" => !["", "0", "1"].contains(&field(pid, "Threads:").as_str()),
+        _ => true,
+    }
 }
 
 fn all_end(what: &str, pids: &[u32]) {

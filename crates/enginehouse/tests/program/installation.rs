@@ -3,7 +3,7 @@
 //! The processes of an installation are found by their working directory; no other process of the machine is touched.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
-use std::fs::File;
+use std::fs::{DirEntry, File, read_dir, read_link};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -119,15 +119,14 @@ pub fn ended_or(child: &mut Child, within: Duration, explanation: impl FnOnce() 
     }
 }
 
-/// The live processes that work in a folder or below it, zombies not counted.
+/// The processes of which a thread works in a folder or below it: others may run after the first one has ended.
 pub fn processes_below(folder: &Path) -> Vec<u32> {
+    let works_there = |thread: DirEntry| read_link(thread.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
     let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+    for entry in read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        let works_there = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
-        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let is_zombie = stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
-        if works_there && !is_zombie {
+        let Ok(mut threads) = read_dir(entry.path().join("task")) else { continue };
+        if threads.any(|thread| thread.is_ok_and(works_there)) {
             found.push(pid);
         }
     }

@@ -3,10 +3,18 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
+
+/// `PF_KTHREAD` of Linux (`include/linux/sched.h`): a thread of the kernel, which has no environment.
+const KERNEL_THREAD: u32 = 0x0020_0000;
+/// How often a search waits for processes that begin another program, in all, and how long each time.
+const PROGRAM_WAITS: u32 = 200;
+const PROGRAM_WAIT: Duration = Duration::from_millis(5);
 
 /// A process of this machine, since its boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,9 +27,14 @@ pub(super) struct Identity {
 /// The fields of `/proc/<pid>/stat` that are used.
 #[derive(Debug)]
 struct Stat {
+    /// Of the first thread.
     state: char,
     session: i32,
+    flags: u32,
+    threads: u32,
     start_ticks: u64,
+    /// Where its environment ends; 0 while there is none.
+    env_end: u64,
 }
 
 impl Stat {
@@ -35,13 +48,27 @@ impl Stat {
         Some(Self {
             state: fields.first()?.chars().next()?,
             session: fields.get(3)?.parse().ok()?,
+            flags: fields.get(6)?.parse().ok()?,
+            threads: fields.get(17)?.parse().ok()?,
             start_ticks: fields.get(19)?.parse().ok()?,
+            env_end: fields.get(48)?.parse().ok()?,
         })
     }
 
-    // A zombie has nothing but a pid.
+    // A process is a zombie as soon as its first thread has ended. While others run, it still has its files and can be
+    // signalled; without them it has nothing but a pid.
     fn is_alive(&self) -> bool {
-        !matches!(self.state, 'Z' | 'X' | 'x')
+        match self.state {
+            'Z' => self.threads > 1,
+            'X' | 'x' => false,
+            _ => true,
+        }
+    }
+
+    // execve(2) gives a process its new memory before its arguments and environment are there. A process that ends has none
+    // either, for a moment.
+    fn begins_a_program(&self) -> bool {
+        self.env_end == 0 && self.flags & KERNEL_THREAD == 0 && !matches!(self.state, 'Z' | 'X' | 'x')
     }
 }
 
@@ -80,7 +107,7 @@ impl Identity {
         Stat::of_pid(pid).map(|stat| Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// Whether this very process is alive and not a zombie.
+    /// Whether a thread of this very process runs.
     pub(super) fn is_alive(self) -> bool {
         Stat::of_pid(self.pid).is_some_and(|stat| stat.start_ticks == self.start_ticks && stat.is_alive())
     }
@@ -121,17 +148,32 @@ pub(super) fn session_of(leader: Identity) -> Vec<Identity> {
     if leader.is_alive() { members } else { Vec::new() }
 }
 
-/// The live processes whose initial environment had this variable with this value. Unknown for processes of other users.
+/// The live processes whose initial environment had this variable with this value. Unknown for processes of other users. It
+/// waits, for one second in all, for processes that begin another program: until that runs, they show no environment.
 pub(super) fn started_with(variable: &str, value: &str) -> Vec<Identity> {
     let wanted = format!("{variable}={value}");
+    let mut waits = PROGRAM_WAITS;
     live_processes(|pid| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let environment = initial_environment(pid, &mut waits);
         environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
     })
 }
 
+#[allow(clippy::disallowed_methods, reason = "called on a thread that may block")]
+fn initial_environment(pid: i32, waits: &mut u32) -> Vec<u8> {
+    loop {
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return Vec::new() };
+        let is_there = !environment.is_empty() || !Stat::of_pid(pid).is_some_and(|stat| stat.begins_a_program());
+        if is_there || *waits == 0 {
+            return environment;
+        }
+        *waits -= 1;
+        thread::sleep(PROGRAM_WAIT);
+    }
+}
+
 /// The live processes that satisfy the predicate.
-fn live_processes(is_wanted: impl Fn(i32) -> bool) -> Vec<Identity> {
+fn live_processes(mut is_wanted: impl FnMut(i32) -> bool) -> Vec<Identity> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| is_wanted(*pid)).filter_map(Identity::of_pid).filter(|process| process.is_alive()).collect()
@@ -158,11 +200,41 @@ pub(super) fn leader(holders: &[Identity]) -> Option<Identity> {
 mod tests {
     use super::*;
 
+    /// A line of the kernel, of a program with an unusual name.
+    fn text(state: char, flags: u32, threads: u32, env_end: u64) -> String {
+        let memory = "1 1 -1 1 1 1 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 1 1 1 1 1 1";
+        format!("7 (a) b (c)) {state} 1 7 9 0 -1 {flags} 1 0 0 0 0 0 0 0 20 0 {threads} 0 4711 {memory} {env_end} 0")
+    }
+
     #[test]
     fn a_program_name_may_contain_any_character() {
-        let stat = Stat::parse("7 (a) b (c)) S 1 7 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1").unwrap();
-        assert_eq!((stat.state, stat.session, stat.start_ticks), ('S', 9, 4711));
+        let stat = Stat::parse(&text('S', 4_194_560, 1, 8000)).unwrap();
+        assert_eq!((stat.state, stat.session, stat.flags, stat.threads), ('S', 9, 4_194_560, 1));
+        assert_eq!((stat.start_ticks, stat.env_end), (4711, 8000));
         assert!(Stat::parse("7 (a").is_none());
+    }
+
+    #[test]
+    fn a_process_is_alive_until_its_last_thread_has_ended() {
+        let stat = |state, threads| Stat::parse(&text(state, 0, threads, 8000)).unwrap();
+        assert!(stat('S', 1).is_alive() && stat('Z', 2).is_alive());
+        assert!(!stat('Z', 1).is_alive() && !stat('Z', 0).is_alive() && !stat('X', 0).is_alive());
+    }
+
+    #[test]
+    fn a_program_that_begins_has_no_environment_yet() {
+        let begins = |state, flags, env_end| Stat::parse(&text(state, flags, 1, env_end)).unwrap().begins_a_program();
+        assert!(begins('R', 0, 0) && begins('D', 0, 0));
+        assert!(!begins('R', 0, 8000) && !begins('S', KERNEL_THREAD, 0) && !begins('Z', 0, 0));
+        let own = Stat::of_pid(std::process::id() as i32).unwrap();
+        assert!(own.env_end > 0 && !own.begins_a_program());
+        // An environment that is empty is there, if perhaps not at once: spawn returns as soon as execve cannot fail.
+        let mut child = std::process::Command::new("/bin/sleep").arg("1000").env_clear().spawn().unwrap();
+        let mut waits = PROGRAM_WAITS;
+        assert!(initial_environment(child.id() as i32, &mut waits).is_empty());
+        assert!(!Stat::of_pid(child.id() as i32).unwrap().begins_a_program());
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
@@ -182,7 +254,7 @@ mod tests {
         assert_eq!(identity.stop(), None);
         identity.signal(Signal::STOP).unwrap();
         while identity.stop().is_none() {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         assert_eq!(identity.stop().map(Stop::name), Some("T (stopped)"));
         assert!(identity.is_alive());
@@ -197,7 +269,7 @@ mod tests {
         let identity = Identity::of_pid(child.id() as i32).unwrap();
         // Polls until the child has ended; only then can it be a zombie.
         while Stat::of_pid(identity.pid).is_some_and(|stat| stat.state != 'Z') {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         assert!(!identity.is_alive());
         child.wait().unwrap();

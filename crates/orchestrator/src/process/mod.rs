@@ -9,8 +9,9 @@
 //!   (a hidden name), an engine that never started (its lock is free) or a running one (its lock is held). Standard input
 //!   is the one way to hand an open file to a child without unsafe code and without leaking it to another child that is
 //!   started at the same moment.
-//! - **The pid is an address**: it is used only together with the start time of the process, through a pidfd, and never if
-//!   it names a zombie. A process whose pid was not recorded is found by the lock that it holds.
+//! - **The pid is an address**: it is used only together with the start time of the process, through a pidfd, and only while
+//!   a thread of it runs (a zombie whose other threads have not ended is alive). A process whose pid was not recorded is
+//!   found by the lock that it holds.
 //! - **Effects are serialized** by a lock on the state directory's own file `lock`, which holds the highest epoch seen; a
 //!   lower one is refused. A candidate that is stopped while it holds the lock blocks the others, whose effects fail as
 //!   *transient* after a limited time.

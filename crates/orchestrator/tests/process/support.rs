@@ -130,5 +130,9 @@ pub fn stat(pid: i32) -> Option<(char, i32)> {
 }
 
 pub fn is_alive(pid: i32) -> bool {
-    stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+    stat(pid).is_some_and(|(state, _)| match state {
+        // Others may run after the first thread has ended.
+        'Z' => fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1),
+        state => state != 'X',
+    })
 }
