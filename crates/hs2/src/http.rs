@@ -40,8 +40,9 @@ use crate::http_api::HttpApi;
 use crate::limits::Limits;
 use crate::message::{ExceptionKind, Message, encode_exception};
 use crate::method::Method;
+use crate::scratch::SCRATCH_BYTES;
 use crate::tls::log::TlsLog;
-use crate::wire::{LINGER, LINGER_BYTES, SCRATCH_BYTES, Wire};
+use crate::wire::{LINGER, LINGER_BYTES, Wire};
 use driver::Driver;
 use exchange::{CallHead, Client, Exchange};
 

@@ -52,6 +52,7 @@ pub mod rowset;
 mod sasl;
 pub mod scan;
 pub mod schema;
+mod scratch;
 mod security_context;
 pub mod server;
 pub mod service;

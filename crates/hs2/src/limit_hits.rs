@@ -14,6 +14,8 @@ pub enum Limit {
     Unauthenticated,
     UnauthenticatedPerAddress,
     ConnectRate,
+    PasswordHashes,
+    LoginsPerUser,
     RequestBytes,
     RequestMemory,
     RequestMemoryPerUser,
@@ -21,6 +23,7 @@ pub enum Limit {
     SessionsPerUser,
     SessionsPerTenant,
     HttpSessionsPerAddress,
+    SessionAge,
     StatementsPerUser,
     StatementsPerTenant,
     SessionOperations,
@@ -33,13 +36,15 @@ pub enum Limit {
 
 impl Limit {
     /// All limits, each at the position of its counter.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::Connections,
         Self::ConnectionsPerUser,
         Self::ConnectionsPerAddress,
         Self::Unauthenticated,
         Self::UnauthenticatedPerAddress,
         Self::ConnectRate,
+        Self::PasswordHashes,
+        Self::LoginsPerUser,
         Self::RequestBytes,
         Self::RequestMemory,
         Self::RequestMemoryPerUser,
@@ -47,6 +52,7 @@ impl Limit {
         Self::SessionsPerUser,
         Self::SessionsPerTenant,
         Self::HttpSessionsPerAddress,
+        Self::SessionAge,
         Self::StatementsPerUser,
         Self::StatementsPerTenant,
         Self::SessionOperations,
@@ -66,6 +72,8 @@ impl Limit {
             Self::Unauthenticated => "max_unauthenticated",
             Self::UnauthenticatedPerAddress => "max_unauthenticated_per_address",
             Self::ConnectRate => "connect_rate",
+            Self::PasswordHashes => "password_hashes",
+            Self::LoginsPerUser => "logins_per_user",
             Self::RequestBytes => "request_bytes",
             Self::RequestMemory => "request_memory",
             Self::RequestMemoryPerUser => "request_memory_per_user",
@@ -73,6 +81,7 @@ impl Limit {
             Self::SessionsPerUser => "max_sessions_per_user",
             Self::SessionsPerTenant => "max_sessions_per_tenant",
             Self::HttpSessionsPerAddress => "http_sessions_per_address",
+            Self::SessionAge => "session_age",
             Self::StatementsPerUser => "max_statements_per_user",
             Self::StatementsPerTenant => "max_statements_per_tenant",
             Self::SessionOperations => "session_operations",
@@ -144,6 +153,17 @@ mod tests {
             assert_eq!(hits.count(limit), 1);
         }
         assert_eq!(Limit::ALL.map(Limit::name).into_iter().collect::<BTreeSet<_>>().len(), Limit::ALL.len());
+    }
+
+    #[test]
+    fn every_name_is_documented() {
+        let page = include_str!("../../../docs/gateway.md");
+        let (_, page) = page.split_once("\n## Limits\n").unwrap_or_default();
+        for limit in Limit::ALL {
+            let name = limit.name();
+            let is_named = page.contains(&format!("`{name}`")) || page.contains(&format!("`proxy.{name}`"));
+            assert!(is_named, "docs/gateway.md does not have {name}");
+        }
     }
 
     #[test]

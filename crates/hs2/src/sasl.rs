@@ -25,6 +25,9 @@ pub(crate) const COMPLETE: u8 = 5;
 
 pub(crate) const PLAIN: &str = "PLAIN";
 
+/// The longest text of a client that an error repeats.
+const MAX_SHOWN_CHARS: usize = 64;
+
 /// Why a negotiation failed.
 #[derive(Debug)]
 pub(crate) enum Failed {
@@ -98,13 +101,18 @@ async fn negotiate(wire: &mut Wire, peer: SocketAddr, authenticator: &dyn Authen
 
 /// The error for a mechanism that the server does not offer, with those that it does.
 fn not_offered(mechanism: &[u8], has_passwords: bool, has_tickets: bool) -> UserError {
-    let name: String = String::from_utf8_lossy(mechanism).chars().filter(|c| !c.is_control()).take(64).collect();
+    let name = shown(mechanism);
     let hint = match (has_passwords, has_tickets) {
         (true, true) => "Use PLAIN: a user name and a password; or GSSAPI: a Kerberos ticket.",
         (false, true) => "Use GSSAPI: a Kerberos ticket. In a JDBC URL that is principal=hive/HOST@REALM.",
         (_, false) => "Use PLAIN: a user name and a password.",
     };
     UserError::new(ErrorKind::NotSupported, format!("SASL mechanism \"{name}\" is not supported")).hint(hint)
+}
+
+/// A text of a client, as an error repeats it.
+fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect()
 }
 
 fn unfit(message: &str) -> Failed {

@@ -3,7 +3,6 @@
 //! A read waits for readability first and then reads into the worker thread's one scratch buffer; only received bytes
 //! are kept, and only until their message is taken. The only state is `pending`, so every read is cancel safe.
 
-use std::cell::RefCell;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -18,10 +17,8 @@ use crate::error::WireError;
 use crate::limits::UNCOUNTED_REQUEST_BYTES;
 use crate::request_memory::Share;
 use crate::scan::ScanError;
+use crate::scratch::{self, try_receive};
 use crate::socket::Socket;
-
-/// The size of the one buffer that each worker thread reads into.
-pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
 
 /// How often a connection with unread bytes is checked for a closed peer.
 const HANG_UP_POLL: Duration = Duration::from_millis(250);
@@ -30,19 +27,6 @@ const HANG_UP_POLL: Duration = Duration::from_millis(250);
 pub(crate) const LINGER_BYTES: usize = 256 * 1024;
 /// The deadline for that, and how long the peer may be silent meanwhile.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
-
-thread_local! {
-    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
-}
-
-/// Reads the available bytes into the worker thread's buffer, at most `most`, and passes them on; none are the end.
-pub(crate) fn try_receive<T>(socket: &Socket, most: usize, received: impl FnOnce(&mut [u8]) -> T) -> io::Result<T> {
-    SCRATCH.with_borrow_mut(|scratch| {
-        let capacity = scratch.len().min(most);
-        let length = socket.try_read(&mut scratch[..capacity])?;
-        Ok(received(&mut scratch[..length]))
-    })
-}
 
 /// A connection, with the bytes received but not taken.
 pub(crate) struct Wire {
@@ -176,6 +160,10 @@ impl Wire {
         let arriving = self.arriving.get_or_insert_default();
         if let Some(share) = &self.share {
             arriving.budget_guard.acquire_for_request(most, share, self.stall).await?;
+        }
+        if length == most {
+            // Its length is known: no growth copies what has arrived, and nothing beyond it is allocated.
+            self.pending.reserve_exact(length.saturating_sub(self.pending.len()));
         }
         let until = *arriving.until.get_or_insert_with(|| Instant::now() + deadline);
         let late = |_| Err(WireError::Stalled("the limit for receiving a request"));
@@ -316,9 +304,8 @@ impl Wire {
         left: usize,
         check: &mut impl FnMut(&[u8]) -> Result<(), ScanError>,
     ) -> Result<Copied, CopyError> {
-        SCRATCH.with_borrow_mut(|scratch| {
-            let capacity = scratch.len().min(left);
-            let length = match self.socket.try_read(&mut scratch[..capacity]) {
+        scratch::with(left, |scratch| {
+            let length = match self.socket.try_read(scratch) {
                 Ok(0) => return Err(CopyError::From(WireError::ClosedInside)),
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Copied::Nothing),

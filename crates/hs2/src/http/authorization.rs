@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, Response, StatusCode};
+use model::error::{ErrorKind, UserError};
 
 use crate::auth::{Authenticator, Credentials, HttpScheme, Mechanism};
 use crate::limits::{MAX_BEARER_BYTES, MAX_TICKET_BYTES};
@@ -118,6 +119,23 @@ pub(super) fn missing(authenticator: &dyn Authenticator) -> String {
         [name] => format!("the request has no {}", name.trim_start_matches("a ")),
         [first @ .., last] => format!("the request has neither {} nor {last}", first.join(", ")),
         [] => "the request has no credentials".to_owned(),
+    }
+}
+
+/// The error of a login of a kind that no server of ours offers, with those that this one does.
+pub(super) fn unsupported(text: &str, authenticator: &dyn Authenticator) -> UserError {
+    let name = |scheme: &HttpScheme| match scheme {
+        HttpScheme::Basic => "with a user name and a password",
+        HttpScheme::Bearer => "with a token (auth=jwt;jwt=TOKEN)",
+        HttpScheme::Negotiate => "with a Kerberos ticket (principal=hive/HOST@REALM)",
+    };
+    let schemes = authenticator.http_schemes();
+    let names: Vec<&str> = schemes.iter().map(name).collect();
+    let error = UserError::new(ErrorKind::InvalidAuthorization, text);
+    match names.as_slice() {
+        [name] => error.hint(format!("Log in {name}.")),
+        [first @ .., last] => error.hint(format!("Log in {}, or {last}.", first.join(", "))),
+        [] => error,
     }
 }
 

@@ -20,6 +20,10 @@ const DO_AS: &str = "doAs";
 /// The header in which Hive's drivers send a delegation token.
 const DELEGATION_TOKEN: HeaderName = HeaderName::from_static("x-hive-delegation-token");
 
+/// The header with the port to which Hive JDBC 4 with `auth=browser` wants to have a SAML response redirected. Such a request has no
+/// credentials.
+const TOKEN_RESPONSE_PORT: HeaderName = HeaderName::from_static("x-hive-token-response-port");
+
 /// The longest part of a `Host` header that a response repeats.
 const MAX_SHOWN_CHARS: usize = 255;
 
@@ -44,6 +48,8 @@ enum Proof {
     Cookie(String),
     /// Not accepted.
     DelegationToken,
+    /// Not accepted: the client expects a redirect to an identity provider, for a login by SAML in a browser.
+    Browser,
 }
 
 /// The sender of a request that may be served.
@@ -109,7 +115,10 @@ impl RequestHead {
             })
         } else {
             let cookie = if resource == Resource::Thrift { cookie::value(head).map(Proof::Cookie) } else { None };
-            cookie.or_else(|| head.headers.contains_key(DELEGATION_TOKEN).then_some(Proof::DelegationToken))
+            let has = |name: &HeaderName| head.headers.contains_key(name);
+            cookie
+                .or_else(|| has(&DELEGATION_TOKEN).then_some(Proof::DelegationToken))
+                .or_else(|| has(&TOKEN_RESPONSE_PORT).then_some(Proof::Browser))
         };
         Ok(Self {
             length,
@@ -144,8 +153,11 @@ impl RequestHead {
                 authenticated => authenticated,
             },
             Some(Proof::DelegationToken) => {
-                Err(UserError::new(ErrorKind::InvalidAuthorization, "delegation tokens are not supported")
-                    .hint("Log in with a user name and a password."))
+                Err(authorization::unsupported("delegation tokens are not supported", &*client.authenticator))
+            }
+            Some(Proof::Browser) => {
+                let text = "logins by SAML in a browser (auth=browser) are not supported";
+                Err(authorization::unsupported(text, &*client.authenticator))
             }
             None => {
                 let text = authorization::missing(&*client.authenticator);

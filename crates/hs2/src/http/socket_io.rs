@@ -13,8 +13,8 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 
 use super::exchange::Exchange;
 use super::request_scanner::RequestScanner;
+use crate::scratch::try_receive;
 use crate::socket::Socket;
-use crate::wire::try_receive;
 
 pub(super) struct SocketIo {
     socket: Arc<Socket>,

@@ -2,13 +2,14 @@
 //! TLS does.
 //!
 //! Client and server exchange the tokens of a context until it is established. Then the server offers its security layers, in a message
-//! that the context signs, and the client responds with its choice and an authorization id.
+//! that the context signs, and the client responds with its choice and an authorization id. A client that insists on a security layer
+//! (`saslQop=auth-int` or `auth-conf` of Hive's drivers) aborts instead.
 
 use std::net::SocketAddr;
 
 use model::error::{ErrorKind, UserError};
 
-use super::{BAD, COMPLETE, ERROR, Failed, OK, head, read, unfit};
+use super::{BAD, COMPLETE, ERROR, Failed, OK, head, read, shown, unfit};
 use crate::auth::{Authenticator, Principal};
 use crate::wire::Wire;
 
@@ -50,7 +51,12 @@ pub(super) async fn accept(
     }
     let offer = context.wrap(&OFFER).await.map_err(Failed::Refused)?;
     challenge(wire, &offer).await?;
-    let choice = context.unwrap(&response(wire).await?).await.map_err(Failed::Refused)?;
+    let choice = match read(wire).await? {
+        // Drivers abort here if they insist on a layer.
+        (BAD | ERROR, reason) => return Err(Failed::Refused(aborted(&reason))),
+        message => token(message)?,
+    };
+    let choice = context.unwrap(&choice).await.map_err(Failed::Refused)?;
     let authzid = authorization_id(&choice)?;
     authenticator.authenticate_ticket(peer, context, authzid).await.map_err(Failed::Refused)
 }
@@ -60,7 +66,11 @@ async fn challenge(wire: &mut Wire, token: &[u8]) -> Result<(), Failed> {
 }
 
 async fn response(wire: &mut Wire) -> Result<Vec<u8>, Failed> {
-    match read(wire).await? {
+    token(read(wire).await?)
+}
+
+fn token(message: (u8, Vec<u8>)) -> Result<Vec<u8>, Failed> {
+    match message {
         (OK | COMPLETE, token) => Ok(token),
         (BAD | ERROR, _) => Err(Failed::GivenUp),
         _ => Err(unfit("the SASL response has an unknown status")),
@@ -72,13 +82,25 @@ fn authorization_id(choice: &[u8]) -> Result<&str, Failed> {
     let malformed = || unfit("the choice of a security layer is malformed");
     let ([layer, ..], authzid) = choice.split_first_chunk::<4>().ok_or_else(malformed)?;
     if *layer != NO_LAYER {
-        return Err(Failed::Refused(
-            UserError::new(ErrorKind::NotSupported, "the security layers of SASL are not supported")
-                .hint("Leave out saslQop, or set it to auth. TLS protects the connection: add ssl=true."),
-        ));
+        return Err(Failed::Refused(without_layers("the security layers of SASL are not supported")));
     }
     // Some clients end it like a string of C.
     std::str::from_utf8(authzid).map(|authzid| authzid.trim_end_matches('\0')).map_err(|_| malformed())
+}
+
+/// The error of a client that wants a security layer.
+fn without_layers(text: &str) -> UserError {
+    UserError::new(ErrorKind::NotSupported, text)
+        .hint("Leave out saslQop, or set it to auth. TLS protects the connection: add ssl=true.")
+}
+
+/// The error of a client that has aborted after the offer, for a reason that is its own text.
+fn aborted(reason: &[u8]) -> UserError {
+    let error = without_layers("the client has aborted the login because no security layer of SASL is offered");
+    match shown(reason) {
+        reason if reason.is_empty() => error,
+        reason => error.detail(format!("The client's reason: {reason}.")),
+    }
 }
 
 #[cfg(test)]
@@ -93,6 +115,12 @@ mod tests {
         {
             assert_eq!(authorization_id(choice).unwrap(), authzid);
         }
+        let text = aborted(b"No common protection layer between client and server\n").text();
+        assert!(
+            text.contains("No common protection layer between client and server.\nHint: Leave out saslQop"),
+            "{text}"
+        );
+        assert!(aborted(b"").detail.is_none());
         for choice in
             [&b""[..], b"\x01\0\0", b"\0\0\0\0", b"\x02\0\0\0", b"\x04\0\0\0ann", b"\x03\0\0\0", b"\x01\0\0\0\xff"]
         {

@@ -134,6 +134,30 @@ async fn a_refusal_has_one_challenge_for_each_scheme() {
 }
 
 #[tokio::test]
+async fn a_login_by_saml_is_refused_with_its_alternatives() {
+    let (address, stop) = serve(Tokens).await;
+    // The first request of Hive JDBC 4 with auth=browser: it expects a redirect to the identity provider.
+    let (head, body) = call(address, "/cliservice", "X-Hive-Token-Response-Port: 40001\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 401") && !head.contains("Location"), "{head}");
+    let expected = "logins by SAML in a browser (auth=browser) are not supported\n\
+                    Hint: Log in with a user name and a password, or with a token (auth=jwt;jwt=TOKEN).\n";
+    assert_eq!(body, expected);
+    // The header of the request after the redirect, and one with credentials of another kind.
+    let header = "Authorization: Bearer other\r\nX-Hive-Client-Identifier: 7\r\n";
+    let (head, body) = call(address, "/cliservice", header).await;
+    assert!(head.starts_with("HTTP/1.1 401") && body.contains("authentication failed"), "{head}{body}");
+    let header = "Authorization: Bearer token-ann\r\nX-Hive-Token-Response-Port: 40001\r\n";
+    let (_, body) = call(address, "/cliservice", header).await;
+    assert!(body.contains("user ann via -"), "{body}");
+    stop.cancel();
+
+    let (address, stop) = serve(Serving(echo)).await;
+    let (_, body) = call(address, "/", "X-Hive-Token-Response-Port: 40001\r\n").await;
+    assert!(body.ends_with("\nHint: Log in with a user name and a password.\n"), "{body}");
+    stop.cancel();
+}
+
+#[tokio::test]
 async fn a_client_without_a_user_name_logs_in_only_where_its_password_names_the_user() {
     for (accepts, expected) in [(true, None), (false, Some("the SASL PLAIN response is malformed"))] {
         let (address, stop) = if accepts { serve(Tokens).await } else { serve(Serving(echo)).await };

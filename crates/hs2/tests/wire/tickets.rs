@@ -21,6 +21,7 @@ use crate::support::server_tls;
 const START: u8 = 1;
 const OK: u8 = 2;
 const BAD: u8 = 3;
+const ERROR: u8 = 4;
 const COMPLETE: u8 = 5;
 
 /// Accepts `ticket`, and `more` before it. It answers a client that has sent `mutual` with a proof. A message is signed by a `!`.
@@ -189,6 +190,31 @@ async fn a_negotiation_that_does_not_fit_is_refused_with_its_reason() {
 }
 
 #[tokio::test]
+async fn a_client_that_insists_on_a_security_layer_is_referred_to_tls() {
+    let (address, stop) = serve(true).await;
+    // As Java aborts with saslQop=auth-conf.
+    let reason = b"No common protection layer between client and server";
+    for status in [BAD, ERROR] {
+        let (mut stream, _, offer) = negotiate(address, b"GSSAPI", &[b"ticket"]).await;
+        assert_eq!(offer, b"\x01\0\0\0!");
+        send(&mut stream, status, reason).await;
+        let (status, payload) = receive(&mut stream).await;
+        let shown = String::from_utf8_lossy(&payload);
+        assert!(status == BAD && shown.contains("no security layer of SASL is offered"), "{shown}");
+        assert!(shown.contains("No common protection layer") && shown.contains("add ssl=true"), "{shown}");
+        assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "closed");
+    }
+    let (_, status, payload) = negotiate(address, b"GSSAPI", &[b"ticket", b"\x04\0\xff\xff!"]).await;
+    let shown = String::from_utf8_lossy(&payload);
+    assert!(status == BAD && shown.contains("set it to auth. TLS protects the connection: add ssl=true."), "{shown}");
+    // Before the offer, an abort has no answer.
+    let (mut stream, _, _) = negotiate(address, b"GSSAPI", &[b"more"]).await;
+    send(&mut stream, BAD, reason).await;
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "closed");
+    stop.cancel();
+}
+
+#[tokio::test]
 async fn a_mechanism_that_is_not_offered_names_those_that_are() {
     for (accepts_passwords, mechanism, text) in [
         (false, &b"PLAIN"[..], "\"PLAIN\" is not supported\nHint: Use GSSAPI: a Kerberos ticket."),
@@ -221,6 +247,10 @@ async fn a_ticket_over_http_is_one_header_and_earns_the_cookie() {
         assert_eq!(head.lines().find(|line| line.starts_with("Www-Authenticate")), proof);
         assert!(body.contains("user ann via -"), "{body}");
     }
+    let (head, body) = call(address, "/", "X-Hive-Token-Response-Port: 40001\r\n").await;
+    let alternatives =
+        "Hint: Log in with a Kerberos ticket (principal=hive/HOST@REALM), or with a user name and a password.\n";
+    assert!(head.starts_with("HTTP/1.1 401") && body.ends_with(alternatives), "{head}{body}");
     let (_, body) = call(address, "/?doAs=bob", "Authorization: Negotiate dGlja2V0\r\n").await;
     assert!(body.contains("user bob via ann"), "{body}");
     // `other` is refused; `more` asks for a second token, which no request has.
