@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId, Source};
-use model::change::{Applied, Change, Object, Rules};
+use model::change::{Applied, Change, Object, ObjectPatch, Rules};
 use model::desired;
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
@@ -99,6 +99,9 @@ impl Store {
         let Drawn { last: first, at_ms: now_ms } = tx.lock_catalog_and_draw().await?;
         failpoint!(failpoints::COMMIT_LOCKED);
         if let Some(record) = read::alteration(tx, &request.id).await? {
+            if self.has_other_secrets(tx, &record, &request.change).await? {
+                return Err(Error::OtherSecrets(request.id.clone()));
+            }
             return answer_of(record, request, false)
                 .map(|committed| Done::Same(Attempt::Answered(Box::new(committed))));
         }
@@ -144,6 +147,32 @@ impl Store {
             return Err(too_late().into());
         }
         Ok(Done::Write(Attempt::Answered(Box::new(Committed { record, note: None, first: true }))))
+    }
+}
+
+impl Store {
+    /// Whether a change sets other secret values than the alteration of the same id has written, as far as they are still there: until
+    /// the unit is altered again, and if the values can be opened. Texts of statements have them masked.
+    async fn has_other_secrets(
+        &self,
+        tx: &mut Transaction,
+        record: &AlterationRecord,
+        change: &Change,
+    ) -> Result<bool, Error> {
+        let (Change::Create { object, .. } | Change::Alter { object, .. }) = change else { return Ok(false) };
+        let ObjectPatch::ResourceUnit(name, patch) = object else { return Ok(false) };
+        if patch.properties.set.is_empty() {
+            return Ok(false);
+        }
+        let catalog = read::opened_catalog(tx, self.rules()).await?;
+        let written = catalog.units.get(name).filter(|unit| {
+            // The rows of the alteration have the generations that it has drawn.
+            record.outcome == Outcome::Committed
+                && unit.generation > record.base_generation
+                && unit.generation <= record.generation
+        });
+        Ok(written
+            .is_some_and(|unit| patch.properties.sets_other_secrets(&unit.spec.properties, &self.rules().secret_keys)))
     }
 }
 

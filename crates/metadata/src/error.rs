@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use model::alteration::AlterationRecord;
+use model::alteration::{AlterationRecord, RequestId};
 use model::cause::Cause;
 use model::error::{ErrorKind, FENCED, LOCK_TIMEOUT, UserError};
 use model::snapshot::MasterRecord;
@@ -32,6 +32,9 @@ pub enum Error {
     /// The statement is invalid or exceeds a limit.
     #[error("{0}")]
     Refused(UserError),
+    /// The id was committed by a statement that differs in secret values only, which its text masks.
+    #[error("request id {0} is already used by another statement")]
+    OtherSecrets(RequestId),
     /// The alteration was aborted before: a retry needs a new id.
     #[error("{}", aborted(.0))]
     Aborted(Box<AlterationRecord>),
@@ -95,7 +98,7 @@ pub enum StoreErrorKind {
 impl Error {
     pub fn kind(&self) -> StoreErrorKind {
         match self {
-            Self::Refused(_) => StoreErrorKind::Refused,
+            Self::Refused(_) | Self::OtherSecrets(_) => StoreErrorKind::Refused,
             Self::Aborted(_) => StoreErrorKind::Aborted,
             Self::Conflict(_) => StoreErrorKind::Conflict,
             Self::Deposed(_) => StoreErrorKind::Deposed,
@@ -112,6 +115,9 @@ impl Error {
     pub fn user_error(&self) -> UserError {
         match self {
             Self::Refused(error) => error.clone(),
+            Self::OtherSecrets(_) => UserError::new(ErrorKind::InvalidValue, self.to_string())
+                .detail("It had other values of secret properties.")
+                .hint("Each statement needs an id of its own."),
             Self::Aborted(record) => aborted(record),
             Self::Conflict(what) => UserError::new(ErrorKind::Conflict, what.clone()).hint("Retry the statement."),
             Self::Unavailable(what) => UserError::new(ErrorKind::Unavailable, "the metadata database is not available")

@@ -31,6 +31,8 @@ use super::{failpoints, request, wait};
 enum CommitFailure {
     /// This attempt has written and will write nothing; an earlier one under the same id may have.
     Refused(UserError),
+    /// The id was committed by a statement whose text is the same, with other secret values.
+    OtherSecrets(UserError),
     /// The id was aborted, by the master or an earlier attempt: final.
     Aborted(Box<AlterationRecord>),
 }
@@ -110,7 +112,8 @@ async fn commit(
     context.require_right()?;
     let masked = ddl::masked_text(statement, &context.agent.settings.rules.secret_keys);
     let at = context.agent.clock.wall_ms();
-    let mut draft = Draft { object: change.object(), base: Generation(0), statement: masked, replacement, at };
+    let object = change.object();
+    let mut draft = Draft { object, base: Generation(0), statement: masked, has_other_secrets: false, replacement, at };
     match try_commit(context, change, &mut draft).await {
         Ok(committed) => {
             model::failpoint!(failpoints::ALTER_COMMITTED);
@@ -121,6 +124,10 @@ async fn commit(
         }
         Err(CommitFailure::Aborted(record)) => Err(aborted(&record)),
         Err(CommitFailure::Refused(error)) => settle(context, &draft, error).await,
+        Err(CommitFailure::OtherSecrets(error)) => {
+            draft.has_other_secrets = true;
+            settle(context, &draft, error).await
+        }
     }
 }
 
@@ -129,6 +136,8 @@ struct Draft {
     object: ObjectRef,
     base: Generation,
     statement: String,
+    /// Not those of the statement that was committed under its id.
+    has_other_secrets: bool,
     replacement: Replacement,
     at: i64,
 }
@@ -136,7 +145,7 @@ struct Draft {
 impl Draft {
     /// Whether the row of the same id is of this statement: an id that was used twice must not stand for both.
     fn is_recorded_in(&self, record: &AlterationRecord) -> bool {
-        record.object.as_ref() == Some(&self.object) && record.statement == self.statement
+        !self.has_other_secrets && record.object.as_ref() == Some(&self.object) && record.statement == self.statement
     }
 }
 
@@ -173,6 +182,7 @@ async fn transact(
     match context.store().commit(&request).await {
         Ok(committed) => Ok(committed),
         Err(Error::Aborted(record)) => Err(CommitFailure::Aborted(record)),
+        Err(error @ Error::OtherSecrets(_)) => Err(CommitFailure::OtherSecrets(error.user_error())),
         Err(error) => Err(CommitFailure::Refused(error.user_error())),
     }
 }

@@ -187,7 +187,7 @@ async fn a_repeat_under_the_same_id_answers_what_the_first_one_did() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repeat_is_compared_with_its_secrets_masked() {
+async fn a_repeat_with_another_secret_is_refused() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
@@ -195,14 +195,26 @@ async fn a_repeat_is_compared_with_its_secrets_masked() {
     let sql = |secret: &str| format!("ALTER RESOURCE UNIT uc_1 PROPERTIES ('my.password'='{secret}', 'a'='1')");
     let stored = async || bench.store.catalog().await.unwrap().units.into_values().next().unwrap().spec.properties;
     try_run_as(&mut admin, &sql("hunter2"), "one", SOON_MS).await.unwrap();
-    // Indistinguishable from a repeat, so it changes nothing; a proxy gives each statement an id of its own.
-    let again = try_run_as(&mut admin, &sql("swordfish"), "one", SOON_MS).await.unwrap();
+    let again = try_run_as(&mut admin, &sql("hunter2"), "one", SOON_MS).await.unwrap();
     assert_eq!(column(&again, "alteration"), ["one"]);
+    for other in [sql("swordfish"), sql("hunter2").replace("'1'", "'2'")] {
+        let error = try_run_as(&mut admin, &other, "one", SOON_MS).await.unwrap_err();
+        assert_eq!(error.sqlstate(), "22023", "{}", error.text());
+        assert!(!error.text().contains("swordfish") && !error.text().contains("hunter2"), "{}", error.text());
+    }
     assert_eq!(stored().await["my.password"], "hunter2");
-    let other = sql("hunter2").replace("'1'", "'2'");
-    assert_eq!(try_run_as(&mut admin, &other, "one", SOON_MS).await.unwrap_err().sqlstate(), "22023");
     try_run_as(&mut admin, &sql("swordfish"), "two", SOON_MS).await.unwrap();
     assert_eq!(stored().await["my.password"], "swordfish");
+    // A late repeat of the first statement is still one: what it had set is not there to be compared with.
+    let late = try_run_as(&mut admin, &sql("hunter2"), "one", SOON_MS).await.unwrap();
+    assert_eq!(column(&late, "alteration"), ["one"]);
+    assert_eq!(stored().await["my.password"], "swordfish", "a late repeat takes no effect");
+    // The same for CREATE.
+    let create = |secret: &str| format!("CREATE RESOURCE UNIT uc_8 PROPERTIES ('my.password'='{secret}')");
+    try_run_as(&mut admin, &create("hunter2"), "three", SOON_MS).await.unwrap();
+    try_run_as(&mut admin, &create("hunter2"), "three", SOON_MS).await.unwrap();
+    let error = try_run_as(&mut admin, &create("swordfish"), "three", SOON_MS).await.unwrap_err();
+    assert_eq!(error.sqlstate(), "22023", "{}", error.text());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -92,6 +92,14 @@ impl PropertiesPatch {
         }
     }
 
+    /// Whether a secret value is not the stored one. A value that is stored sealed is unknown, and the mask stands for the stored one.
+    pub fn sets_other_secrets(&self, stored: &BTreeMap<String, String>, keys: &SecretKeys) -> bool {
+        let secrets = self.set.iter().filter(|(key, _)| keys.is_secret(key));
+        secrets
+            .filter_map(|(key, value)| Some((value.as_deref()?, stored.get(key)?)))
+            .any(|(value, stored)| value != MASK && !sealed::is_sealed(stored) && value != stored)
+    }
+
     fn onto(&self, properties: &mut BTreeMap<String, String>, keys: &SecretKeys) -> Result<(), UserError> {
         sealed::refuse(self.set.iter().filter_map(|(key, value)| Some((key.as_str(), value.as_deref()?))))?;
         let stored = properties.clone();
