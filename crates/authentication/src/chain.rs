@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hs2::{Credentials, HttpScheme, Principal};
+use hs2::{Credentials, HttpScheme, Limit, LimitHits, Principal};
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
 use model::user_name::is_user_name;
@@ -102,6 +102,7 @@ pub struct Chain {
     throttle: Throttle,
     log: Arc<RefusalLog>,
     clock: SharedClock,
+    hits: Arc<LimitHits>,
     /// How long all methods took for the last user whom none knew. A wrong password of a user whom the first method knows takes as
     /// long, so that the time does not reveal where a user is known.
     unknown_took: Mutex<Duration>,
@@ -132,7 +133,13 @@ struct Failure {
 impl Chain {
     pub fn new(methods: Vec<Arc<dyn Method>>, throttle: Throttle, clock: SharedClock) -> Self {
         let log = Arc::new(RefusalLog::new(RefusalEvent::Login, clock.clone()));
-        Self { methods, throttle, log, clock, unknown_took: Mutex::default() }
+        Self { methods, throttle, log, clock, hits: Arc::default(), unknown_took: Mutex::default() }
+    }
+
+    /// Counts there the logins that are refused because too many others of their user and address run.
+    #[must_use]
+    pub fn with_limit_hits(self, hits: Arc<LimitHits>) -> Self {
+        Self { hits, ..self }
     }
 
     /// Starts a task that logs the failures without a line of their own, until the chain is dropped.
@@ -241,7 +248,10 @@ impl Chain {
             Admission::LockedOut => {
                 return Err(self.failed(user, address, "locked out", self.throttle.fail(user, address)));
             }
-            Admission::Busy => return Err(Failure { error: too_many(), delay: Duration::ZERO }),
+            Admission::Busy => {
+                self.hits.hit(Limit::LoginsPerUser);
+                return Err(Failure { error: too_many(), delay: Duration::ZERO });
+            }
         };
         let unfinished = UnfinishedLogin { chain: self, user, address, has_ended: false };
         let (verdict, method) = self.check(user, password).await;

@@ -69,3 +69,49 @@ impl Method for FileMethod {
         self.file.users().get(user).map(|entry| entry.groups.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Measures, so only the long tier runs it.
+    mod long_only {
+        #![allow(clippy::unwrap_used)]
+        use std::fs;
+        use std::os::unix::fs::PermissionsExt as _;
+        use std::time::{Duration, Instant};
+
+        use model::clock::SystemClock;
+
+        use super::super::*;
+
+        /// Of each kind.
+        const LOGINS: usize = 200;
+
+        #[tokio::test]
+        async fn an_unknown_user_of_the_file_takes_as_long_as_a_wrong_password() {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("users");
+            fs::write(&path, format!("alice:{}:\n", PasswordHash::of("right").unwrap())).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            let cache = Arc::new(LoginCache::new(Duration::ZERO, SystemClock::shared()));
+            let file = Arc::new(UsersFile::open(&path).unwrap());
+            let method = FileMethod::new(file, HashQueue::default(), cache).unwrap();
+            let mut took = [Vec::new(), Vec::new()];
+            // In turns, so that what else happens on the machine meets both. The delays after failures are the chain's: none takes
+            // part.
+            for _ in 0..LOGINS {
+                for (user, took) in ["alice", "eve"].into_iter().zip(&mut took) {
+                    let begun = Instant::now();
+                    let verdict = method.login(user, "wrong").await;
+                    took.push(begun.elapsed());
+                    assert!(matches!((user, verdict), ("alice", Verdict::Refused) | ("eve", Verdict::Unknown)));
+                }
+            }
+            let [wrong, unknown] = took.map(|mut took| {
+                took.sort();
+                took[LOGINS / 2]
+            });
+            println!("medians of {LOGINS}: wrong password {wrong:?}, unknown user {unknown:?}");
+            assert!(wrong.abs_diff(unknown) <= wrong.min(unknown) / 20, "{wrong:?}, {unknown:?}");
+        }
+    }
+}

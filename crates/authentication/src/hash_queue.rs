@@ -5,15 +5,16 @@
 //! container. Against other groups it has the share of its own group. On a machine whose cores are all busy it would run too seldom,
 //! so [`IDLE_TIME`] after the login came a second thread computes the same hash like any other work, and the first result counts.
 //!
-//! There are as many places for threads of each kind as there are cores, but at least two. A thread keeps its place until it ends,
-//! also when its result does not count or its login was cancelled: no computation can be stopped. Since the two kinds have places of
-//! their own, a thread that gets no time delays no other login by more than [`IDLE_TIME`].
+//! There are as many places for threads of each kind as there are cores, but at least two and at most eight. A thread keeps its place
+//! until it ends, also when its result does not count or its login was cancelled: no computation can be stopped. Since the two kinds
+//! have places of their own, a thread that gets no time delays no other login by more than [`IDLE_TIME`].
 
 use std::sync::Arc;
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
 use futures::future::OptionFuture;
+use hs2::{Limit, LimitHits};
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
 use thread_priority::{
@@ -28,6 +29,8 @@ use crate::password::{HashMemory, PasswordHash};
 const MAX_WAITING: usize = 256;
 /// The fewest places of each kind: with one, an expensive hash would delay all other logins.
 const MIN_PLACES: usize = 2;
+/// The most: a machine with many cores would otherwise spend its memory on guesses.
+const MAX_PLACES: usize = 8;
 /// How long a login waits for idle time. Some thirty times as long as a hash takes on an idle machine, so that guesses seldom get more
 /// than that, and a tenth of the time for authentication.
 const IDLE_TIME: Duration = Duration::from_secs(1);
@@ -50,13 +53,14 @@ pub struct HashQueue {
     /// The logins in the queue, those whose hash is computed included.
     admitted: Semaphore,
     idle_time: Duration,
+    hits: Arc<LimitHits>,
     /// One for each thread that runs, while none does.
     memories: Arc<Mutex<Vec<HashMemory>>>,
 }
 
 impl Default for HashQueue {
     fn default() -> Self {
-        Self::new(available_parallelism().map_or(MIN_PLACES, usize::from).max(MIN_PLACES), MAX_WAITING)
+        Self::new(available_parallelism().map_or(MIN_PLACES, usize::from).clamp(MIN_PLACES, MAX_PLACES), MAX_WAITING)
     }
 }
 
@@ -67,14 +71,22 @@ impl HashQueue {
             fair: Arc::new(Semaphore::new(places)),
             admitted: Semaphore::new(places + waiting),
             idle_time: IDLE_TIME,
+            hits: Arc::default(),
             memories: Arc::default(),
         }
+    }
+
+    /// Counts there what is refused because the queue is full.
+    #[must_use]
+    pub fn with_limit_hits(self, hits: Arc<LimitHits>) -> Self {
+        Self { hits, ..self }
     }
 
     /// Whether the hash is one of that password. 57P03 if too many logins wait or no thread can be started; XX000 if a thread
     /// panicked.
     pub async fn matches(&self, hash: PasswordHash, password: String) -> Result<bool, UserError> {
         let _admitted = self.admitted.try_acquire().map_err(|_| {
+            self.hits.hit(Limit::PasswordHashes);
             UserError::new(ErrorKind::Unavailable, "too many logins at the same time").hint("Retry later.")
         })?;
         let idle_until = Instant::now() + self.idle_time;
@@ -199,13 +211,16 @@ mod tests {
     #[tokio::test]
     async fn a_login_beyond_the_queue_is_refused_and_a_place_is_returned() {
         let hash = PasswordHash::of("x").unwrap();
-        let queue = HashQueue::new(1, 1);
+        let hits = Arc::new(LimitHits::default());
+        let queue = HashQueue::new(1, 1).with_limit_hits(Arc::clone(&hits));
         let waiting = queue.admitted.acquire_many(2).await.unwrap();
-        let refused = queue.matches(hash.clone(), "x".to_owned()).await.unwrap_err();
-        assert_eq!(refused.sqlstate(), "57P03");
+        for refusals in 1..=3 {
+            let refused = queue.matches(hash.clone(), "x".to_owned()).await.unwrap_err();
+            assert_eq!((refused.sqlstate(), hits.count(Limit::PasswordHashes)), ("57P03", refusals));
+        }
         drop(waiting);
         assert!(queue.matches(hash.clone(), "x".to_owned()).await.unwrap());
         assert!(!queue.matches(hash, "y".to_owned()).await.unwrap());
-        assert_eq!(queue.admitted.available_permits(), 2);
+        assert_eq!((queue.admitted.available_permits(), hits.count(Limit::PasswordHashes)), (2, 3));
     }
 }

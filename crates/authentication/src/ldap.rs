@@ -3,6 +3,7 @@
 //! | file | content |
 //! | --- | --- |
 //! | `settings` | where the directory is, and how a user and its groups are found in it |
+//! | `identity` | the identity for searches, whose password may change |
 //! | `template` | filters and patterns with the user's name, which is escaped |
 //! | `pool` | connections: a fixed number, each for one operation at a time |
 //! | `directory` | the operations: find a user, check a password, read groups |
@@ -22,6 +23,7 @@
 mod accounts;
 mod directory;
 mod failure;
+mod identity;
 mod pool;
 mod settings;
 mod template;
@@ -38,6 +40,7 @@ use parking_lot::Mutex;
 use self::accounts::Accounts;
 use self::directory::{Bound, Directory, Found};
 use self::failure::Failure;
+pub use self::identity::SearchIdentity;
 pub use self::settings::{GroupSearch, LdapSettings, LdapUrl, SettingError, UserSource};
 pub use self::template::{Template, TemplateError};
 use crate::cache::LoginCache;
@@ -46,13 +49,16 @@ use crate::chain::{MAX_EQUALIZED, Method, Verdict};
 /// The name of the method, as in `access.authentication`.
 const NAME: &str = "ldap";
 
+/// A refusal takes a whole number of these: a timer is exact to a millisecond, which an answer of a near directory takes, too.
+const REFUSAL_STEP: Duration = Duration::from_millis(50);
+
 /// Users of a directory.
 pub struct LdapMethod {
     directory: Directory,
     accounts: Accounts,
     cache: Arc<LoginCache>,
     clock: SharedClock,
-    /// How long the directory took for the last wrong password. The response to an unknown user takes as long.
+    /// How long the directory took for the last wrong password. The response to an unknown user takes as many steps.
     refusal_took: Mutex<Duration>,
     /// A directory that is away is one line each minute, and so is each user whose entry cannot be used: clients log in as often as
     /// they like.
@@ -157,6 +163,13 @@ impl LdapMethod {
     }
 }
 
+/// The next whole number of steps, at least one.
+fn whole_steps(took: Duration) -> Duration {
+    // A second has a whole number of steps.
+    let begun = Duration::from_nanos(u64::from(took.subsec_nanos()) % REFUSAL_STEP.as_nanos() as u64);
+    took + REFUSAL_STEP.saturating_sub(begun)
+}
+
 fn accepted(account: Account) -> Verdict {
     Verdict::Accepted { user: Some(account.name), groups: account.groups, expires_ms: None }
 }
@@ -171,14 +184,15 @@ impl Method for LdapMethod {
         let begun = self.clock.boottime();
         let verdict = self.check(user, password).await;
         let took = self.clock.boottime().saturating_sub(begun);
-        match verdict {
-            Verdict::Refused => *self.refusal_took.lock() = took,
-            Verdict::Unknown => {
-                let left = self.refusal_took.lock().saturating_sub(took);
-                tokio::time::sleep(left.min(MAX_EQUALIZED)).await;
+        let as_long_as = match verdict {
+            Verdict::Refused => {
+                *self.refusal_took.lock() = took;
+                took
             }
-            Verdict::Accepted { .. } | Verdict::Rejected(_) | Verdict::Unavailable(_) => {}
-        }
+            Verdict::Unknown => self.refusal_took.lock().min(took + MAX_EQUALIZED).max(took),
+            Verdict::Accepted { .. } | Verdict::Rejected(_) | Verdict::Unavailable(_) => return verdict,
+        };
+        tokio::time::sleep(whole_steps(as_long_as).saturating_sub(took)).await;
         verdict
     }
 

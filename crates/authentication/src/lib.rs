@@ -46,7 +46,9 @@ pub use impersonation::{ImpersonationRules, RuleError, RuleErrorReason};
 pub use jwt::{JwtAlgorithm, JwtMethod, JwtSettings, KeyLocation, KeyLocationError, KeySetError, KeysError};
 #[cfg(feature = "kerberos")]
 pub use kerberos::{KerberosError, KerberosMethod, KerberosSettings};
-pub use ldap::{GroupSearch, LdapMethod, LdapSettings, LdapUrl, SettingError, Template, TemplateError, UserSource};
+pub use ldap::{
+    GroupSearch, LdapMethod, LdapSettings, LdapUrl, SearchIdentity, SettingError, Template, TemplateError, UserSource,
+};
 pub use password::{HashError, PasswordHash};
 pub use refusal_log::{RefusalEvent, RefusalLog};
 pub use secret_file::is_open_to_others;

@@ -40,6 +40,8 @@ const MAX_ENTRIES: usize = 10_000;
 #[derive(Debug)]
 pub struct Throttle {
     lockout: Duration,
+    /// How long an attempt waits for others of its pair.
+    pub(crate) admission_deadline: Duration,
     clock: SharedClock,
     tables: Mutex<Tables>,
     /// Notified when an attempt ends.
@@ -92,7 +94,8 @@ struct Pair {
 impl Throttle {
     /// `lockout` is how long a pair of user and address is locked out.
     pub fn new(lockout: Duration, clock: SharedClock) -> Self {
-        Self { lockout, clock, tables: Mutex::default(), ended: Notify::new() }
+        let admission_deadline = ADMISSION_DEADLINE;
+        Self { lockout, admission_deadline, clock, tables: Mutex::default(), ended: Notify::new() }
     }
 
     /// Admits a login, after those that run if they may be the last ones before a lock-out.
@@ -108,7 +111,7 @@ impl Throttle {
                 ended.await;
             }
         };
-        tokio::time::timeout(ADMISSION_DEADLINE, admitting).await.unwrap_or(Admission::Busy)
+        tokio::time::timeout(self.admission_deadline, admitting).await.unwrap_or(Admission::Busy)
     }
 
     /// `None`: not before another one of the pair has ended.

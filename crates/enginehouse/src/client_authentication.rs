@@ -5,13 +5,18 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use authentication::{Chain, FileMethod, HashQueue, JwtMethod, LdapMethod, LoginCache, Method, Throttle, UsersFile};
+use hs2::LimitHits;
 use model::clock::SharedClock;
 
 use crate::configuration::{Authentication, Configuration};
 
 /// The methods that authenticate clients; `None` if their names are trusted, or if no clients are served. The users file is
-/// read here, and again by a task of the runtime.
-pub async fn chain(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Option<Arc<Chain>>> {
+/// read here, and again by a task of the runtime. `hits` counts the logins that a limit refuses.
+pub async fn chain(
+    configuration: &Configuration,
+    clock: &SharedClock,
+    hits: &Arc<LimitHits>,
+) -> anyhow::Result<Option<Arc<Chain>>> {
     if !configuration.proxy.serves_clients {
         return Ok(None);
     }
@@ -24,7 +29,8 @@ pub async fn chain(configuration: &Configuration, clock: &SharedClock) -> anyhow
             Authentication::File => {
                 let file = Arc::new(UsersFile::open(&access.users_file).context("access.users_file")?);
                 file.start_rereading(clock.clone());
-                methods.push(Arc::new(FileMethod::new(file, HashQueue::default(), Arc::clone(&cache))?));
+                let queue = HashQueue::default().with_limit_hits(Arc::clone(hits));
+                methods.push(Arc::new(FileMethod::new(file, queue, Arc::clone(&cache))?));
             }
             Authentication::Ldap => {
                 let settings = configuration.ldap.settings(access.login_cache, access.stale)?;
@@ -38,7 +44,7 @@ pub async fn chain(configuration: &Configuration, clock: &SharedClock) -> anyhow
         }
     }
     let throttle = Throttle::new(access.lockout.0, clock.clone());
-    let chain = Arc::new(Chain::new(methods, throttle, clock.clone()));
+    let chain = Arc::new(Chain::new(methods, throttle, clock.clone()).with_limit_hits(Arc::clone(hits)));
     chain.start_reporting();
     Ok(Some(chain))
 }

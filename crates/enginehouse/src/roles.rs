@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent_api::ClusterTls;
 use anyhow::{Context as _, bail};
@@ -217,12 +218,13 @@ pub async fn proxy(
         keys: keys.clone(),
         cluster_tls: cluster_tls(configuration, &*keys.get())?,
         serves_clients: section.serves_clients,
-        authentication: client_authentication::chain(configuration, clock).await?,
+        authentication: client_authentication::chain(configuration, clock, &wire.hits).await?,
         roles: configuration.access.roles(),
         impersonation: configuration.access.impersonation_rules()?,
         snapshot_poll: section.snapshot_poll.0,
         bind_deadline: section.bind_deadline.0,
         idle: idle_limits(section),
+        session_age: limit(section.session_age),
         demand_lease: section.demand_lease.0,
         defaults: defaults(configuration)?,
         load_cache: section.load_cache,
@@ -264,9 +266,13 @@ fn principal(configuration: &Configuration) -> Option<String> {
     is_alone.then(|| format!("{service}/_HOST@{realm}"))
 }
 
-/// How long sessions may be idle; zero is no limit.
+/// A limit of sessions; zero is none.
+fn limit(span: Span) -> Option<Duration> {
+    (!span.0.is_zero()).then_some(span.0)
+}
+
+/// How long sessions may be idle.
 fn idle_limits(section: &ProxySection) -> proxy::IdleLimits {
-    let limit = |span: Span| (!span.0.is_zero()).then_some(span.0);
     proxy::IdleLimits {
         unbind_after: limit(section.unbind_after),
         session: limit(section.session_idle),

@@ -11,6 +11,7 @@ use tracing::debug;
 use crate::gateway::Gateway;
 use crate::session::reply::Reply;
 use crate::session::table::Entry;
+use crate::session::time_limit::TimeLimit;
 
 /// Serves `CloseSession`.
 pub(crate) fn close(gateway: &Arc<Gateway>, entry: &Entry) -> Reply {
@@ -25,9 +26,15 @@ pub(crate) fn close_sessions_of(gateway: &Arc<Gateway>, connection: u64) {
     }
 }
 
-/// Closes an idle session; `closing` is kept until that is done.
-pub(crate) fn close_idle(gateway: &Arc<Gateway>, handle: &Handle, closing: OwnedSemaphorePermit) {
-    if let Some(entry) = gateway.sessions.remove(handle) {
+/// Closes a session that exceeds a time limit, with these operations; `closing` is kept until that is done.
+pub(crate) fn close_expired(
+    gateway: &Arc<Gateway>,
+    handle: &Handle,
+    operations: Vec<Handle>,
+    limit: TimeLimit,
+    closing: OwnedSemaphorePermit,
+) {
+    if let Some(entry) = gateway.sessions.remove_expired(handle, operations, limit) {
         close_in_background(gateway, entry, Some(closing));
     }
 }
@@ -50,7 +57,7 @@ fn close_in_background(gateway: &Arc<Gateway>, entry: Arc<Entry>, closing: Optio
         let mut session = entry.state.lock().await;
         session.close().await;
         gateway.activity.closed.add();
-        debug!(user = session.principal.user, session = %entry.handle, connection = entry.connection, "session closed");
+        debug!(user = session.principal.user, session = %entry.handle, connection = entry.owner.connection, "session closed");
         drop(closing);
     });
 }

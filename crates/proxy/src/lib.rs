@@ -14,7 +14,7 @@
 //! | `bind` | gives the session an engine and replays its settings there |
 //! | `relay` | sends the call to the backend and the reply to the client |
 //! | `close` | ends sessions, in the background |
-//! | `idle` | unbinds and closes idle sessions |
+//! | `idle` | unbinds idle sessions, and closes abandoned and old ones |
 //! | `demand` | reports the sessions that wait for an engine |
 //!
 //! `session::execute` has a statement classified, and `session::engine` has it bound and relayed. `session::state` is

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod closed;
+mod closed_sessions;
 pub(crate) mod control;
 mod engine;
 mod execute;
@@ -9,10 +10,12 @@ mod frozen_settings;
 mod local;
 pub(crate) mod operation;
 mod operation_calls;
+mod owner;
 pub(crate) mod reply;
 pub(crate) mod settings;
 pub(crate) mod state;
 pub(crate) mod table;
+pub(crate) mod time_limit;
 pub(crate) mod timeout;
 mod waiting;
 
@@ -21,7 +24,7 @@ use std::sync::Arc;
 
 use hs2::scan::Request;
 use hs2::tcli::TOpenSessionResp;
-use hs2::{Connection, Handle, Mechanism, Message, Method, Principal, Scope, protocol, status};
+use hs2::{Connection, Handle, Limit, Mechanism, Message, Method, Principal, Scope, protocol, status};
 use model::error::{ErrorKind, UserError};
 use tracing::debug;
 
@@ -30,10 +33,12 @@ use crate::gateway::Gateway;
 use crate::handshake::Handshake;
 use crate::{close, failpoints, impersonate};
 use operation::OperationCall;
+use owner::Caller;
 use reply::{CallError, Disconnect, Reply, malformed, not_supported};
 use settings::SessionSettings;
 use state::Session;
-use table::{Caller, Entry};
+use table::Entry;
+use time_limit::TimeLimit;
 
 /// The number of rows that clients fetch at once by default.
 const FETCH_SIZE: &str = "10000";
@@ -91,23 +96,35 @@ pub(crate) async fn serve(
 ) -> Result<Reply, CallError> {
     let request = message.request().map_err(|error| malformed(method, &error))?;
     let named = request.handle.as_ref().and_then(|at| at.read(message.bytes()).ok());
-    let entry = connection.principal().and_then(|principal| {
+    let caller = connection.principal().map(|principal| {
         // A caller that names a user to act for may use that user's sessions only.
         let user = principal.via.is_some().then_some(principal.user.as_str());
-        let caller = Caller { login: principal.login(), user, connection: connection.id() };
-        gateway.sessions.find(method.scope(), named.as_ref()?, &caller)
+        Caller { login: principal.login(), user, connection: connection.id() }
     });
+    let entry = caller.as_ref().and_then(|caller| gateway.sessions.find(method.scope(), named.as_ref()?, caller));
     let (Some(entry), Some(named)) = (entry, named) else {
+        if let Some(limit) = caller.as_ref().and_then(|caller| gateway.sessions.expired_by(named.as_ref()?, caller)) {
+            count_refusal(gateway, limit);
+            return Err(limit.closed().into());
+        }
         let object = if method.scope() == Scope::Operation { "operation" } else { "session" };
         let error = UserError::new(ErrorKind::WrongState, format!("{object} does not exist"))
             .detail("It was closed, or it belongs to another user.")
             .hint("Open a new session.");
         return Err(error.into());
     };
-    entry.used(gateway.clock.boottime(), method.makes_operation());
     if method == Method::CloseSession {
         return Ok(close::close(gateway, &entry));
     }
+    let now = gateway.clock.boottime();
+    if method.scope() == Scope::Session
+        && let Some(limit) = gateway.settings.session_age.filter(|limit| entry.age(now) >= *limit)
+    {
+        // No use of the session, which a client that retries would keep open.
+        count_refusal(gateway, TimeLimit::Age(limit));
+        return Err(time_limit::too_old(limit).into());
+    }
+    entry.used(now, method.makes_operation());
     let served = tokio::select! {
         served = dispatch(gateway, connection, &entry, named, method, message, &request) => served,
         // The statement is cancelled with the connection to the engine.
@@ -116,6 +133,13 @@ pub(crate) async fn serve(
     // Idle time begins after a long call, not with it.
     entry.used(gateway.clock.boottime(), false);
     served
+}
+
+/// Counts a call that a time limit refuses. Idle times are no limits that refuse anything.
+fn count_refusal(gateway: &Gateway, limit: TimeLimit) {
+    if let TimeLimit::Age(_) = limit {
+        gateway.settings.limits.wire.hits.hit(Limit::SessionAge);
+    }
 }
 
 /// Everything but the calls that poll and fetch is in a box, so that those need little state.

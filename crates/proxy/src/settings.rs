@@ -46,6 +46,8 @@ pub struct Settings {
     pub bind_deadline: Duration,
     /// How long sessions may be idle.
     pub idle: IdleLimits,
+    /// The age from which a session begins no new call, and is closed when its statements have ended; `None`: never.
+    pub session_age: Option<Duration>,
     /// How long reported demand is valid.
     pub demand_lease: Duration,
     /// The installation's defaults for what units leave open.
@@ -187,6 +189,8 @@ pub const POLL_STEP: Duration = Duration::from_millis(500);
 pub const CONTROL_DEADLINE: Duration = Duration::from_mins(1);
 /// For one call about a control statement: agents reply at once and are polled.
 pub const CONTROL_CALL_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a client that reads the result of an ended statement may pause, in a session that is too old.
+pub const RESULT_PAUSE: Duration = Duration::from_mins(1);
 /// Idle sessions are looked for this often within the shortest of their limits, but not more often than the next one says.
 pub const SWEEPS_PER_LIMIT: u32 = 10;
 pub const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(100);

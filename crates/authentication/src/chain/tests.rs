@@ -180,6 +180,27 @@ async fn parallel_attempts_are_no_more_than_the_failures_that_lock_out() {
     assert_eq!(slow.1.load(Ordering::Relaxed), 40);
 }
 
+#[tokio::test]
+async fn a_login_that_waits_too_long_for_others_of_its_user_is_counted() {
+    let clock = ManualClock::at(0);
+    let slow = Arc::new(Slow(tokio::sync::Semaphore::new(0), AtomicUsize::new(0)));
+    let mut throttle = Throttle::new(Duration::from_mins(5), clock.clone());
+    throttle.admission_deadline = Duration::from_millis(10);
+    let hits = Arc::new(LimitHits::default());
+    let chain = Chain::new(vec![slow as _], throttle, clock).with_limit_hits(Arc::clone(&hits));
+    let mut running: Vec<_> = (0..40).map(|_| Box::pin(attempt(&chain, "ann", "right"))).collect();
+    for login in &mut running {
+        assert!(futures::poll!(login).is_pending());
+    }
+    for refusals in 1..=2 {
+        let error = attempt(&chain, "ann", "right").await.unwrap_err().error;
+        assert_eq!((error.sqlstate(), hits.count(Limit::LoginsPerUser)), ("57P03", refusals));
+    }
+    let mut of_bob = Box::pin(attempt(&chain, "bob", "right"));
+    assert!(futures::poll!(&mut of_bob).is_pending(), "the limit is of one user");
+    assert_eq!(hits.count(Limit::LoginsPerUser), 2);
+}
+
 /// Takes tokens such as `token-ann`, also as passwords.
 struct Tokens;
 

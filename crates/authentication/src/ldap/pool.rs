@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::failure::Failure;
+use super::identity::SearchIdentity;
 use super::settings::{LdapSettings, LdapUrl};
 
 /// The result code of a success (RFC 4511).
@@ -31,14 +32,14 @@ pub(super) struct Pool {
     start_tls: bool,
     connect_timeout: Duration,
     timeout: Duration,
-    /// A DN and its password; `None`: connections are anonymous, until an operation binds them.
-    identity: Option<(String, String)>,
+    /// `None`: connections are anonymous, until an operation binds them.
+    identity: Option<SearchIdentity>,
     turns: Semaphore,
     idle: Mutex<Vec<Ldap>>,
 }
 
 impl Pool {
-    pub fn new(settings: &LdapSettings, preferred: Arc<AtomicUsize>, identity: Option<(String, String)>) -> Self {
+    pub fn new(settings: &LdapSettings, preferred: Arc<AtomicUsize>, identity: Option<SearchIdentity>) -> Self {
         Self {
             urls: settings.urls.clone(),
             preferred,
@@ -124,8 +125,9 @@ impl Pool {
             Ok(ldap)
         };
         let mut ldap = within(self.connect_timeout, opening).await?;
-        let Some((dn, password)) = self.identity.clone() else { return Ok(ldap) };
+        let Some(identity) = self.identity.clone() else { return Ok(ldap) };
         let binding = async move {
+            let (dn, password) = identity.current().await;
             let bound = ldap.simple_bind(&dn, &password).await?.rc;
             Ok((ldap, bound))
         };

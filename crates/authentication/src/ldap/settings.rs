@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hs2::ClientTls;
 
+use super::identity::SearchIdentity;
 use super::template::Template;
 
 /// The settings of the method.
@@ -17,8 +18,8 @@ pub struct LdapSettings {
     /// Whether a connection to `ldap://` begins with StartTLS. If that is refused, nothing else is sent.
     pub start_tls: bool,
     pub users: UserSource,
-    /// The identity for searches, a DN with its password; `None`: anonymous.
-    pub identity: Option<(String, String)>,
+    /// The identity for searches; `None`: anonymous.
+    pub identity: Option<SearchIdentity>,
     /// Groups by a search.
     pub groups: Option<GroupSearch>,
     /// The attribute of a user's entry with the DNs of its groups, such as `memberOf`.

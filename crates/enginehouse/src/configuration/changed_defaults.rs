@@ -20,7 +20,7 @@ pub struct ChangedDefault {
 }
 
 /// All changed defaults: versions in order, the newest first, and the keys of a section one after the other.
-pub const CHANGED_DEFAULTS: [ChangedDefault; 21] = [
+pub const CHANGED_DEFAULTS: [ChangedDefault; 22] = [
     since_0_1_0("cluster", "tls", "off", "\"required\"", "\"optional\""),
     since_0_1_0("proxy", "unbind_after", "never", "\"5m\"", "\"0s\""),
     since_0_1_0("proxy", "session_idle", "never", "\"1d\"", "\"0s\""),
@@ -39,6 +39,7 @@ pub const CHANGED_DEFAULTS: [ChangedDefault; 21] = [
     since_0_1_0("proxy", "request_memory", "no limit", "268435456", "1000000000000"),
     since_0_1_0("proxy", "request_memory_per_user", "no limit", "67108864", "268435456"),
     since_0_1_0("master", "replace_after", "never", "\"1m\"", "\"3650d\""),
+    since_0_1_0("master", "node_grace", "never", "\"5s\"", "\"3650d\""),
     since_0_1_0("metadata_agent", "max_engines", "no limit", "10000", "1000000"),
     since_0_1_0("engines", "start_on_demand", "false", "true", "false"),
     since_0_1_0("database", "tls", "if the server offers it", "\"verify\"", "\"off\""),
@@ -153,7 +154,6 @@ mod tests {
         "master.burst",
         "master.cancel_after",
         "master.cooldown",
-        "master.node_grace",
         "metadata_agent.audit_keep",
         "orchestrator.min_uid",
         "proxy.demand_lease",
@@ -161,6 +161,7 @@ mod tests {
         "proxy.product_name",
         "proxy.product_version",
         "proxy.serves_clients",
+        "proxy.session_age",
         "reservations.audit",
         "reservations.external_ttl",
         "reservations.keep",

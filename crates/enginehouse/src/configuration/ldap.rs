@@ -4,11 +4,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use authentication::{GroupSearch, LdapSettings, LdapUrl, Template, UserSource, is_open_to_others};
+use authentication::{GroupSearch, LdapSettings, LdapUrl, SearchIdentity, Template, UserSource, is_open_to_others};
 use hs2::ClientTls;
 use serde::{Deserialize, Serialize};
 
 use super::{Authentication, Configuration, Span};
+use crate::output::with_causes;
 
 /// The longest password file that is read, in bytes.
 const MAX_PASSWORD_BYTES: u64 = 4 << 10;
@@ -111,29 +112,14 @@ impl LdapSection {
         Ok(Some(GroupSearch { base: self.group_base.clone(), filter, attribute: self.group_attribute.clone() }))
     }
 
-    /// The identity for searches, with the password that its file has now.
-    fn identity(&self) -> anyhow::Result<Option<(String, String)>> {
+    /// The identity for searches, whose password is read from its file now and for each connection.
+    fn identity(&self) -> anyhow::Result<Option<SearchIdentity>> {
         if self.bind_dn.is_empty() {
             return Ok(None);
         }
-        let path = &self.bind_password_file;
-        let read = || -> anyhow::Result<String> {
-            let metadata = std::fs::metadata(path)?;
-            if is_open_to_others(metadata.mode(), metadata.uid()) {
-                bail!("other users can read {}\nHint: chmod 600 {}", path.display(), path.display());
-            }
-            let length = metadata.len();
-            if length > MAX_PASSWORD_BYTES {
-                bail!("{} has {length} bytes, and a password has at most {MAX_PASSWORD_BYTES}", path.display());
-            }
-            let password = std::fs::read_to_string(path)?;
-            Ok(password.trim_end_matches(['\r', '\n']).to_owned())
-        };
-        let password = read().context("ldap.bind_password_file")?;
-        if password.is_empty() {
-            bail!("ldap.bind_password_file is empty: a bind without a password is anonymous");
-        }
-        Ok(Some((self.bind_dn.clone(), password)))
+        let path = self.bind_password_file.clone();
+        let read = move || password(&path).map_err(|error| with_causes(&error).into());
+        Ok(Some(SearchIdentity::new(self.bind_dn.clone(), read).map_err(|error| anyhow::anyhow!("{error}"))?))
     }
 
     /// The settings of the method. Reads the certificates and the password.
@@ -160,6 +146,27 @@ impl LdapSection {
             stale: stale.0,
         })
     }
+}
+
+/// The password that the file has now.
+fn password(path: &Path) -> anyhow::Result<String> {
+    let read = || -> anyhow::Result<String> {
+        let metadata = std::fs::metadata(path)?;
+        if is_open_to_others(metadata.mode(), metadata.uid()) {
+            bail!("other users can read {}\nHint: chmod 600 {}", path.display(), path.display());
+        }
+        let length = metadata.len();
+        if length > MAX_PASSWORD_BYTES {
+            bail!("{} has {length} bytes, and a password has at most {MAX_PASSWORD_BYTES}", path.display());
+        }
+        let password = std::fs::read_to_string(path)?;
+        Ok(password.trim_end_matches(['\r', '\n']).to_owned())
+    };
+    let password = read().context("ldap.bind_password_file")?;
+    if password.is_empty() {
+        bail!("ldap.bind_password_file is empty: a bind without a password is anonymous");
+    }
+    Ok(password)
 }
 
 impl Configuration {
@@ -257,6 +264,7 @@ mod tests {
         write("\n", 0o600);
         assert!(error(&section).contains("is empty"));
         write("secret\n", 0o600);
-        assert_eq!(section.identity().unwrap(), Some(("cn=reader".to_owned(), "secret".to_owned())));
+        assert_eq!(password(&path).unwrap(), "secret");
+        assert!(section.identity().unwrap().is_some() && LdapSection::default().identity().unwrap().is_none());
     }
 }

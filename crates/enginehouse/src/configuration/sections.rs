@@ -60,6 +60,8 @@ pub struct ProxySection {
     pub session_idle: Span,
     /// The same of a session over HTTP.
     pub http_session_idle: Span,
+    /// The time after its opening from which a session runs no new statement and is closed; `0s`: never.
+    pub session_age: Span,
     /// The time for which a reported load of an engine is valid.
     #[serde(rename = "load_cache_ms", with = "model::millis")]
     pub load_cache: Duration,
@@ -117,6 +119,7 @@ impl Default for ProxySection {
             unbind_after: Span::seconds(300),
             session_idle: Span::seconds(24 * 3600),
             http_session_idle: Span::seconds(3600),
+            session_age: Span::seconds(0),
             load_cache: Duration::from_secs(1),
             hosts: Vec::new(),
             max_connections: 5_000,

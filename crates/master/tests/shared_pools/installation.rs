@@ -210,6 +210,7 @@ fn proxy_settings(fixture: &Fixture) -> proxy::Settings {
         snapshot_poll: Duration::from_millis(200),
         bind_deadline: WAIT,
         idle: proxy::IdleLimits::default(),
+        session_age: None,
         demand_lease: Duration::from_secs(15),
         defaults: model::configuration::Defaults::default(),
         load_cache: Duration::from_millis(200),

@@ -22,7 +22,7 @@ pub(crate) async fn cancel(gateway: &Gateway, entry: &Entry, named: Handle) -> R
         // Another call of the session waits for its engine, perhaps for the very statement that is to be cancelled:
         // over HTTP several connections can use one session.
         if let Some((route, handle)) = entry.at_engine(&named) {
-            cancel_at_engine(gateway, &route, &entry.user, &handle).await?;
+            cancel_at_engine(gateway, &route, &entry.owner.user, &handle).await?;
             return Ok(canceled());
         }
         entry.state.lock().await

@@ -24,7 +24,7 @@ use crate::budget::{Budget, BudgetGuard};
 use crate::control::channel::{Caller, Channel};
 use crate::demand::WaitingSession;
 use crate::routes::{Route, Seat};
-use crate::settings::{BACKGROUND_CLOSE_DEADLINE, MAX_OPERATIONS};
+use crate::settings::{BACKGROUND_CLOSE_DEADLINE, MAX_OPERATIONS, RESULT_PAUSE};
 use crate::usage::SessionCount;
 
 pub(crate) struct Session {
@@ -171,6 +171,15 @@ impl Session {
         Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many open operations")
             .detail(format!("{MAX_OPERATIONS} operations are open."))
             .hint("Close statements that are not used."))
+    }
+
+    /// Whether it may be closed although its client did not ask for that: none of its statements waits or runs, and no call has named
+    /// it for so long that its client is not reading a result.
+    pub(crate) fn is_at_rest(&self, idle: Duration) -> bool {
+        let runs = |operation: &Operation| {
+            matches!(operation.state, OperationState::Waiting(_) | OperationState::AtEngine { running: Some(_), .. })
+        };
+        self.operations.is_empty() || (idle >= RESULT_PAUSE && !self.operations.values().any(runs))
     }
 
     /// Whether new statements have no engine yet and may be bound to any.

@@ -15,8 +15,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::closed::Closed;
+use super::closed_sessions::ClosedSessions;
 use super::operation::Operation;
+use super::owner::{Caller, Owner};
 use super::state::Session;
+use super::time_limit::TimeLimit;
 use crate::routes::Route;
 use crate::settings::Limits;
 
@@ -26,6 +29,8 @@ pub(crate) struct Sessions {
     limit_per_peer: usize,
     hits: Arc<LimitHits>,
     table: Mutex<Table>,
+    /// Those that a time limit closed lately.
+    closed: Mutex<ClosedSessions>,
     /// Notified when the last session is closed.
     emptied: Notify,
 }
@@ -44,11 +49,9 @@ struct Table {
 /// A session with the facts that decide who may name it, readable without the session's lock.
 pub(crate) struct Entry {
     pub(crate) handle: Handle,
-    pub(crate) user: String,
-    /// The user who authenticated, if the session impersonates its user.
-    login: Option<String>,
-    /// The connection that opened it; `None` over HTTP.
-    pub(crate) connection: Option<u64>,
+    pub(crate) owner: Owner,
+    /// The time of its opening, by the clock that counts suspension.
+    opened_at: Duration,
     /// The address that it was opened from.
     peer: IpAddr,
     /// Greater than that of every session opened before.
@@ -65,19 +68,11 @@ pub(crate) struct Entry {
     pub(crate) closed: Closed,
 }
 
-/// The user who authenticated, and the connection that names a handle.
-pub(crate) struct Caller<'a> {
-    pub(crate) login: &'a str,
-    /// The user that it acts for, if the call names one.
-    pub(crate) user: Option<&'a str>,
-    pub(crate) connection: u64,
-}
-
 impl Table {
     fn remove(&mut self, handle: &Handle) -> Option<Arc<Entry>> {
         let entry = self.handles.remove(handle)?;
-        decrease(&mut self.per_user, &entry.user);
-        match entry.connection {
+        decrease(&mut self.per_user, &entry.owner.user);
+        match entry.owner.connection {
             Some(connection) => self.leave_connection(connection, handle),
             None => decrease(&mut self.http_per_peer, &entry.peer),
         }
@@ -98,7 +93,9 @@ impl Table {
     fn expendable(&self, peer: Option<IpAddr>) -> Option<Handle> {
         let of_peer = |entry: &&Arc<Entry>| peer.is_none_or(|peer| entry.peer == peer);
         let unused = |entry: &&Arc<Entry>| {
-            entry.connection.is_none() && !entry.executed.load(Ordering::Relaxed) && entry.state.try_lock().is_ok()
+            entry.owner.connection.is_none()
+                && !entry.executed.load(Ordering::Relaxed)
+                && entry.state.try_lock().is_ok()
         };
         let entries = self.handles.sessions().filter(of_peer).filter(unused);
         entries.min_by_key(|entry| (*entry.used_at.lock(), entry.number)).map(|entry| entry.handle)
@@ -115,11 +112,6 @@ fn decrease<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 }
 
 impl Entry {
-    /// The user who authenticated.
-    fn login(&self) -> &str {
-        self.login.as_deref().unwrap_or(&self.user)
-    }
-
     /// Records a call that names the session.
     pub(crate) fn used(&self, now: Duration, creates_operation: bool) {
         *self.used_at.lock() = now;
@@ -131,6 +123,11 @@ impl Entry {
     /// For how long no call has named the session. Of use only while no call is being served.
     pub(crate) fn idle(&self, now: Duration) -> Duration {
         now.saturating_sub(*self.used_at.lock())
+    }
+
+    /// How long ago it was opened.
+    pub(crate) fn age(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.opened_at)
     }
 
     fn at_engines(&self) -> MutexGuard<'_, HashMap<Handle, (Arc<Route>, Handle)>> {
@@ -170,6 +167,7 @@ impl Sessions {
                 http_per_peer: HashMap::new(),
                 opened: 0,
             }),
+            closed: Mutex::default(),
             emptied: Notify::new(),
         }
     }
@@ -226,9 +224,8 @@ impl Sessions {
         table.opened += 1;
         let entry = Entry {
             handle,
-            user,
-            login,
-            connection,
+            owner: Owner { user, login, connection },
+            opened_at: now,
             peer,
             number: table.opened,
             executed: AtomicBool::new(false),
@@ -249,6 +246,23 @@ impl Sessions {
             self.emptied.notify_waiters();
         }
         Some(entry)
+    }
+
+    /// Removes a session that exceeds a time limit, with these operations; its client can ask why.
+    pub(crate) fn remove_expired(
+        &self,
+        handle: &Handle,
+        operations: Vec<Handle>,
+        limit: TimeLimit,
+    ) -> Option<Arc<Entry>> {
+        let entry = self.remove(handle)?;
+        self.closed.lock().insert(*handle, operations, entry.owner.clone(), limit);
+        Some(entry)
+    }
+
+    /// The time limit that closed the session of this handle, if the caller may name it and it was not long ago.
+    pub(crate) fn expired_by(&self, named: &Handle, caller: &Caller<'_>) -> Option<TimeLimit> {
+        self.closed.lock().limit_of(named, caller)
     }
 
     /// A session that ends with the connection.
@@ -306,8 +320,6 @@ impl Sessions {
     pub(crate) fn find(&self, scope: Scope, named: &Handle, caller: &Caller<'_>) -> Option<Arc<Entry>> {
         let table = self.table();
         let entry = table.handles.find(scope, named)?;
-        let same_connection = entry.connection.is_none_or(|connection| connection == caller.connection);
-        let same_user = caller.user.is_none_or(|user| user == entry.user);
-        (entry.login() == caller.login && same_user && same_connection).then(|| Arc::clone(entry))
+        entry.owner.permits(caller).then(|| Arc::clone(entry))
     }
 }

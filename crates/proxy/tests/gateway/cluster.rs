@@ -91,6 +91,7 @@ impl Cluster {
             snapshot_poll: Duration::from_millis(200),
             bind_deadline: Duration::from_secs(30),
             idle: IdleLimits::default(),
+            session_age: None,
             demand_lease: Duration::from_secs(15),
             // No master starts engines here, so a session without one has the error with the START statement; tests of demand alter
             // their units.

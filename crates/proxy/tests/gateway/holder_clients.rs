@@ -30,6 +30,7 @@ pub async fn second_proxy(cluster: &Cluster) -> Proxy {
         snapshot_poll: Duration::from_millis(200),
         bind_deadline: Duration::from_secs(30),
         idle: IdleLimits::default(),
+        session_age: None,
         demand_lease: Duration::from_secs(15),
         defaults: model::configuration::Defaults::default(),
         load_cache: Duration::from_millis(200),

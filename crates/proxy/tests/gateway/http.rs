@@ -20,10 +20,10 @@ use crate::fixture::{ShiftedClock, WAIT, eventually};
 const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 
 /// `user:x` in base 64.
-const ANN: &str = "YW5uOng=";
-const BOB: &str = "Ym9iOng=";
+pub const ANN: &str = "YW5uOng=";
+pub const BOB: &str = "Ym9iOng=";
 
-async fn call<Q: TSerializable, A: TSerializable>(cluster: &Cluster, who: &str, method: &str, request: &Q) -> A {
+pub async fn call<Q: TSerializable, A: TSerializable>(cluster: &Cluster, who: &str, method: &str, request: &Q) -> A {
     let body = encode_call(method, 1, request).unwrap();
     let mut stream = TcpStream::connect(cluster.proxy.addr()).await.unwrap();
     let head = format!(
@@ -40,7 +40,7 @@ async fn call<Q: TSerializable, A: TSerializable>(cluster: &Cluster, who: &str, 
     decode_reply(&reply[end..]).unwrap()
 }
 
-async fn open(cluster: &Cluster, who: &str) -> TSessionHandle {
+pub async fn open(cluster: &Cluster, who: &str) -> TSessionHandle {
     let request = TOpenSessionReq {
         client_protocol: protocol::NEWEST,
         username: Some("root".to_owned()),
@@ -115,7 +115,9 @@ async fn an_idle_session_is_closed_sooner_over_http_than_over_its_own_connection
     sessions_of(&engine, 3).await;
     clock.advance(Duration::from_mins(40));
     sessions_of(&engine, 2).await;
-    assert_eq!(execute(&idle).await.unwrap_err().sqlstate(), "55000");
+    let error = execute(&idle).await.unwrap_err();
+    assert_eq!((error.sqlstate(), error.message.as_str()), ("57P03", "the session was closed because it was idle"));
+    assert!(error.hint.unwrap().contains("proxy.http_session_idle"));
     execute(&used).await.unwrap();
     crate::agents::run(&mut binary, "SELECT 1").await;
 }

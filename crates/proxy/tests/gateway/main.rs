@@ -40,6 +40,7 @@ mod rest_pages;
 mod rest_rights;
 mod rights;
 mod seats;
+mod session_age;
 mod timeouts;
 mod tokens;
 mod types;
