@@ -224,7 +224,7 @@ impl Installation {
 
     /// Who was killed or held at the point.
     pub fn killed_at(&self, point: &str) -> Option<u32> {
-        let entries = std::fs::read_dir(self.failpoints.as_ref().unwrap()).unwrap().flatten();
+        let entries = read_dir(self.failpoints.as_ref().unwrap()).unwrap().flatten();
         let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names.find_map(|name| name.strip_prefix(point)?.strip_prefix('.')?.parse().ok())
     }

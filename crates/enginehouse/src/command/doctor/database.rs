@@ -17,13 +17,27 @@ const SLOW: Duration = Duration::from_millis(100);
 /// A larger difference of clocks is a warning, because people compare times. No decision compares clocks of two machines.
 const APART_MS: i64 = 2_000;
 
+const NO_RESPONSE: &str = "the database does not respond";
+const UNREADABLE: &str = "the file cannot be read";
+
 /// What the check has found out about the database.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Found {
     /// Whether this program can read the desired state from it.
     pub is_readable: bool,
-    /// How secret properties are stored; `None` if that was not read.
-    pub secrets: Option<StoredSecrets>,
+    /// How secret properties are stored, or why that was not read.
+    pub secrets: Result<StoredSecrets, String>,
+}
+
+impl Found {
+    fn nothing(reason: impl Into<String>) -> Self {
+        Self { is_readable: false, secrets: Err(reason.into()) }
+    }
+}
+
+/// Why nothing more than its version is read of a database.
+fn another_version(schema: i64) -> String {
+    format!("the database has version {schema}, and this program reads version {SCHEMA_VERSION}")
 }
 
 /// Checks the database.
@@ -32,7 +46,7 @@ pub async fn check(target: &Target, report: &mut Report) -> Found {
     if let Some(why) = &target.no_database {
         report.skip(&[REACHABLE], why);
         report.skip(&REST, why);
-        return Found::default();
+        return Found::nothing(why);
     }
     if let Some(file) = &target.file_of_database {
         return Found { is_readable: false, secrets: sqlite_file(target, file, report).await };
@@ -50,7 +64,8 @@ pub async fn check(target: &Target, report: &mut Report) -> Found {
             report.checked(REACHABLE, format!("{shown} ({}{tls})", seen.backend.as_str()), Vec::new());
             connection_settings(target, &seen, report);
             let is_readable = seen.schema == SCHEMA_VERSION;
-            let secrets = if is_readable { stored_secrets(target, &settings).await } else { None };
+            let secrets =
+                if is_readable { stored_secrets(target, &settings).await } else { Err(another_version(seen.schema)) };
             Found { is_readable, secrets }
         }
         Err(error) => {
@@ -59,24 +74,24 @@ pub async fn check(target: &Target, report: &mut Report) -> Found {
                 _ => "start the database, or correct database.url; engines and sessions continue without it",
             };
             report.checked(REACHABLE, "it does not respond", vec![Finding::problem(shown, error.to_string(), mend)]);
-            report.skip(&REST, "the database does not respond");
-            Found::default()
+            report.skip(&REST, NO_RESPONSE);
+            Found::nothing(NO_RESPONSE)
         }
     }
 }
 
-async fn stored_secrets(target: &Target, settings: &StoreSettings) -> Option<StoredSecrets> {
+async fn stored_secrets(target: &Target, settings: &StoreSettings) -> Result<StoredSecrets, String> {
     let read = async {
         let store = Store::open_to_read(settings, target.clock.clone()).await?;
         let secrets = store.stored_secrets().await;
         store.close().await;
         secrets
     };
-    bounded("reading how secret properties are stored", read).await.ok()
+    bounded("reading how secret properties are stored", read).await
 }
 
 /// Checks an SQLite file that another process owns; returns how secret properties are stored there.
-async fn sqlite_file(target: &Target, file: &Path, report: &mut Report) -> Option<StoredSecrets> {
+async fn sqlite_file(target: &Target, file: &Path, report: &mut Report) -> Result<StoredSecrets, String> {
     let shown = file.display().to_string();
     let secrets = match Store::diagnose_read_only(&target.database()).await {
         Ok(seen) => {
@@ -91,13 +106,13 @@ async fn sqlite_file(target: &Target, file: &Path, report: &mut Report) -> Optio
             report.checked(REACHABLE, format!("{shown} (sqlite) {summary}"), damaged.into_iter().collect());
             migrations(target, seen.schema, report);
             round_trips(&seen.round_trips, report);
-            Some(seen.secrets).filter(|_| seen.schema == SCHEMA_VERSION)
+            if seen.schema == SCHEMA_VERSION { Ok(seen.secrets) } else { Err(another_version(seen.schema)) }
         }
         Err(error) => {
             let mend = "put the file back while its process runs, which still has it open, or restore it from a backup";
             report.checked(REACHABLE, "it cannot be read", vec![Finding::problem(shown, error.to_string(), mend)]);
-            report.skip(&[MIGRATIONS, ROUND_TRIPS], "the file cannot be read");
-            None
+            report.skip(&[MIGRATIONS, ROUND_TRIPS], UNREADABLE);
+            Err(UNREADABLE.to_owned())
         }
     };
     report.skip(&[CLOCK], "does not apply: SQLite uses this machine's clock");

@@ -15,11 +15,12 @@ use super::secrets;
 use super::target::{Target, bounded};
 use crate::configuration::TlsMode;
 
-/// Checks the keys; agents and engines only if there is a session, and secret properties only if the database was read.
+/// Checks the keys; agents and engines only if there is a session. `stored` says how secret properties are stored, or why that was not
+/// read.
 pub async fn check(
     target: &Target,
     session: Result<&Session, &String>,
-    stored: Option<&StoredSecrets>,
+    stored: Result<&StoredSecrets, &String>,
     report: &mut Report,
 ) {
     let mut holders = Vec::new();
@@ -40,7 +41,11 @@ pub async fn check(
     findings.extend(stored.into_iter().flat_map(|stored| secrets::diagnose(stored, &files)));
     findings.extend(without_tls(target.configuration.cluster.tls, &holders));
     let mut summary = summary(&files, &target.keys, &holders);
-    if let Some(text) = stored.and_then(secrets::summary) {
+    let of_secrets = match stored {
+        Ok(stored) => secrets::summary(stored),
+        Err(reason) => Some(format!("secret properties were not read: {reason}")),
+    };
+    if let Some(text) = of_secrets {
         summary = format!("{summary}; {text}");
     }
     report.checked(KEYS, summary, findings);
@@ -82,7 +87,12 @@ fn holders_of(agents: &[Agent], permits: &[Shared<PermitNode>]) -> Vec<Holder> {
     agents.iter().map(of_agent).chain(engines).collect()
 }
 
-fn diagnose(files: &[Generations], holders: &[Holder], stored: Option<&StoredSecrets>, folder: &str) -> Vec<Finding> {
+fn diagnose(
+    files: &[Generations],
+    holders: &[Holder],
+    stored: Result<&StoredSecrets, &String>,
+    folder: &str,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let Some(first) = files.first() else { return findings };
     let (in_use, accepted) = (first.in_use, &first.accepted);
@@ -101,7 +111,7 @@ fn diagnose(files: &[Generations], holders: &[Holder], stored: Option<&StoredSec
     for old in accepted.iter().filter(|generation| **generation != in_use && **generation < in_use) {
         let needs = |holder: &&Holder| holder.own == Some(*old) || !holder.accepted.contains(&in_use);
         let mut needed: Vec<String> = holders.iter().filter(needs).map(|holder| holder.name.clone()).collect();
-        let sealed = stored.and_then(|stored| secrets::sealed_with(stored, *old));
+        let sealed = stored.ok().and_then(|stored| secrets::sealed_with(stored, *old));
         let mut mends = Vec::new();
         if !needed.is_empty() {
             mends.push(format!(
@@ -114,7 +124,16 @@ fn diagnose(files: &[Generations], holders: &[Holder], stored: Option<&StoredSec
             ));
             needed.push(sealed);
         }
-        let (what, mend) = if needed.is_empty() {
+        let (what, mend) = if needed.is_empty() && stored.is_err() {
+            (
+                format!(
+                    "generation {old} of the keys is still accepted; nothing that is registered needs it, and secret properties in \
+                     the database, which may, were not read"
+                ),
+                "before it is retired, run the doctor where it can read the database: with the configuration of a metadata agent"
+                    .to_owned(),
+            )
+        } else if needed.is_empty() {
             let rest: Vec<String> = accepted.iter().filter(|it| *it != old).map(ToString::to_string).collect();
             let what =
                 format!("generation {old} of the keys is still accepted, and nothing that is registered needs it");
@@ -229,7 +248,7 @@ mod tests {
     }
 
     fn whats(files: &[Generations], holders: &[Holder]) -> Vec<String> {
-        diagnose(files, holders, None, "keys")
+        diagnose(files, holders, Ok(&StoredSecrets::default()), "keys")
             .into_iter()
             .map(|finding| format!("{} -> {}", finding.what, finding.mend))
             .collect()
@@ -257,13 +276,28 @@ mod tests {
     fn a_generation_that_secret_properties_are_sealed_with_is_not_retired() {
         let units = [UnitName::new("uc_1").unwrap()].into();
         let stored = StoredSecrets { sealed: [(KeyGeneration(1), units)].into(), ..StoredSecrets::default() };
-        let findings = diagnose(&files(2, &[1, 2]), &[agent(&[2, 1]), engine(2, &[1, 2])], Some(&stored), "keys");
+        let findings = diagnose(&files(2, &[1, 2]), &[agent(&[2, 1]), engine(2, &[1, 2])], Ok(&stored), "keys");
         assert_eq!(findings.len(), 1, "{findings:?}");
         let finding = &findings[0];
         let expected =
             "generation 1 of the keys cannot be retired yet: secret properties of resource unit \"uc_1\" need it";
         assert_eq!(finding.what, expected);
         assert!(finding.mend.contains("metadata agents that use generation 2 seal"), "{}", finding.mend);
+    }
+
+    #[test]
+    fn no_generation_is_retired_while_secret_properties_were_not_read() {
+        let reason = "the file has no section [database]".to_owned();
+        let findings = diagnose(&files(2, &[1, 2]), &[agent(&[2, 1]), engine(2, &[1, 2])], Err(&reason), "keys");
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(
+            findings[0].what.ends_with("secret properties in the database, which may, were not read"),
+            "{findings:?}"
+        );
+        assert!(findings[0].mend.contains("run the doctor where it can read the database"), "{findings:?}");
+        // What needs it is named whatever else does.
+        let findings = diagnose(&files(2, &[1, 2]), &[agent(&[1])], Err(&reason), "keys");
+        assert!(findings[0].what.contains("cannot be retired yet"), "{findings:?}");
     }
 
     #[test]
