@@ -17,7 +17,7 @@ use rustix::process::getppid;
 use tokio_util::sync::CancellationToken;
 
 use crate::announcement::Announcement;
-use sessions::Sessions;
+use sessions::{Sessions, Shared};
 
 /// The most connections, authenticated or not: all come from one machine.
 const MAX_CONNECTIONS: usize = 20_000;
@@ -44,7 +44,7 @@ pub fn run(arguments: &BackendArguments) -> Result<()> {
         let agent = getppid().context("the backend has no parent")?.as_raw_pid().cast_unsigned();
         let address = server.local_addr()?;
         Announcement { backend: std::process::id(), agent, address }.write(&arguments.announce)?;
-        server.serve_connections(Arc::new(Backend), CancellationToken::new()).await;
+        server.serve_connections(Arc::new(Backend::default()), CancellationToken::new()).await;
         Ok(())
     })
 }
@@ -59,7 +59,10 @@ fn limits() -> Limits {
 }
 
 /// The handler of its connections.
-struct Backend;
+#[derive(Default)]
+struct Backend {
+    operations: Arc<Shared>,
+}
 
 #[async_trait]
 impl Authenticator for Backend {
@@ -71,7 +74,7 @@ impl Authenticator for Backend {
 #[async_trait]
 impl Handler for Backend {
     async fn connection(self: Arc<Self>, mut connection: Connection, _stop: CancellationToken) {
-        let mut sessions = Sessions::default();
+        let mut sessions = Sessions::new(Arc::clone(&self.operations));
         while let Ok(Some(message)) = connection.next().await {
             if connection.principal().is_none() {
                 connection.set_principal(Principal::user(ANONYMOUS));
@@ -88,8 +91,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
+    use hs2::session::StatementProgress;
     use hs2::tcli::{TGetInfoReq, TGetInfoType, TGetInfoValue};
     use hs2::{Auth, Client, ClientOptions, Session, Value};
+    use model::error::ErrorKind;
 
     use super::*;
     use crate::frame;
@@ -99,7 +104,7 @@ mod tests {
     async fn session(auth: Auth) -> Session {
         let server = Server::bind("127.0.0.1:0", limits()).await.unwrap();
         let address = server.local_addr().unwrap().to_string();
-        tokio::spawn(server.serve_connections(Arc::new(Backend), CancellationToken::new()));
+        tokio::spawn(server.serve_connections(Arc::new(Backend::default()), CancellationToken::new()));
         let client = Client::connect(&ClientOptions::new(address, auth)).await.unwrap();
         Session::open(client, &[]).await.unwrap()
     }
@@ -133,6 +138,18 @@ mod tests {
         let request = TGetInfoReq { session_handle: session.handle().clone(), info_type: TGetInfoType::CLI_DBMS_NAME };
         let answer = session.client().get_info(&request).await.unwrap();
         assert_eq!(answer.info_value, TGetInfoValue::StringValue("hot-path".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_statement_that_waits_runs_until_it_is_cancelled() {
+        let mut session = session(Auth::user("alice", "")).await;
+        let mut statement = session.execute("SELECT hot_path_wait()").await.unwrap();
+        assert_eq!(statement.poll().await.unwrap(), StatementProgress::Running);
+        assert!(statement.fetch(1).await.unwrap_err().is_answer());
+        statement.cancel().await.unwrap();
+        assert_eq!(statement.poll().await.unwrap_err().user_error().kind, ErrorKind::Canceled);
+        statement.close().await.unwrap();
+        assert_eq!(session.run("SELECT 1", WITHIN).await.unwrap().rows.len(), 1);
     }
 
     #[tokio::test]

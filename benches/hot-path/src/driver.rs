@@ -3,6 +3,7 @@
 pub mod connection;
 pub mod endpoint;
 pub mod fetches;
+pub mod load;
 pub mod logins;
 pub mod round_trips;
 pub mod session;

@@ -47,6 +47,7 @@ use rustls::ClientConfig;
 
 use backend::BackendArguments;
 use cores::{Cores, Placement};
+use driver::load::{self, LoadArguments};
 use idle::{Busy, Cost};
 use installation::{Installation, Plan};
 use measured::Measurements;
@@ -76,6 +77,8 @@ enum Role {
     /// Run the backend; started by engine agents.
     #[command(hide = true)]
     Backend(BackendArguments),
+    /// Load proxies whose engines are the backend, and check every reply, until standard input ends.
+    Load(LoadArguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let ended = match &arguments.command {
         Some(Role::Backend(backend)) => backend::run(backend).map(|()| ExitCode::SUCCESS),
+        Some(Role::Load(arguments)) => load::run(arguments).map(|()| ExitCode::SUCCESS),
         None => measure(&arguments.measure),
     };
     ended.unwrap_or_else(|error| {

@@ -65,7 +65,7 @@ impl<'a> Lane<'a> {
         let mut session = Session::open(&route.endpoint, 0, USER, buffer)?;
         let mut fetches = Vec::new();
         for (bytes, _) in &volume.frames {
-            fetches.push(Fetches::begin(&mut session, *bytes, buffer)?);
+            fetches.push(Fetches::begin(&mut session, *bytes, Fetches::ENDLESS, buffer)?);
         }
         let round_trips = RoundTrips::open(&route.endpoint, 1, USER, buffer)?;
         Ok(Self { route, round_trips, session, fetches })

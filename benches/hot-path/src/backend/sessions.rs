@@ -1,10 +1,15 @@
 //! The sessions of one connection to the backend, with their operations: from a call to its reply.
 //!
-//! A statement has finished when its call returns. `SELECT hot_path_frames(BYTES, COUNT)` returns COUNT frames of BYTES
-//! bytes, any other SELECT one row, and what is no SELECT no result.
+//! Sessions belong to their connection. The status of an operation can be asked for on another one, and it can be cancelled there,
+//! as an engine agent does: it polls statements while it drains, and cancels one while a call of its session runs.
+//!
+//! A statement has finished when its call returns, but for `SELECT hot_path_wait()`, which runs until it is cancelled.
+//! `SELECT hot_path_frames(BYTES, COUNT)` returns COUNT frames of BYTES bytes, any other SELECT one row, and what is no SELECT no
+//! result.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use hs2::answer::{Answer, encode_refusal};
 use hs2::message::encode_reply;
@@ -17,6 +22,7 @@ use hs2::tcli::{
 };
 use hs2::{Handle, Message, Method, protocol, rowset, schema, service, status};
 use model::error::{ErrorKind, UserError};
+use parking_lot::Mutex;
 
 use crate::frame;
 use crate::prepared::Prepared;
@@ -27,19 +33,32 @@ const MAX_OPERATIONS: usize = 100;
 const PRODUCT: &str = "hot-path";
 /// What a statement for frames begins and ends with.
 const FRAMES: (&str, &str) = ("SELECT hot_path_frames(", ")");
+/// The statement that does not finish.
+const WAIT: &str = "SELECT hot_path_wait()";
+
+/// What all connections may know of the operations of each.
+pub type Shared = Mutex<HashMap<Handle, Status>>;
+
+/// The status of an operation.
+#[derive(Clone, Copy)]
+pub struct Status {
+    state: TOperationState,
+    has_result_set: bool,
+}
 
 /// The sessions of one connection.
-#[derive(Default)]
 pub struct Sessions {
     open: HashSet<Handle>,
     operations: HashMap<Handle, Operation>,
+    shared: Arc<Shared>,
 }
 
-/// A statement that has finished.
+/// A statement. Its state changes only when it is cancelled.
 struct Operation {
     session: Handle,
-    has_result_set: bool,
-    status: Prepared,
+    status: Status,
+    /// The reply to GetOperationStatus.
+    prepared: Prepared,
     frame: Prepared,
     end: Prepared,
     /// How many frames the result has, and how many of them are left.
@@ -47,7 +66,17 @@ struct Operation {
     left: u64,
 }
 
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        self.shared.lock().retain(|handle, _| !self.operations.contains_key(handle));
+    }
+}
+
 impl Sessions {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { open: HashSet::new(), operations: HashMap::new(), shared }
+    }
+
     /// The reply to a call.
     pub fn reply(&mut self, message: &Message) -> Cow<'_, [u8]> {
         let Some(method) = message.method() else { return Cow::Owned(message.call().unknown()) };
@@ -61,8 +90,13 @@ impl Sessions {
         let seqid = message.seqid();
         match method {
             Method::GetOperationStatus => {
+                let (_, handle) = named(message)?;
+                if !self.operations.contains_key(&handle) {
+                    let status = *self.shared.lock().get(&handle).ok_or_else(unknown)?;
+                    return Ok(answer(message, &status.reply()));
+                }
                 let (_, operation) = self.operation(message)?;
-                Ok(Cow::Borrowed(operation.status.with_seqid(seqid)))
+                Ok(Cow::Borrowed(operation.prepared.with_seqid(seqid)))
             }
             Method::FetchResults => {
                 let (request, operation) = self.operation(message)?;
@@ -73,27 +107,43 @@ impl Sessions {
                         &TFetchResultsResp { results, ..Answer::with_status(status::success()) },
                     ));
                 }
-                Ok(Cow::Borrowed(operation.next(&request, seqid)))
+                match operation.status.state {
+                    TOperationState::FINISHED_STATE => Ok(Cow::Borrowed(operation.next(&request, seqid))),
+                    _ => Err(UserError::new(ErrorKind::WrongState, "the statement has not finished")),
+                }
             }
             Method::OpenSession => self.open(message),
             Method::CloseSession => {
                 let (_, handle) = named(message)?;
                 self.open.remove(&handle);
-                self.operations.retain(|_, operation| operation.session != handle);
+                let ended = self.operations.extract_if(|_, operation| operation.session == handle);
+                let mut shared = self.shared.lock();
+                ended.for_each(|(operation, _)| {
+                    shared.remove(&operation);
+                });
                 Ok(answer(message, &TCloseSessionResp::with_status(status::success())))
             }
             Method::ExecuteStatement => self.execute(message),
-            // It has finished.
-            Method::CancelOperation => Ok(answer(message, &TCancelOperationResp::with_status(status::success()))),
+            Method::CancelOperation => {
+                let (_, handle) = named(message)?;
+                let mut shared = self.shared.lock();
+                let status = shared.get_mut(&handle).ok_or_else(unknown)?;
+                // One that does not run has finished.
+                if status.state == TOperationState::RUNNING_STATE {
+                    status.state = TOperationState::CANCELED_STATE;
+                }
+                Ok(answer(message, &TCancelOperationResp::with_status(status::success())))
+            }
             Method::CloseOperation => {
                 let (_, handle) = named(message)?;
                 self.operations.remove(&handle).ok_or_else(unknown)?;
+                self.shared.lock().remove(&handle);
                 Ok(answer(message, &TCloseOperationResp::with_status(status::success())))
             }
             Method::GetResultSetMetadata => {
                 let (_, operation) = self.operation(message)?;
                 let columns = frame::columns();
-                let schema = operation.has_result_set.then(|| schema::table_schema(&columns));
+                let schema = operation.status.has_result_set.then(|| schema::table_schema(&columns));
                 Ok(answer(message, &TGetResultSetMetadataResp { status: status::success(), schema }))
             }
             Method::GetInfo => self.info(message),
@@ -103,7 +153,15 @@ impl Sessions {
 
     fn operation(&mut self, message: &Message) -> Result<(Request, &mut Operation), UserError> {
         let (request, handle) = named(message)?;
-        Ok((request, self.operations.get_mut(&handle).ok_or_else(unknown)?))
+        let operation = self.operations.get_mut(&handle).ok_or_else(unknown)?;
+        if operation.status.state == TOperationState::RUNNING_STATE
+            && let Some(status) = self.shared.lock().get(&handle).copied()
+            && status.state != operation.status.state
+        {
+            operation.status = status;
+            operation.prepared = status.prepared();
+        }
+        Ok((request, operation))
     }
 
     fn open(&mut self, message: &Message) -> Result<Cow<'_, [u8]>, UserError> {
@@ -129,7 +187,8 @@ impl Sessions {
         }
         let operation = Operation::new(session, request.statement.trim())?;
         let handle = Handle::random();
-        let operation_handle = handle.operation(TOperationType::EXECUTE_STATEMENT, operation.has_result_set);
+        let operation_handle = handle.operation(TOperationType::EXECUTE_STATEMENT, operation.status.has_result_set);
+        self.shared.lock().insert(handle, operation.status);
         self.operations.insert(handle, operation);
         let response = TExecuteStatementResp { status: status::success(), operation_handle: Some(operation_handle) };
         Ok(answer(message, &response))
@@ -156,6 +215,17 @@ impl Sessions {
     }
 }
 
+impl Status {
+    fn reply(self) -> TGetOperationStatusResp {
+        TGetOperationStatusResp { has_result_set: Some(self.has_result_set), ..status::operation(self.state) }
+    }
+
+    fn prepared(self) -> Prepared {
+        let method = Method::GetOperationStatus.name();
+        Prepared::new(method, encode_reply(method, 0, &self.reply()))
+    }
+}
+
 impl Operation {
     fn new(session: Handle, statement: &str) -> Result<Self, UserError> {
         let cannot_encode = |error: anyhow::Error| UserError::new(ErrorKind::InvalidValue, error.to_string());
@@ -165,13 +235,12 @@ impl Operation {
         };
         let has_result_set = statement.get(..6).is_some_and(|word| word.eq_ignore_ascii_case("SELECT"));
         let frames = if has_result_set { frames } else { 0 };
-        let finished = status::operation(TOperationState::FINISHED_STATE);
-        let finished = TGetOperationStatusResp { has_result_set: Some(has_result_set), ..finished };
-        let method = Method::GetOperationStatus.name();
+        let state = if statement == WAIT { TOperationState::RUNNING_STATE } else { TOperationState::FINISHED_STATE };
+        let status = Status { state, has_result_set };
         Ok(Self {
             session,
-            has_result_set,
-            status: Prepared::new(method, encode_reply(method, 0, &finished)),
+            status,
+            prepared: status.prepared(),
             frame: Prepared::new(frame::METHOD, frame.map_err(cannot_encode)?),
             end: Prepared::new(frame::METHOD, frame::end().map_err(cannot_encode)?),
             frames,

@@ -4,15 +4,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use hs2::message::encode_call;
-use hs2::tcli::{TFetchOrientation, TFetchResultsReq};
+use hs2::tcli::{TFetchOrientation, TFetchResultsReq, TOperationHandle};
 
 use super::connection::Buffer;
 use super::session::Session;
 use crate::frame;
 use crate::prepared::Prepared;
 
-/// More frames than a run fetches.
-const FRAMES: u64 = 1 << 40;
 /// The number of rows that a client asks for; the backend decides.
 const MAX_ROWS: i64 = 1 << 20;
 /// `fetchType` of rows.
@@ -20,23 +18,27 @@ const ROWS: i16 = 0;
 
 /// A statement whose result is frames of one size, and the frame that each fetch must receive.
 pub struct Fetches {
+    operation: TOperationHandle,
     call: Prepared,
     expected: Prepared,
 }
 
 impl Fetches {
-    /// Executes the statement in a session, and fetches its first frame.
-    pub fn begin(session: &mut Session, bytes: usize, buffer: &mut Buffer) -> Result<Self> {
-        let operation_handle = session.execute(&format!("SELECT hot_path_frames({bytes}, {FRAMES})"), buffer)?;
+    /// More frames than a measurement fetches.
+    pub const ENDLESS: u64 = 1 << 40;
+
+    /// Executes the statement for so many frames in a session, and fetches the first of them.
+    pub fn begin(session: &mut Session, bytes: usize, frames: u64, buffer: &mut Buffer) -> Result<Self> {
+        let operation = session.execute(&format!("SELECT hot_path_frames({bytes}, {frames})"), buffer)?;
         let request = TFetchResultsReq {
-            operation_handle,
+            operation_handle: operation.clone(),
             orientation: TFetchOrientation::FETCH_NEXT,
             max_rows: MAX_ROWS,
             fetch_type: Some(ROWS),
         };
         let call = Prepared::framed(frame::METHOD, &encode_call(frame::METHOD, 0, &request)?);
         let expected = Prepared::new(frame::METHOD, frame::of_bytes(bytes)?);
-        let mut fetches = Self { call, expected };
+        let mut fetches = Self { operation, call, expected };
         fetches.run(session, 1, buffer)?;
         Ok(fetches)
     }
@@ -60,5 +62,13 @@ impl Fetches {
             }
         }
         Ok(begun.elapsed())
+    }
+
+    /// Fetches the end of the result, after its last frame, and closes the operation.
+    pub fn end(mut self, session: &mut Session, buffer: &mut Buffer) -> Result<()> {
+        let (seqid, reply) = session.exchange(&mut self.call, buffer)?;
+        let is_end = Prepared::new(frame::METHOD, frame::end()?).is(reply, seqid);
+        ensure!(is_end, "a result does not end after its last frame");
+        session.close_operation(self.operation, buffer)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use hs2::Method;
 use hs2::message::{decode_reply, encode_call};
 use hs2::tcli::{TGetOperationStatusResp, TOperationState};
@@ -43,7 +43,10 @@ impl RoundTrips {
             let begun = Instant::now();
             let (seqid, reply) = self.session.exchange(&mut self.call, buffer)?;
             let time = begun.elapsed();
-            ensure!(self.expected.is(reply, seqid), "the reply to {METHOD} is not the expected one");
+            if !self.expected.is(reply, seqid) {
+                let decoded = decode_reply::<TGetOperationStatusResp>(reply);
+                bail!("the reply to {METHOD} is not the expected one: {decoded:?}");
+            }
             times.push(time.as_nanos() as u64);
         }
         Ok(())

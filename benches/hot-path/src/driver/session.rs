@@ -82,7 +82,12 @@ impl Session {
 
     /// Runs a statement and closes its operation.
     pub fn run(&mut self, statement: &str, buffer: &mut Buffer) -> Result<()> {
-        let operation_handle = self.execute(statement, buffer)?;
+        let operation = self.execute(statement, buffer)?;
+        self.close_operation(operation, buffer)
+    }
+
+    /// Closes an operation.
+    pub fn close_operation(&mut self, operation_handle: TOperationHandle, buffer: &mut Buffer) -> Result<()> {
         let request = TCloseOperationReq { operation_handle };
         let call = encode_call(Method::CloseOperation.name(), self.next(), &request)?;
         let _: TCloseOperationResp = call_on(&mut self.connection, Method::CloseOperation, &call, buffer)?;
