@@ -111,13 +111,33 @@ def test_manifests_have_no_password_and_only_the_agent_gets_the_databases(object
     ]
 
 
+# What clients can make a proxy use, in MiB beyond the keys of its configuration: docs/gateway.md has these limits.
+REPLIES_MIB = 256
+HASHES_MIB = 2 * 8 * 19
+UNCOUNTED_REQUEST_MIB = 64 / 1024
+IDLE_TLS_CONNECTION_MIB = 24 / 1024
+# The program without clients, and what it reads of the catalog.
+REST_MIB = 64
+
+
+def test_the_worst_case_of_a_proxy_fits_its_memory(objects, tmp_path):
+    container = templates(objects)["proxy"]["spec"]["containers"][0]
+    proxy = checked(container, objects, tmp_path)["proxy"]
+    of_connections = proxy["max_connections"] * (IDLE_TLS_CONNECTION_MIB + UNCOUNTED_REQUEST_MIB)
+    of_keys = (proxy["request_memory"] + proxy["max_held_bytes"]) / 2**20
+    worst = of_connections + of_keys + REPLIES_MIB + HASHES_MIB + REST_MIB
+    limit = container["resources"]["limits"]["memory"]
+    print(f"{worst:.0f} MiB at worst, and the limit is {limit}")
+    assert worst <= int(limit.removesuffix("Mi")), (worst, limit)
+
+
 def test_proxies_require_tls_and_passwords_of_two_secrets_and_no_other_role_has_them(objects, tmp_path):
     secrets = {"tls": "enginehouse-tls", "users": "enginehouse-users"}
     for role, pod in templates(objects).items():
         volumes = {it["name"]: it["secret"] for it in pod["spec"]["volumes"] if "secret" in it}
         expected = {"keys", *secrets} if role == "proxy" else {"keys"}
         assert {it["secretName"].split("-")[1] for it in volumes.values()} == expected
-        assert volumes["keys"]["secretName"].startswith(f"enginehouse-keys-{role}-"), "keys of this role"
+        assert volumes["keys"]["secretName"] == f"enginehouse-keys-{role}", "of this role, and without a hash"
         assert [it["key"] for it in volumes["keys"]["items"]] == [f"{it}.key" for it in KEYS[role]]
         assert all(not it.get("optional") and it["defaultMode"] == 0o440 and it["items"] for it in volumes.values())
         assert not [it for it in pod["spec"]["containers"][0]["volumeMounts"] if "subPath" in it], "it would not be replaced"
