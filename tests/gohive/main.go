@@ -2,7 +2,8 @@
 //
 //	gohive sasl|thrift|http HOST:PORT STATEMENT [CA]
 //
-// LOGIN_USER and LOGIN_PASSWORD are the credentials. With a file of certificates that it trusts it connects by TLS.
+// LOGIN_USER and LOGIN_PASSWORD are the credentials; with LOGIN_SERVICE, the first part of a service's name, they are a Kerberos
+// ticket of this machine. With a file of certificates that it trusts it connects by TLS.
 package main
 
 import (
@@ -62,6 +63,9 @@ func execute(arguments []string) ([]map[string]any, error) {
 	host, port, err := address(arguments[1])
 	if err != nil {
 		return nil, err
+	}
+	if configuration.Service = os.Getenv("LOGIN_SERVICE"); configuration.Service != "" {
+		auth = "KERBEROS"
 	}
 	if len(arguments) == 4 {
 		if configuration.TLSConfig, err = trusting(arguments[3], host); err != nil {

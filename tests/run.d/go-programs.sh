@@ -6,9 +6,9 @@ install_kustomize() {
     install_go_program tests/kubernetes/render EH_TEST_KUSTOMIZE
 }
 
-# gohive: the Go driver for HiveServer2, as a client.
+# gohive: the Go driver for HiveServer2, as a client. For tickets it loads the library of Kerberos, which needs cgo.
 install_gohive() {
-    install_go_program tests/gohive EH_TEST_GOHIVE
+    cgo=1 install_go_program tests/gohive EH_TEST_GOHIVE -tags=kerberos
 }
 
 # cert-manager: its controllers. What they work with is defined in its module, too.
@@ -42,7 +42,8 @@ install_cert_manager_definitions() {
     return "$status"
 }
 
-# install_go_program MODULE VARIABLE: builds the program unless it is there, and exports the variable with its path.
+# install_go_program MODULE VARIABLE OPTION…: builds the program unless it is there, and exports the variable with its path. The
+# options are those of `go build`; `cgo=1` permits C.
 install_go_program() {
     local module=$1 name folder
     name=$(basename "$module")
@@ -56,7 +57,7 @@ install_go_program() {
     # Two runs at once build it once.
     (
         flock 9
-        [ -x "$folder/$name" ] || build_go_program "$module" "$folder" "$name"
+        [ -x "$folder/$name" ] || build_go_program "$module" "$folder" "$name" "${@:3}"
     ) 9>"$folder/lock"
 }
 
@@ -69,7 +70,7 @@ build_go_program() {
     go=$(go_for_kubernetes "$module") || return 1
     echo "$name: building"
     rm -rf "$folder/build"
-    compile_go_program "$module" "$folder" "$name" "$go" >"$work/$name-build.log" 2>&1
+    compile_go_program "$module" "$folder" "$name" "$go" "${@:4}" >"$work/$name-build.log" 2>&1
     status=$?
     [ "$status" -eq 0 ] && mv "$folder/build/$name" "$folder/$name"
     rm -rf "$folder/build"
@@ -80,6 +81,6 @@ build_go_program() {
 compile_go_program() (
     local module=$1 folder=$2 name=$3 go=$4
     cd "$module" || return 1
-    GOFLAGS=-modcacherw GOWORK=off GOTOOLCHAIN=local GOPATH=$folder/build/path GOCACHE=$folder/build/cache CGO_ENABLED=0 \
-        "$go" build -trimpath -mod=readonly -buildvcs=false -ldflags="-s -w" -o "$folder/build/$name" .
+    GOFLAGS=-modcacherw GOWORK=off GOTOOLCHAIN=local GOPATH=$folder/build/path GOCACHE=$folder/build/cache \
+        CGO_ENABLED=${cgo:-0} "$go" build "${@:5}" -trimpath -mod=readonly -buildvcs=false -ldflags="-s -w" -o "$folder/build/$name" .
 )

@@ -1,14 +1,16 @@
 """Every client logs in with each method of authentication that it has, over each of its transports, plain and inside TLS, to a
-gateway with several methods at once. The long tier prints the table of all logins."""
+gateway with several methods at once. The long tier prints the table of all logins, those with a ticket included."""
 
 import contextlib
 
 import pytest
+from thrift.transport.TTransport import TTransportException
 
+from harness import ticket_clients
 from harness.java import JdbcError
-from harness.login_clients import CLIENTS, HTTP, SASL, THRIFT, lacks
-from harness.methods import METHODS, NONE, Gateways, Login
-from harness.tier import only_long
+from harness.login_clients import CLIENTS, HTTP, SASL, THRIFT, lacks, run_gohive
+from harness.methods import KERBEROS, METHODS, NONE, Gateways, Login
+from harness.tier import LONG, only_long
 
 # One login of each client inside TLS, which together have each method and each transport.
 DEFAULT = [
@@ -21,11 +23,15 @@ DEFAULT = [
     ("impyla", SASL, "ldap"),
     ("enginehouse sql", SASL, "jwt"),
 ]
+# The reason of a refusal in the audit.
+REPLAYED = r'event="login_failed" .*Request is a replay'
 
 
 @pytest.fixture(scope="module")
 def gateways(workspace):
-    with contextlib.closing(Gateways(workspace / "logins")) as made:
+    # Only the long tier has a cell with a ticket.
+    methods = [it for it in METHODS if LONG or it != KERBEROS]
+    with contextlib.closing(Gateways(workspace / "logins", methods)) as made:
         yield made
 
 
@@ -70,6 +76,30 @@ def test_every_client_logs_in_with_each_method_that_it_has(gateways):
     print(table(results))
     assert not failures, "\n".join(failures)
     gateways.check_logs()
+
+
+@only_long
+def test_a_client_that_repeats_its_ticket_logs_in_once(gateways):
+    """Over HTTP PyHive and gohive send one ticket with each call: the first one opens a session, the second one is refused."""
+    target = gateways.target(KERBEROS, with_tls=False)
+    clients = {"PyHive": repeat_with_pyhive, "gohive": repeat_with_gohive}
+    for name, repeat in clients.items():
+        before = gateways.logs(target).count(REPLAYED)
+        repeat(target, gateways.login(KERBEROS))
+        assert gateways.logs(target).count(REPLAYED) > before, name
+        assert client_of(name, SASL).log_in(target, gateways.login(KERBEROS)), f"{name} logs in over SASL"
+    gateways.check_logs()
+
+
+def repeat_with_pyhive(target, login):
+    """PyHive ignores the status of the response, and reads its text as a message."""
+    with pytest.raises(TTransportException, match="Length exceeded max allowed"):
+        ticket_clients.pyhive_http(target.address, login.ticket)
+
+
+def repeat_with_gohive(target, login):
+    done = run_gohive(HTTP, target, login)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "HTTP Response code: 401\n"), done
 
 
 def table(results):

@@ -3,6 +3,7 @@ but for the port and other addresses, with a `standalone` that listens on every 
 
 import base64
 import contextlib
+import inspect
 import os
 import re
 import shutil
@@ -12,11 +13,11 @@ import sys
 
 import pytest
 
-from harness import kubectl
+from harness import ensemble, kubectl
 from harness.cert_manager import CertManager, define
 from harness.control_plane import Kubernetes
 from harness.engines import Engines
-from harness.how_tos import sections
+from harness.how_tos import plain_blocks, sections
 from harness.issuer import Issuer
 from harness.java import OPTIONS, jars
 from harness.kdc import Kdc
@@ -33,6 +34,8 @@ PASSWORD = "correct-horse"
 SERVE = re.compile(r"((?:\w+=\S+ )*)enginehouse (standalone .*)")
 END = "-----END CERTIFICATE-----\n"
 DIRECTORY, ISSUER = "ldaps://directory.example:636", "https://issuer.example"
+# What the block for ZooKeeper begins with.
+ZOOKEEPERS = "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"
 PRINTED = {"sh": re.compile(r"^[|│ ]*42[|│ ]*$", re.MULTILINE), "python": re.compile(r"^\[\(42,\)\]$", re.MULTILINE)}
 
 
@@ -153,6 +156,31 @@ def test_standalone_prints_the_two_commands_of_the_how_tos(trial, served):
         assert server.wait_ready().endswith("/;ssl=true")
     finally:
         server.stop()
+
+
+def test_each_block_outside_of_the_how_tos_is_valid(trial, served, control):
+    made = control.make("t_1")
+    known = (REPOSITORY / "crates/enginehouse/Cargo.toml").read_text(), inspect.getsource(ensemble)
+    kinds = []
+    # The commands make the key files, which a configuration needs.
+    for text in sorted(plain_blocks(), key=lambda it: not it.startswith("enginehouse")):
+        kind = text.split()[0]
+        kinds.append(kind)
+        if kind == "enginehouse":
+            trial.execute("sh", text)
+        elif kind == "ALTER":
+            control.execute(text.strip().rstrip(";"))
+        elif kind == "[access]":
+            (trial.folder / "access.toml").write_text(text)
+            trial.execute("sh", "enginehouse config check --config access.toml")
+        elif kind == "cargo":
+            features = re.findall(r"--features (\S+)", text)
+            assert features and all(f"\n{it} = [" in known[0] for it in features), text
+        else:
+            # A part of ZooKeeper's configuration: the tests' own server has the same lines, but for its values.
+            assert all(line.split("=")[0] in known[1] for line in text.splitlines()), text
+    control.drop(*made)
+    assert sorted(set(kinds)) == ["ALTER", "[access]", "cargo", "enginehouse", ZOOKEEPERS], kinds
 
 
 def test_the_how_to_of_ldap_leads_from_a_directory_to_a_login_of_its_users(folder):

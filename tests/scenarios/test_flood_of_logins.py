@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from harness.attacked import CONNECT_RATE, Attacked
+from harness.attacked import Attacked
 from harness.clients import split
 from harness.fixtures import started
 from harness.login_flood import PER_ADDRESS, Flood
@@ -28,6 +28,8 @@ pytestmark = pytest.mark.alone
 SECONDS = int(os.environ.get("EH_FLOOD_SECONDS", "600"))
 # The same client without a flood, before it and, to see whether the machine was equally fast, after it.
 ALONE_S = max(SECONDS // 10, 10)
+# A burst of one address is twice as many; each of these connections is a file of this process.
+CONNECT_RATE = 200
 ADDRESSES = [f"127.0.32.{number}" for number in range(1, 25)]
 OTHER, FAST = "127.0.0.2", "127.0.33.1"
 # 19 MiB for each password hash, of which one for each processor is computed at the same time, at most twice.
@@ -59,7 +61,7 @@ def one_scheduling_group():
 
 @pytest.fixture
 def target(workspace, one_scheduling_group):
-    yield from started(Attacked(workspace / "flooded"))
+    yield from started(Attacked(workspace / "flooded", f"[proxy]\nconnect_rate = {CONNECT_RATE}\n"))
 
 
 @pytest.fixture

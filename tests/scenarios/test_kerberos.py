@@ -8,13 +8,14 @@ import pytest
 from thrift.transport.TTransport import TTransportException
 
 from harness import ticket_clients
-from harness.certificates import STORE_PASSWORD, Certificate
+from harness.certificates import Certificate
 from harness.clients import pyhive_session, rows, sqlstate_of
 from harness.kdc import OTHER_REALM, REALM, Kdc
 from harness.processes import run
+from harness.role_keys import RoleKeys
 from harness.slapd import Slapd, group_entry, password_of, user_entry
 from harness.standalone import Standalone
-from harness.ticket_clients import beeline, curl, jdbc, jdbc_query
+from harness.ticket_clients import curl
 from harness.tier import only_long
 
 CONFIGURATION = """
@@ -32,7 +33,8 @@ key_file = "{key}"
 USERS = ("alice", "bob", "admin", "etl/batch")
 ADMIN_PASSWORD = "pass of admin"
 FAILED = "authentication failed"
-PLAIN, WITH_TLS = "plain", "TLS"
+LOOPBACK = "127.0.0.1:0"
+ENDS_WITHIN_S = 30
 
 
 class Installation:
@@ -110,6 +112,44 @@ def installation(folder):
         it.close()
 
 
+def test_no_program_starts_without_a_keytab_that_only_it_can_read(folder):
+    """Before a port is bound; the error names the variable and the file, where it names one."""
+    missing, garbage, shared, empty = (folder / f"{it}.keytab" for it in ("missing", "garbage", "shared", "empty"))
+    garbage.write_text("nothing\n")
+    directory = folder / "directory"
+    directory.mkdir(0o700)
+    for path in (shared, empty):
+        # The head of a keytab without keys.
+        path.write_bytes(b"\x05\x02")
+    for path, mode in ((garbage, 0o600), (empty, 0o600), (shared, 0o640)):
+        path.chmod(mode)
+    krb5 = folder / "krb5.conf"
+    krb5.write_text(f"[libdefaults]\n    default_realm = {REALM}\n    default_keytab_name = FILE:{missing}\n")
+    keys = RoleKeys(folder / "keys-of-roles", "enginehouse")
+    path, text = folder / "enginehouse.toml", '[access]\nauthentication = "kerberos"\n'
+    of_cluster = f'[cluster]\nkeys = "{keys.files}"\n[proxy]\nlisten = "{LOOPBACK}"\n[zookeeper]\nconnect = "127.0.0.1:1"\n'
+    commands = {
+        "standalone": (text, ["standalone", "--config", path, "--listen", LOOPBACK, "--data-dir", folder / "data"]),
+        "proxy": (text + of_cluster, ["proxy", "--config", path]),
+        "config check": (text + of_cluster, ["config", "check", "--config", path]),
+    }
+    cannot_be_used, hint = "the keytab cannot be used", "Set KRB5_KTNAME to a file with the keys of hive/HOST@REALM"
+    for program, (configuration, command) in commands.items():
+        path.write_text(configuration)
+        for variable, expected in (
+            ({"KRB5_KTNAME": str(missing)}, (cannot_be_used, str(missing), hint)),
+            ({}, (cannot_be_used, str(missing), hint)),
+            ({"KRB5_KTNAME": f"FILE:{garbage}"}, (cannot_be_used, hint)),
+            ({"KRB5_KTNAME": str(empty)}, (cannot_be_used, hint)),
+            ({"KRB5_KTNAME": str(directory)}, (cannot_be_used, hint)),
+            ({"KRB5_KTNAME": str(shared)}, (f"KRB5_KTNAME: {shared} is open to other users (mode 0640)",)),
+        ):
+            done = run(command, within_s=ENDS_WITHIN_S, env={"KRB5_CONFIG": str(krb5)} | variable)
+            assert (done.returncode, done.stdout) == (1, ""), (program, variable, done)
+            for it in expected:
+                assert it in done.stderr, (program, variable, it, done.stderr)
+
+
 def result(cursor, statement):
     cursor.execute(statement)
     return cursor.fetchall()
@@ -173,78 +213,6 @@ def test_users_of_a_realm_log_in_with_their_tickets_and_have_the_groups_of_the_d
     assert f"ticket of alice@{OTHER_REALM}, of another realm" in text
     assert f"ticket for the service host/localhost@{REALM}" in text
     assert f"ticket of admin@{REALM}, a user whom another method owns" in text
-
-
-# ---- Every client that can use a ticket, over every transport that it has. ----
-
-
-def query_of(it, http=False):
-    """What a JDBC URL has behind the address."""
-    store = it.certificate and it.certificate.java_store()
-    over_tls = f";ssl=true;sslTrustStore={store};trustStorePassword={STORE_PASSWORD}" if store else ""
-    return jdbc_query(http, it.kdc.principal("HTTP" if http else "hive"), over_tls)
-
-
-def pyhive(it):
-    with it.session("alice") as session:
-        return rows(session, "SHOW TENANTS")
-
-
-def impyla(it, http):
-    with ticket_clients.impyla_session(it.address, it.kdc.of_client("alice"), http=http, **it.ca) as cursor:
-        return result(cursor, "SHOW TENANTS")
-
-
-def of_beeline(it, http):
-    done = beeline(it.address, "SHOW TENANTS", it.kdc.of_client("alice"), it.folder, query_of(it, http))
-    assert done.status == 0, f"{done.out}\n{done.err}"
-    return done.lines()[1:]
-
-
-def of_driver(it, driver, http):
-    return jdbc(it.address, "SHOW TENANTS", it.kdc.of_client("alice"), it.folder, query_of(it, http), driver)
-
-
-def curl_rest(it):
-    status, head, body = it.rest("alice")
-    assert status == 200, head
-    return json.loads(body)["rows"]
-
-
-CLIENTS = {
-    "PyHive, SASL": pyhive,
-    "impyla, SASL": lambda it: impyla(it, http=False),
-    "impyla, HTTP": lambda it: impyla(it, http=True),
-    "BeeLine 2.3, SASL": lambda it: of_beeline(it, http=False),
-    "BeeLine 2.3, HTTP": lambda it: of_beeline(it, http=True),
-    "Hive JDBC 2.3, SASL": lambda it: of_driver(it, "2.3", http=False),
-    "Hive JDBC 2.3, HTTP": lambda it: of_driver(it, "2.3", http=True),
-    "Hive JDBC 3.1, SASL": lambda it: of_driver(it, "3.1", http=False),
-    "Hive JDBC 3.1, HTTP": lambda it: of_driver(it, "3.1", http=True),
-    "Hive JDBC 4.1, SASL": lambda it: of_driver(it, "4.1", http=False),
-    "Hive JDBC 4.1, HTTP": lambda it: of_driver(it, "4.1", http=True),
-    "Kyuubi JDBC 1.9, SASL": lambda it: of_driver(it, "Kyuubi", http=False),
-    "Kyuubi JDBC 1.9, HTTP": lambda it: of_driver(it, "Kyuubi", http=True),
-    "curl, REST": curl_rest,
-}
-
-
-@only_long
-def test_every_client_logs_in_with_a_ticket(folder):
-    logged_in, failures = {client: [] for client in CLIENTS}, []
-    for transport, mode in ((PLAIN, None), (WITH_TLS, "required")):
-        with contextlib.closing(Installation(folder / transport, tls=mode)) as made:
-            made.start()
-            for client, log_in in CLIENTS.items():
-                try:
-                    assert len(log_in(made)) == 1, "it sees the tenant of its group"
-                    logged_in[client].append(transport)
-                except Exception as error:
-                    failures.append(f"{client}, {transport}: {error}")
-    print(f"{'client':<23}method    transport")
-    for client, transports in logged_in.items():
-        print(f"{client:<23}kerberos  {', '.join(transports)}")
-    assert not failures, "\n".join(failures)
 
 
 @only_long

@@ -1,5 +1,5 @@
-//! The rows of `docs/attacks.md` and the tests of the attack corpus: each row has a test, whose name begins with its number, and
-//! variants that take long may have one of their own.
+//! The rows of `docs/attacks.md` and the tests of the attack corpus: each row has one test function, whose name begins with its
+//! number; variants are parameters of it.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -19,18 +19,24 @@ fn number(line: &str) -> Option<String> {
 }
 
 #[test]
-fn each_row_of_the_attack_corpus_has_a_test() {
+fn each_row_of_the_attack_corpus_has_one_test() {
     let rows: Vec<String> = page::tables(&read(PAGE).unwrap()).into_iter().map(|row| row[0].clone()).collect();
-    let mut tests = BTreeSet::new();
+    let mut tests = Vec::new();
     for file in repository::files().unwrap() {
         if file.path.starts_with(TESTS) && file.has_extension("py") {
             tests.extend(file.text().unwrap().unwrap().lines().filter_map(number));
         }
     }
-    let mut once = BTreeSet::new();
-    let twice: Vec<&String> = rows.iter().filter(|number| !once.insert(*number)).collect();
-    assert!(twice.is_empty(), "these numbers have more than one row: {twice:?}");
-    let rows = BTreeSet::from_iter(rows);
+    for (what, numbers) in [("rows", &rows), ("test functions", &tests)] {
+        let twice = repeated(numbers);
+        assert!(twice.is_empty(), "these numbers have more than one of the {what}: {twice:?}");
+    }
+    let (rows, tests) = (BTreeSet::from_iter(rows), BTreeSet::from_iter(tests));
     assert_eq!(rows, tests, "rows (left) and tests (right)");
     assert!(rows.len() >= FEWEST, "only {} rows", rows.len());
+}
+
+fn repeated(numbers: &[String]) -> Vec<&String> {
+    let mut once = BTreeSet::new();
+    numbers.iter().filter(|number| !once.insert(*number)).collect()
 }

@@ -1,4 +1,5 @@
-"""The attack corpus: one test per attempt, numbered as in docs/security.md, against one installation.
+"""The attack corpus: one test function for each number of docs/attacks.md, against one installation; what is about one method
+of authentication has a gateway of its own (`harness.attacked_gateway`).
 
 No attempt succeeds. Afterwards logins, queries and control statements work, and no log has an unexpected warning.
 """

@@ -8,17 +8,24 @@ import socket
 import threading
 import time
 
-from harness.attacked import CONNECT_RATE
+import pytest
+
+from harness.attacked import Attacked
 from harness.clients import split
+from harness.fixtures import searched
 from harness.memory import no_growth
 from harness.transports import TRANSPORTS, Refused, Sasl, session_over
 from harness.waiting import wait_until
 
 SLOW, FAST, OTHER = ("127.0.14.1", "127.0.14.3", "127.0.14.4"), "127.0.14.2", "127.0.0.2"
 SLOW_CONNECTIONS, FAST_CONNECTIONS = 10_000, 1_000
-# What one address may have: a burst of connections; unauthenticated ones; connections that wait for a place among these. What
-# all may have: waiting connections, and those that are just being rejected.
-BURST, UNAUTHENTICATED, WAITING, ALL_WAITING, REJECTED = 2 * CONNECT_RATE, 32, 500, 1_000, 32
+# What one address may have: unauthenticated connections, and those that wait for a place among these. What all may have:
+# waiting connections, and those that are just being rejected.
+UNAUTHENTICATED, WAITING, ALL_WAITING, REJECTED = 32, 500, 1_000, 32
+# A flood that took fewer places than this would not have been one.
+LEAST_TAKEN = 400
+# A22: new connections per second from one address, and in a burst. The default is 1,000, which a test cannot exceed everywhere.
+CONNECT_RATE, BURST = 200, 400
 # File descriptors that the installation itself may open meanwhile, and those that this process needs.
 OWN_FILES, FILES_LEFT = 32, 512
 # The connections that are opened before the next wait. One that finds the listener's queue full would be repeated after 1 s.
@@ -27,6 +34,15 @@ GROWTH_MIB = 64
 SERVED_WITHIN_S, FLOOD_S = 2, 1
 TOO_FAST = "too many new connections from one address\nDetail: The limit for "
 CLIENT_HELLO = b"\x16"
+
+
+@pytest.fixture
+def limited(workspace, request):
+    """An installation with that rate."""
+    installation = Attacked(workspace / "limited", f"[proxy]\nconnect_rate = {CONNECT_RATE}\n", tenants={})
+    with contextlib.closing(installation):
+        yield from searched(installation.start(), request)
+        installation.check_health()
 
 
 @contextlib.contextmanager
@@ -100,12 +116,13 @@ def test_a21_10_000_slow_connections_take_bounded_resources(target):
                 assert_serves_others(target)
             taken = files_of(target) - before
             most = len(SLOW) * UNAUTHENTICATED + ALL_WAITING + REJECTED + OWN_FILES
-            assert BURST <= taken <= most, (count, taken, most)
+            assert LEAST_TAKEN <= taken <= most, (count, taken, most)
             assert session.serves()
 
 
-def test_a22_1_000_connections_a_second_leave_others_their_service(target):
+def test_a22_1_000_connections_a_second_leave_others_their_service(limited):
     """Those above the rate are closed, or rejected with the reason; the address is served again when the flood has ended."""
+    target = limited
     with contextlib.ExitStack() as stack:
         began = time.monotonic()
         flood = connect_many(stack, target, FAST, FAST_CONNECTIONS)

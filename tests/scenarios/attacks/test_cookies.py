@@ -1,11 +1,15 @@
-"""Rows B26 to B28: the cookie of HTTP clients, forged, sent by a page of another site, and sent to the REST API.
+"""Rows B26 to B28: the cookie of HTTP clients, forged, expired, of another generation of keys, sent by a page of another site,
+and sent to the REST API.
 
-Expiry by the clock is tested in Rust (`authentication::cookie`).
+No test waits for 15 min: a cookie with another expiry is signed here, with the key in the file of the proxy.
 """
 
 import base64
 import contextlib
+import hashlib
+import hmac
 import json
+import time
 
 import pytest
 from impala_thrift_gen.TCLIService import ttypes
@@ -14,6 +18,7 @@ from harness.attacked import basic, password_of
 from harness.http_messages import THRIFT_TYPE
 from harness.login_attempts import over_http
 from harness.processes import REPOSITORY
+from harness.role_keys import secrets_of
 from harness.thrift_messages import call, decode, execute, handle, open_session
 
 COOKIE = "hive.server2.auth"
@@ -44,11 +49,18 @@ class LoggedIn:
         return execute(self.session, text)
 
     def with_field(self, position, value):
-        """The cookie with another field: version, expiry, method, user, groups. Its signature is not another one."""
+        """The cookie with another field and the same signature. Fields: version, generation, expiry, method, user, groups."""
+        return f"{self.changed(position, value)}.{self.signature}"
+
+    def signed_with_field(self, position, value):
+        """The same, signed with the key of the proxy."""
+        fields = self.changed(position, value)
+        return f"{fields}.{signature_of(self.target, fields)}"
+
+    def changed(self, position, value):
         fields = decoded(self.fields).split(b"\0")
         fields[position : position + 1] = value(fields[position])
-        joined = b"\0".join(fields)
-        return f"{encoded(joined)}.{self.signature}"
+        return encoded(b"\0".join(fields))
 
     def is_served(self):
         """With its own cookie a statement of its own session runs."""
@@ -57,6 +69,11 @@ class LoggedIn:
 
     def close(self):
         post(self.target, call("CloseSession", handle(self.session)), self.cookie)
+
+
+def signature_of(target, fields):
+    key = base64.b64decode(secrets_of(target.standalone.data / "keys/proxy.key")["cookie", 1]).hex()
+    return encoded(hmac.digest(key.encode(), fields.encode(), hashlib.sha256))
 
 
 def encoded(data):
@@ -103,6 +120,10 @@ def test_b26_a_forged_cookie_is_refused(target, logged_in):
     # The last character has two bits that belong to no byte.
     respelled = f"{admin.signature[:-1]}{alphabet[alphabet.index(admin.signature[-1]) ^ 1]}"
     assert decoded(respelled) == decoded(admin.signature)
+    # Only what is changed makes the signed ones invalid.
+    assert signature_of(target, admin.fields) == admin.signature
+    soon = admin.signed_with_field(2, lambda _: [b"%d" % (time.time() * 1000 + 60_000)])
+    assert post(target, admin.statement("SHOW TENANTS"), soon)[0] == 200
     forged = {
         "empty": "",
         "a point": ".",
@@ -123,12 +144,19 @@ def test_b26_a_forged_cookie_is_refused(target, logged_in):
         "the admin's fields, signed for alice": f"{admin.fields}.{alice.signature}",
         "alice's fields, signed for the admin": f"{alice.fields}.{admin.signature}",
         "another version": alice.with_field(0, lambda _: [b"0"]),
-        "a later expiry": alice.with_field(1, lambda expiry: [b"%d" % (int(expiry) + 10**9)]),
-        "no expiry": alice.with_field(1, lambda _: []),
-        "method none": alice.with_field(2, lambda _: [b"none"]),
-        "the name of the admin": alice.with_field(3, lambda _: [b"admin"]),
-        "one more group": alice.with_field(4, lambda group: [group, b"ops"]),
-        "no group": alice.with_field(4, lambda _: []),
+        "another generation": alice.with_field(1, lambda _: [b"2"]),
+        "a later expiry": alice.with_field(2, lambda expiry: [b"%d" % (int(expiry) + 10**9)]),
+        "no expiry": alice.with_field(2, lambda _: []),
+        "method none": alice.with_field(3, lambda _: [b"none"]),
+        "the name of the admin": alice.with_field(4, lambda _: [b"admin"]),
+        "one more group": alice.with_field(5, lambda group: [group, b"ops"]),
+        "no group": alice.with_field(5, lambda _: []),
+        # Signed as by a proxy.
+        "expired": admin.signed_with_field(2, lambda _: [b"%d" % (time.time() * 1000 - 1)]),
+        "expired long ago": admin.signed_with_field(2, lambda _: [b"0"]),
+        "of a generation that no proxy has any more": admin.signed_with_field(1, lambda _: [b"0"]),
+        "of a generation that no proxy has yet": admin.signed_with_field(1, lambda _: [b"2"]),
+        "by a method that is not enabled": admin.signed_with_field(3, lambda _: [b"ldap"]),
         "a forged one before the genuine one": f"x; {COOKIE}={admin.cookie}",
     }
     for variant, cookie in forged.items():

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from harness.clients import split
+from harness.attacked_gateway import AttackedGateway
+from harness.clients import pyhive_session, split
 from harness.login_attempts import TRANSPORTS_AND_REST, log_in
 from harness.slapd import GROUPS, USERS, Slapd, group_entry, password_of, user_entry
-from harness.standalone import Standalone
 
 # A login may take 10 s, half of which its delay takes.
 pytestmark = pytest.mark.alone
@@ -33,14 +33,11 @@ def directory(workspace):
         it.close()
 
 
-class Gateway:
-    """A standalone whose users are those of a directory."""
+class Gateway(AttackedGateway):
+    """Its users are those of a directory."""
 
     def __init__(self, folder, section):
-        self.standalone = Standalone(folder / "gateway")
-        path = folder / "gateway.toml"
-        path.write_text(f'[access]\nauthentication = "ldap"\n{section}')
-        self.standalone.start("--config", path)
+        super().__init__(folder, "ldap", section)
         self.sources = iter(range(1, 250))
 
     def log_in(self, transport, user, password):
@@ -61,12 +58,13 @@ class Gateway:
 
 @contextlib.contextmanager
 def gateway(folder, section, *allowed):
+    """Afterwards it serves as before, and users of the directory too, unless it is one that is not used."""
     made = Gateway(folder, section)
     made.standalone.logs.allow(*allowed)
     try:
         yield made
-        unexpected = made.standalone.logs.unexpected()
-        assert not unexpected, unexpected
+        alice = pyhive_session(made.standalone.address, "alice", password=password_of("alice"))
+        made.check_health(*([] if AWAY in allowed else [alice]))
         text = made.standalone.logs.text()
         assert not any(password_of(user) in text for user in USER_NAMES), "a password is in a log"
     finally:

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import struct
 
+import pytest
 from impala_thrift_gen.TCLIService import ttypes
 from thrift.Thrift import TMessageType
 
@@ -14,7 +15,7 @@ from harness.hostile_engine import VALUE, HostileEngine
 from harness.memory import no_growth
 from harness.stolen_keys import Stolen
 from harness.thrift_messages import encode, execute, framed
-from harness.tier import only_long
+from harness.tier import some
 from harness.transports import Sasl
 
 GROWTH_MIB = 16
@@ -117,7 +118,8 @@ def hostile_engine(target):
         yield hostile
 
 
-def test_d11_a_hostile_reply_of_an_engine_ends_its_own_session_only(target):
+def lies(target):
+    """Each reply that is none ends the session that receives it, and no other."""
     with contextlib.ExitStack() as stack:
         hostile = stack.enter_context(hostile_engine(target))
         bystander = stack.enter_context(target.session("bob"))
@@ -175,19 +177,23 @@ def another_sessions_handle(target, hostile, attempt):
         assert victim.call("FetchResults", request).results.columns[0].i64Val.values == [7]
 
 
-@only_long
-def test_d11_an_engine_that_falls_silent_loses_its_session(target):
+def silence(target):
     """It stays registered, accepts connections and answers nothing."""
     with contextlib.ExitStack() as stack:
         hostile = stack.enter_context(hostile_engine(target))
         silent, bystander = Attempt(target, stack), stack.enter_context(target.session("bob"))
 
-        def silence(_):
+        def no_reply(_):
             hostile.ended.wait(2 * SILENT_FOR_S)
             return []
 
-        hostile.lies |= {"FetchResults": silence}
+        hostile.lies |= {"FetchResults": no_reply}
         silent.connection.connection.settimeout(SILENT_FOR_S)
         reply = silent.connection.ask(silent.call("FetchResults"))
         assert (reply.method, reply.sqlstate) == ("FetchResults", "08S01"), reply
         assert rows(bystander, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
+
+
+@pytest.mark.parametrize("replies", some([lies, silence], lies))
+def test_d11_a_hostile_engine_ends_its_own_sessions_only(target, replies):
+    replies(target)

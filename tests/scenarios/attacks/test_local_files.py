@@ -1,4 +1,4 @@
-"""Row E4 for DataFusion engines, which run no code of users: files of the machine outside of the allowed locations."""
+"""Row E9: files of the machine outside of the allowed locations, for DataFusion engines, which run no code of users."""
 
 import pathlib
 import uuid
@@ -20,7 +20,7 @@ def outside(target):
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_e4_a_datafusion_engine_reads_and_writes_allowed_locations_only(target, scheme):
+def test_e9_a_datafusion_engine_reads_and_writes_allowed_locations_only(target, scheme):
     files, folders = outside(target)
     name = f"planted_{uuid.uuid4().hex[:8]}"
     create = "CREATE EXTERNAL TABLE {} (line VARCHAR) STORED AS CSV LOCATION '{}{}'"

@@ -19,7 +19,7 @@ from harness.attacked import password_of
 from harness.login_attempts import HTTP, PLAIN_THRIFT, REST, SASL, TRANSPORTS_AND_REST, Answer, log_in
 from harness.processes import run
 from harness.thrift_messages import PROTOCOL, field, message, written
-from harness.tier import only_long
+from harness.tier import some
 from harness.waiting import wait_until
 
 # A login may take 10 s, half of which its delay takes.
@@ -224,8 +224,9 @@ def test_b11_a_name_that_looks_like_another_one_is_another_user(target, attempts
         assert reason_of(target, attempt) == "unknown user", attempt
 
 
-def test_b29_guessed_passwords_are_slowed_locked_out_and_audited(target, attempts):
+def guesses_from_one_address(target, request):
     """After 40 failures the right password is refused in the same words, from where they were guessed."""
+    attempts = request.getfixturevalue("attempts")
     guesses = [it.result() for it in attempts.guesses]
     for guess in guesses:
         guess.check()
@@ -239,9 +240,8 @@ def test_b29_guessed_passwords_are_slowed_locked_out_and_audited(target, attempt
     assert all(f'user="{VICTIM}" ' in line and 'reason="wrong password"' in line for line in lines), lines
 
 
-@only_long
-def test_b29_10000_guesses_from_20_addresses_are_refused_and_counted(target):
-    """Meanwhile the victim logs in."""
+def guesses_from_20_addresses(target, _):
+    """10,000 are refused and counted. Meanwhile the victim logs in."""
     begun, read, logins = len(target.logs.text("enginehouse.log")), LOCKOUT_FAILURES * len(FLOODERS), []
     for numbers, clients in ((range(read), FEW_CLIENTS), (range(read, FLOOD), MANY_CLIENTS)):
         with concurrent.futures.ThreadPoolExecutor(clients) as pool:
@@ -263,6 +263,11 @@ def test_b29_10000_guesses_from_20_addresses_are_refused_and_counted(target):
     wait_until(lambda: counted() >= FLOOD, COUNTED_WITHIN_S, "all failures are counted", 1)
     assert counted() == FLOOD
     print(f"{FLOOD} guesses; {len(logins)} logins of the victim took at most {max(it.seconds for it in logins):.2f} s")
+
+
+@pytest.mark.parametrize("guess", some([guesses_from_one_address, guesses_from_20_addresses], guesses_from_one_address))
+def test_b29_guessed_passwords_are_slowed_locked_out_and_audited(target, request, guess):
+    guess(target, request)
 
 
 def test_b30_a_victim_locked_out_from_one_address_logs_in_from_another(target, attempts):

@@ -48,8 +48,7 @@ def copied(pod, name):
     return {"metadata": {"name": name} | kept, "spec": spec}
 
 
-@only_long
-def test_d12_the_account_of_an_engine_reaches_no_other_tenant(target):
+def its_account(target):
     """It may create and delete pods in its own namespace, as Spark's driver does."""
     client, own, account = account_of(target)
     other = target.namespace("finance")
@@ -68,8 +67,7 @@ def test_d12_the_account_of_an_engine_reaches_no_other_tenant(target):
     assert target.pod("finance")["metadata"]["labels"]["tenant_name"] == "finance"
 
 
-@only_long
-def test_d12_a_copied_signature_makes_no_engine(target):
+def a_copied_signature(target):
     client, own, _ = account_of(target)
     ours, theirs = target.pod("sales"), target.pod("finance")
     copies = [copied(ours, "copied"), copied(theirs, target.engines["finance"]), copied(theirs, "disguised")]
@@ -95,8 +93,7 @@ def named_by_master(target, path):
     return any("not the signature of this installation; it is neither used nor touched" in it and path in it for it in log)
 
 
-@only_long
-def test_d12_changed_labels_make_no_engine_of_another_tenant(target):
+def changed_labels(target):
     """The engine of `finance` is replaced; two Sparks would need the same port of the tests' loopback."""
     client, own, _ = account_of(target, "finance")
     first, uid = target.engines["finance"], target.pod("sales")["metadata"]["uid"]
@@ -114,6 +111,12 @@ def test_d12_changed_labels_make_no_engine_of_another_tenant(target):
     target.await_engine("finance")
     assert target.pod("sales")["metadata"]["uid"] == uid
     target.check_health()
+
+
+@only_long
+@pytest.mark.parametrize("attack", [its_account, a_copied_signature, changed_labels])
+def test_d12_the_service_account_of_an_engine_harms_no_other_tenant(target, attack):
+    attack(target)
 
 
 def is_settled(target):
@@ -139,8 +142,8 @@ def started_with(target, name, secret):
     return {"metadata": {"name": name} | kept, "spec": spec}
 
 
-@only_long
-def test_h7_an_agent_starts_with_the_secret_of_its_pod_only(target):
+def at_the_agent(target, _):
+    """It starts with the Secret of its own pod only."""
     namespace, admin = target.namespace("finance"), target.pods.admin
     owner = target.pod("finance")["metadata"]["uid"]
     admin.create("pods", started_with(target, "another-uid", target.engines["finance"]), namespace)
@@ -170,8 +173,8 @@ def test_h7_an_agent_starts_with_the_secret_of_its_pod_only(target):
     target.check_health()
 
 
-@only_long
-def test_h7_admission_refuses_a_master_every_other_secret(target, workspace):
+def at_admission(target, workspace):
+    """A master may create no other Secret."""
     kubernetes, namespace = target.pods.kubernetes, target.namespace("finance")
     token = kubernetes.service_account(HOME, "enginehouse-master", cluster_rules=[rule("", "create", "secrets")])
     master = kubernetes.client_of(token)
@@ -196,3 +199,9 @@ def test_h7_admission_refuses_a_master_every_other_secret(target, workspace):
     assert refusal(immutable=False)
     # As masters create it.
     master.create("secrets", secret, namespace, dryRun="All")
+
+
+@only_long
+@pytest.mark.parametrize("attack", [at_the_agent, at_admission])
+def test_h7_an_engine_has_the_secret_of_its_own_pod_only(target, workspace, attack):
+    attack(target, workspace)

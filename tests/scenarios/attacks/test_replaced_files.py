@@ -159,7 +159,7 @@ def test_h6_a_users_file_with_a_bad_line_replaces_none(misedited):
     assert verdict == "problem" and why in findings and "a running one keeps the users" in findings, findings
     assert SECRET not in installation.logs.text() + findings
     if LONG:
-        good = misedited.folder / "good"
+        good = misedited.folder / "new"
         good.write_text(misedited.users.read_text().replace(BAD_LINE, ""))
         replace(misedited.users, good)
         wait_until(lambda: logged(installation, "read the users file "), READ_AGAIN_WITHIN_S, "the corrected file counts")

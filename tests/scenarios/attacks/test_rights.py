@@ -11,7 +11,7 @@ from impala_thrift_gen.TCLIService import ttypes
 from harness.attacked import USERS
 from harness.clients import refused, rows, sqlstate_of
 from harness.thrift_messages import decode, execute
-from harness.tier import only_long
+from harness.tier import some
 from harness.transports import TRANSPORTS, Refused, Sasl
 from harness.waiting import wait_until
 
@@ -221,7 +221,7 @@ def test_c11_an_auditor_starts_stops_and_queries_nothing(target):
     assert state(target) == before
 
 
-def test_c13_a_user_who_left_the_list_of_a_tenant_binds_no_more(target):
+def leaves_the_list_of_a_tenant(target):
     """The bound session continues until it moves; a new one is refused."""
     target.execute("ALTER TENANT finance USER_LIST ('bob', 'carol')")
     with target.session("carol", tenant="finance") as bound:
@@ -233,8 +233,7 @@ def test_c13_a_user_who_left_the_list_of_a_tenant_binds_no_more(target):
         assert_left(target, bound, "carol", "finance", COUNTS_WITHIN_S)
 
 
-@only_long
-def test_c13_a_user_who_left_a_group_binds_no_more(target):
+def leaves_a_group(target):
     """The same, as soon as the users file is read again; a cached login keeps no group. Who was removed runs nothing but SQL of
     the bound engine, and does not log in."""
     with target.session("carol") as bound, target.session("carol") as idle:
@@ -250,6 +249,11 @@ def test_c13_a_user_who_left_a_group_binds_no_more(target):
         finally:
             target.passwd("carol", USERS["carol"])
             wait_until(lambda: sqlstate_of(idle, "SELECT 1") is None, READ_AGAIN_WITHIN_S, "carol is there again")
+
+
+@pytest.mark.parametrize("leave", some([leaves_the_list_of_a_tenant, leaves_a_group], leaves_the_list_of_a_tenant))
+def test_c13_a_user_who_left_the_list_or_a_group_binds_no_more(target, leave):
+    leave(target)
 
 
 def tenants(target, user):

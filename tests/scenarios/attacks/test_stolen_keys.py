@@ -1,6 +1,8 @@
 """Rows D8 to D10 and F1 to F7: what the holder of the key file of one role, or of what one engine has, can do with it."""
 
 import base64
+import contextlib
+import itertools
 import json
 import socket
 import threading
@@ -10,12 +12,18 @@ import uuid
 import pytest
 from kazoo.exceptions import NoAuthError
 
+from harness.attacked import password_of
+from harness.captured_engine import captured_engine
 from harness.clients import rows, split
 from harness.components import AGENT, MECHANISM, Component, NotAccepted, component, proof, signing_key, signing_key_of
+from harness.login_attempts import TRANSPORTS_AND_REST, log_in, over_sasl
 from harness.role_keys import secrets_of
 from harness.stolen_keys import AGENT_REFUSES, ENGINE_REFUSES, ROOT, TIMEOUT_S, Stolen, refusal
 from harness.thrift_messages import BAD, COMPLETE, OK, START, sasl
 from harness.transports import read_sasl
+from harness.waiting import wait_until
+
+LURED_WITHIN_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +46,20 @@ def test_d9_what_an_engine_has_calls_no_agent(target, stolen):
         for password in ("", launched["credential"]["password"], *texts):
             for user in ("proxy", "master"):
                 assert plain(address, user, password) == expected
+
+    calls_no_proxy(target, stolen, launched["credential"]["password"])
+
+
+def calls_no_proxy(target, stolen, password):
+    """By the mechanism of roles, and with the password of the engine under its own name and a proxy's."""
+    with target.tls("127.0.109.1") as connection:
+        answer = over_sasl(connection, sasl(START, MECHANISM))
+    assert not answer.accepted and f'SASL mechanism "{MECHANISM.decode()}" is not supported' in answer.text, answer
+    logins = itertools.product(TRANSPORTS_AND_REST, (f"engine-{stolen.names['sales']}", "proxy"))
+    for number, (transport, user) in enumerate(logins, start=2):
+        with target.tls(f"127.0.109.{number}") as connection:
+            answer = log_in(transport, connection, user, password)
+        assert not answer.accepted and "authentication failed" in answer.text, (transport, user, answer)
 
 
 def plain(address, user, password):
@@ -183,25 +205,55 @@ def test_f7_the_file_of_a_metadata_agent_is_no_key_of_a_proxy(target, stolen):
             assert refusal(address, lambda it, a=audience, k=key: proof(k, it, a, "proxy", user="bob")) == expected
 
 
+class ThirdParty:
+    """Where an engine sends proxies: it asks each of them for a proof, keeps what it hears, and refuses."""
+
+    def __init__(self):
+        self.heard = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.thread = threading.Thread(target=self.listen)
+        self.thread.start()
+
+    def listen(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.settimeout(TIMEOUT_S)
+                    heard = [read_sasl(connection)]
+                    connection.sendall(sasl(OK, b"\x01" * 32))
+                    heard.append(read_sasl(connection))
+                    self.heard.append(heard)
+                    connection.sendall(sasl(BAD, b"no"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join(TIMEOUT_S)
+
+
 def test_d8_a_third_party_that_a_proxy_is_sent_to_learns_no_key(target, stolen):
-    """What goes over the wire is the mechanism and a signature."""
-    heard = []
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(TIMEOUT_S)
+    """A user's statement makes the proxy connect to it. What goes over the wire is the mechanism and a signature, which is for
+    that engine only; the statement runs at another engine of the tenant."""
+    secret = "canary-d8-7f3a"
+    with ThirdParty() as third, captured_engine(target, stolen, "d8", "carol") as engine, engine.login() as thief:
+        engine.register(thief, engine.registration(third.address))
 
-        def listen():
-            connection, _ = server.accept()
-            with connection:
-                heard.append(read_sasl(connection))
-                connection.sendall(sasl(OK, b"\x01" * 32))
-                heard.append(read_sasl(connection))
-                connection.sendall(sasl(BAD, b"no"))
+        def is_lured():
+            with target.session("carol", tenant="d8") as session:
+                assert rows(session, f"SELECT '{secret}' AS it") == [{"it": secret}]
+            return any(b"proxy\0carol" in it for _, (_, it) in third.heard)
 
-        thread = threading.Thread(target=listen)
-        thread.start()
-        with pytest.raises(NotAccepted, match="^no$"):
-            component(f"127.0.0.1:{server.getsockname()[1]}", AGENT, stolen.proxy)
-        thread.join(TIMEOUT_S)
-    assert heard[0] == (START, MECHANISM)
-    for secret in secrets_of(stolen.proxy).values():
-        assert secret.encode() not in heard[1][1]
+        wait_until(is_lured, LURED_WITHIN_S, "a proxy connects to the third party", 0.1)
+        heard = list(third.heard)
+    keys = [key for path in (stolen.proxy, stolen.master) for key in secrets_of(path).values()]
+    for start, (status, proven) in heard:
+        assert (start, status) == ((START, MECHANISM), COMPLETE)
+        assert not any(it.encode() in proven for it in (secret, password_of("carol"), *keys))
+        # At another engine, and at a metadata agent.
+        for address, expected in ((stolen.registration("finance")["address"], ENGINE_REFUSES), (stolen.address, AGENT_REFUSES)):
+            assert refusal(address, lambda _, it=proven: it) == expected

@@ -8,38 +8,31 @@ import struct
 import pytest
 
 from harness import ticket_clients
-from harness.clients import rows, split
+from harness.attacked_gateway import AttackedGateway
+from harness.clients import split
 from harness.http_messages import THRIFT_TYPE
 from harness.kdc import OTHER_REALM, REALM, Kdc
 from harness.login_attempts import HTTP, REST, SASL, over_http
-from harness.standalone import Standalone
 from harness.thrift_messages import COMPLETE, OK, open_session, sasl
 from harness.transports import read_sasl
 
 FAILED = "authentication failed"
-CONFIGURATION = """
-[access]
-authentication = "kerberos"
-"""
 # Object identifiers in DER: SPNEGO, and the mechanism of NTLM.
 SPNEGO = bytes.fromhex("06062b0601050502")
 NTLM = bytes.fromhex("060a2b06010401823702020a")
 
 
-class Gateway:
-    """A standalone whose users are those of a realm."""
+class Gateway(AttackedGateway):
+    """Its users are those of a realm."""
 
     def __init__(self, folder):
         folder.mkdir()
         self.kdc = Kdc(folder / "kdc", ("alice",), (REALM, OTHER_REALM)).start()
-        self.standalone = Standalone(folder / "gateway", env=self.kdc.of_server)
-        path = folder / "gateway.toml"
-        path.write_text(CONFIGURATION)
-        self.standalone.start("--config", path)
+        super().__init__(folder, "kerberos", env=self.kdc.of_server)
         self.sources = iter([f"127.0.{net}.{host}" for net in range(160, 170) for host in range(1, 250)])
 
     def close(self):
-        self.standalone.close()
+        super().close()
         self.kdc.close()
 
     def token(self, service="hive", realm=REALM):
@@ -82,11 +75,8 @@ ALL = (SASL, HTTP, REST)
 def gateway(workspace):
     with contextlib.closing(Gateway(workspace / "tickets")) as it:
         yield it
-        # After these attempts users log in as before.
-        with ticket_clients.pyhive_session(
-            it.standalone.address.replace("127.0.0.1", "localhost"), it.kdc.of_client("alice")
-        ) as session:
-            assert rows(session, "SHOW TENANTS") == []
+        address = it.standalone.address.replace("127.0.0.1", "localhost")
+        it.check_health(ticket_clients.pyhive_session(address, it.kdc.of_client("alice")))
 
 
 def test_b20_a_ticket_for_another_service_is_refused(gateway):

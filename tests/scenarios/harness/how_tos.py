@@ -1,10 +1,11 @@
-"""The how-tos of a page: its sections *How to: …*, with the blocks that a reader would execute."""
+"""The blocks of a page that a reader would execute: of its sections *How to: …*, and of the others."""
 
 import re
 
 from harness.processes import REPOSITORY
 
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PLAIN = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def sections(page="docs/security.md"):
@@ -15,3 +16,8 @@ def sections(page="docs/security.md"):
         if heading.startswith("How to: "):
             found[heading.removeprefix("How to: ")] = BLOCK.findall(text)
     return found
+
+
+def plain_blocks(page="docs/security.md"):
+    """The blocks without a language: commands, statements and parts of files."""
+    return PLAIN.findall(re.sub(BLOCK, "", (REPOSITORY / page).read_text()))

@@ -1,7 +1,7 @@
 """The clients of the table of logins: each logs in to a `harness.methods.Target` over one transport and returns the rows of
 SHOW TENANTS.
 
-`LACKING` has the reason for each login that a client does not have.
+`lacks` has the reason for each login that a client does not have.
 """
 
 import contextlib
@@ -14,14 +14,15 @@ from collections.abc import Callable
 from pyhive import hive
 from thrift.transport import THttpClient, TSocket, TSSLSocket, TTransport
 
+from harness import ticket_clients
 from harness.clients import ANSWER_WITHIN_S, impyla_session, pyhive_session, rows, split
 from harness.java import Jdbc, beeline_ok
+from harness.methods import KERBEROS, METHODS
 from harness.processes import environment, finished, run
 
 SASL, THRIFT, HTTP, REST = "SASL", "plain Thrift", "HTTP", "REST"
 STATEMENT = "SHOW TENANTS"
 JDBC_OPTIONS = {SASL: "", THRIFT: ";auth=noSasl", HTTP: ";transportMode=http;httpPath=cliservice"}
-PASSWORD_METHODS = ("file", "ldap", "jwt")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Client:
 
 def jdbc(driver, transport, bearer=False):
     def log_in(target, login):
+        if login.ticket:
+            query = ticket_clients.jdbc_query(transport == HTTP, target.jdbc_options)
+            return ticket_clients.jdbc(target.address, STATEMENT, login.ticket, query, driver)
         query, user, password = target.jdbc_options + JDBC_OPTIONS[transport], login.user, login.password
         if bearer and login.token:
             query, user, password = f"{query};auth=jwt;jwt={login.token}", "", ""
@@ -46,6 +50,9 @@ def jdbc(driver, transport, bearer=False):
 
 def beeline(transport):
     def log_in(target, login):
+        if login.ticket:
+            query = ticket_clients.jdbc_query(transport == HTTP, target.jdbc_options)
+            return ticket_clients.beeline(target.address, STATEMENT, login.ticket, query).lines()[1:]
         query = target.jdbc_options + JDBC_OPTIONS[transport]
         done = beeline_ok(target.address, STATEMENT, user=login.user, query=query, password=login.password)
         return done.lines()[1:]
@@ -55,7 +62,11 @@ def beeline(transport):
 
 def pyhive_sasl(target, login):
     ca = {"ca": target.ca} if target.ca else {}
-    with pyhive_session(target.address, login.user, password=login.password, **ca) as session:
+    if login.ticket:
+        made = ticket_clients.pyhive_session(target.address, login.ticket, **ca)
+    else:
+        made = pyhive_session(target.address, login.user, password=login.password, **ca)
+    with made as session:
         return rows(session, STATEMENT)
 
 
@@ -90,11 +101,13 @@ def pyhive_over(transport, login):
 
 def impyla(transport):
     def log_in(target, login):
-        options = {"http": transport == HTTP, "auth_mechanism": "NOSASL" if transport == THRIFT else "PLAIN"}
-        token = login.token if transport == HTTP else None
-        with impyla_session(
-            target.address, login.user, ca=target.ca, password=login.password, token=token, **options
-        ) as cursor:
+        if login.ticket:
+            made = ticket_clients.impyla_session(target.address, login.ticket, ca=target.ca, http=transport == HTTP)
+        else:
+            options = {"http": transport == HTTP, "auth_mechanism": "NOSASL" if transport == THRIFT else "PLAIN"}
+            options |= {"password": login.password, "token": login.token if transport == HTTP else None}
+            made = impyla_session(target.address, login.user, ca=target.ca, **options)
+        with made as cursor:
             cursor.execute(STATEMENT)
             return cursor.fetchall()
 
@@ -110,11 +123,15 @@ def sql_client(target, login):
 
 
 def curl(target, login):
+    url = f"{'https' if target.ca else 'http'}://{target.address}/api/v1/tenants"
+    if login.ticket:
+        status, head, body = ticket_clients.curl(url, login.ticket, ca=target.ca)
+        assert status == 200, head
+        return json.loads(body)["rows"]
     # What logs in stays out of the list of processes.
     credentials = f'user = "{login.user}:{login.password}"'
     if login.token:
         credentials = f'header = "Authorization: Bearer {login.token}"'
-    url = f"{'https' if target.ca else 'http'}://{target.address}/api/v1/tenants"
     tls = ["--cacert", target.ca] if target.ca else []
     done = finished(["curl", "-sS", "--fail-with-body", "-K", "-", *tls, url], environment(), text=f"{credentials}\n")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -122,18 +139,24 @@ def curl(target, login):
 
 
 def gohive(transport):
-    """`EH_TEST_GOHIVE` names the program (built from `tests/gohive` by `tests/run.d/gohive.sh`)."""
-
     def log_in(target, login):
-        program = os.environ.get("EH_TEST_GOHIVE")
-        assert program, "EH_TEST_GOHIVE is not set: run tests/run --long, which builds it"
-        name = {SASL: "sasl", THRIFT: "thrift", HTTP: "http"}[transport]
-        command = [program, name, target.address, STATEMENT, *([target.ca] if target.ca else [])]
-        done = finished(command, environment({"LOGIN_USER": login.user, "LOGIN_PASSWORD": login.password}))
+        done = run_gohive(transport, target, login)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
     return log_in
+
+
+def run_gohive(transport, target, login):
+    """`EH_TEST_GOHIVE` names the program (built from `tests/gohive` by `tests/run.d/go-programs.sh`)."""
+    program = os.environ.get("EH_TEST_GOHIVE")
+    assert program, "EH_TEST_GOHIVE is not set: run tests/run --long, which builds it"
+    name = {SASL: "sasl", THRIFT: "thrift", HTTP: "http"}[transport]
+    command = [program, name, target.address, STATEMENT, *([target.ca] if target.ca else [])]
+    env = {"LOGIN_USER": login.user, "LOGIN_PASSWORD": login.password}
+    if login.ticket:
+        env = login.ticket | {"LOGIN_SERVICE": "HTTP" if transport == HTTP else "hive"}
+    return finished(command, environment(env))
 
 
 BINARY = (SASL, THRIFT, HTTP)
@@ -151,14 +174,20 @@ CLIENTS = [
     Client("enginehouse sql", SASL, sql_client),
     Client("curl", REST, curl, True),
 ]
+WITHOUT_PASSWORDS = dict.fromkeys(set(METHODS) - {KERBEROS}, "sends no password over plain Thrift")
+ONE_TICKET = {KERBEROS: "sends one ticket with each call, and a ticket counts once"}
 # (client, transport) → the methods that it does not have there, and why.
 LACKING = {
-    ("PyHive", THRIFT): (PASSWORD_METHODS, "sends no password over plain Thrift"),
-    ("impyla", THRIFT): (PASSWORD_METHODS, "sends no password over plain Thrift"),
+    ("PyHive", THRIFT): WITHOUT_PASSWORDS,
+    ("PyHive", HTTP): ONE_TICKET,
+    ("impyla", THRIFT): WITHOUT_PASSWORDS,
+    ("gohive", HTTP): ONE_TICKET,
+    ("enginehouse sql", SASL): {KERBEROS: "has no option for tickets"},
 }
 
 
 def lacks(client, method):
     """Why the client does not have the method over its transport; None if it has."""
-    methods, reason = LACKING.get((client.name, client.transport), ((), None))
-    return reason if method in methods else None
+    if (client.transport, method) == (THRIFT, KERBEROS):
+        return "plain Thrift has no tickets"
+    return LACKING.get((client.name, client.transport), {}).get(method)

@@ -1,7 +1,8 @@
 """Gateways with methods of authentication, for tests of logins. Each method of `METHODS` has a user of its own, in the group
 that may use tenant `t`: a client that sees the tenant was authenticated by that method.
 
-A further method is a class with `start`, `close`, `settings` and `login`, and its name in `METHODS`.
+A further method is a class with `start`, `close`, `settings`, `login` and `env`, which is the environment that a proxy needs
+for it, and its name in `METHODS`.
 """
 
 import contextlib
@@ -11,11 +12,12 @@ import getpass
 from harness.certificates import STORE_PASSWORD, Certificate
 from harness.clients import pyhive_session, rows
 from harness.issuer import Issuer
+from harness.kdc import Kdc
 from harness.processes import run
 from harness.slapd import Slapd, group_entry, password_of, user_entry
 from harness.standalone import Standalone
 
-NONE = "none"
+NONE, KERBEROS = "none", "kerberos"
 GROUP = "analysts"
 # With method `none` nothing but names counts. Over plain Thrift impyla sends the name of the account that it runs as.
 TRUSTED = "nora"
@@ -38,9 +40,18 @@ class Login:
     password: str
     # The same as the password, for clients that can send it as a token.
     token: str | None = None
+    # The environment of a client that has a ticket, which logs in in place of the password.
+    ticket: dict | None = None
 
 
-class File:
+class Method:
+    env = {}
+
+    def settings(self):
+        return ""
+
+
+class File(Method):
     """Also the method of the admin, who makes the tenant."""
 
     def __init__(self, folder):
@@ -54,16 +65,16 @@ class File:
     def close(self):
         pass
 
-    def settings(self):
-        return ""
-
     def login(self):
         return Login("fay", password_of("fay"))
 
 
-class Directory:
+class Directory(Method):
+    """Also what knows the groups of the user with a ticket."""
+
     def __init__(self, folder):
-        self.slapd = Slapd(folder / "slapd", [user_entry("lena"), group_entry(GROUP, ["lena"])])
+        entries = [user_entry("lena"), user_entry("kim"), group_entry(GROUP, ["lena", "kim"])]
+        self.slapd = Slapd(folder / "slapd", entries)
 
     def start(self):
         self.slapd.start()
@@ -78,7 +89,7 @@ class Directory:
         return Login("lena", password_of("lena"))
 
 
-class Tokens:
+class Tokens(Method):
     def __init__(self, folder):
         self.issuer = Issuer(folder / "issuer", {"jo": [GROUP]})
 
@@ -96,7 +107,25 @@ class Tokens:
         return Login("jo", token, token)
 
 
-METHODS = {"file": File, "ldap": Directory, "jwt": Tokens}
+class Tickets(Method):
+    def __init__(self, folder):
+        self.kdc = Kdc(folder / "kdc", ("kim",))
+
+    def start(self):
+        self.kdc.start()
+
+    def close(self):
+        self.kdc.close()
+
+    @property
+    def env(self):
+        return self.kdc.of_server
+
+    def login(self):
+        return Login("kim", "", ticket=self.kdc.of_client("kim"))
+
+
+METHODS = {"file": File, "ldap": Directory, "jwt": Tokens, KERBEROS: Tickets}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,10 +147,11 @@ class Target:
 
 
 class Gateways:
-    """Two gateways with method `none` and two with all other methods, one of each with TLS. Each starts when it is needed."""
+    """Two gateways with method `none` and two with the other methods of a test, one of each with TLS. Each starts when it is
+    needed."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, methods=tuple(METHODS)):
+        self.folder, self.names = folder, methods
         self.folder.mkdir()
         self.certificate = Certificate(folder, "server")
         self.methods = {}
@@ -139,10 +169,11 @@ class Gateways:
         return Login(TRUSTED, "x") if method == NONE else self.methods[method].login()
 
     def start(self, trusting, with_tls):
-        methods, text = [NONE], ""
+        methods, text, env = [NONE], "", {}
         if not trusting:
             self.start_methods()
-            methods, text = list(METHODS), "".join(it.settings() for it in self.methods.values())
+            methods, text = list(self.names), "".join(it.settings() for it in self.methods.values())
+            env = {name: value for it in self.methods.values() for name, value in it.env.items()}
         name = f"{methods[0]}-{'tls' if with_tls else 'plain'}"
         path = self.folder / f"{name}.toml"
         own = CONFIGURATION.format(
@@ -153,16 +184,16 @@ class Gateways:
             key=self.certificate.key,
         )
         path.write_text(own + text)
-        standalone = Standalone(self.folder / name)
+        standalone = Standalone(self.folder / name, env=env)
         self.closing.callback(standalone.close)
         standalone.start("--config", path)
         self.make_tenant(standalone, {"ca": self.certificate.certificate} if with_tls else {})
         return standalone
 
     def start_methods(self):
-        for name, method in METHODS.items():
+        for name in self.names:
             if name not in self.methods:
-                made = method(self.folder)
+                made = METHODS[name](self.folder)
                 self.closing.callback(made.close)
                 made.start()
                 self.methods[name] = made
@@ -173,6 +204,10 @@ class Gateways:
             rows(admin, "CREATE RESOURCE POOL p UNIT_LIST ('u')")
             users = f"'@{GROUP}', '{TRUSTED}', '{getpass.getuser()}'"
             rows(admin, f"CREATE TENANT t RESOURCE_POOL_LIST ('p'), USER_LIST ({users})")
+
+    def logs(self, target):
+        port = target.address.rsplit(":", 1)[1]
+        return next(it for it in self.started.values() if it.address.endswith(f":{port}")).logs
 
     def check_logs(self):
         for standalone in self.started.values():

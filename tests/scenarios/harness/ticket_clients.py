@@ -3,6 +3,7 @@ that of this process while they log in."""
 
 import contextlib
 import os
+import pathlib
 import ssl
 
 import thrift_sasl
@@ -21,6 +22,7 @@ CORE_SITE = """<configuration>
 <property><name>hadoop.security.authentication</name><value>kerberos</value></property>
 </configuration>
 """
+HTTP_OPTIONS = ";transportMode=http;httpPath=cliservice"
 
 
 @contextlib.contextmanager
@@ -59,6 +61,13 @@ def pyhive_session(address, env, ca=None, service="hive", **settings):
             connection.close()
 
 
+def pyhive_http(address, env):
+    """A session over HTTP as PyHive makes it by itself, which has one token for all calls."""
+    host, port = split(address)
+    with tickets(env):
+        return hive.connect(host=host, port=port, scheme="http", auth="KERBEROS", kerberos_service_name="HTTP")
+
+
 @contextlib.contextmanager
 def impyla_session(address, env, ca=None, http=False):
     """Over HTTP each call may need a ticket, unless it has the cookie."""
@@ -87,35 +96,35 @@ def curl(url, env, *options, ca=None):
     return int(head.split()[1]), head, body
 
 
-def jdbc_query(http=False, principal=f"hive/localhost@{REALM}", more=""):
+def jdbc_query(http=False, more=""):
     """What a JDBC URL has behind the address."""
-    return f";principal={principal}{';transportMode=http;httpPath=cliservice' if http else ''}{more}"
+    return f";principal={'HTTP' if http else 'hive'}/localhost@{REALM}{HTTP_OPTIONS if http else ''}{more}"
 
 
 def java_options(env):
     return [f"-Djava.security.krb5.conf={env['KRB5_CONFIG']}", "-Djavax.security.auth.useSubjectCredsOnly=false"]
 
 
-def classpath(folder, driver):
+def classpath(env, driver):
     """The jar of the driver, behind the settings of Hadoop and before Hadoop's classes, which find the ticket."""
-    site = folder / "hadoop"
+    site = pathlib.Path(env["KRB5_CONFIG"]).parent / "hadoop"
     site.mkdir(exist_ok=True)
     (site / "core-site.xml").write_text(CORE_SITE)
     return f"{site}:{java.DRIVERS[driver].classpath()}:{java.jars()}"
 
 
-def beeline(address, statement, env, folder, query):
-    command = ["java", *java.OPTIONS, *java_options(env), "-cp", classpath(folder, "2.3"), "org.apache.hive.beeline.BeeLine"]
+def beeline(address, statement, env, query):
+    command = ["java", *java.OPTIONS, *java_options(env), "-cp", classpath(env, "2.3"), "org.apache.hive.beeline.BeeLine"]
     command += ["-u", f"jdbc:hive2://{address}/{query}", "--outputformat=tsv2", "-e", statement]
     done = finished(command, environment(env), java.WITHIN_S)
     return java.Output(done.returncode, done.stdout, done.stderr)
 
 
-def jdbc(address, statement, env, folder, query, driver):
+def jdbc(address, statement, env, query, driver):
     """The first column of the rows. The virtual machine is this call's own: a ticket belongs to a process."""
     with tickets(env):
         gateway = JavaGateway.launch_gateway(
-            classpath=classpath(folder, driver),
+            classpath=classpath(env, driver),
             javaopts=[*java.OPTIONS, *java_options(env)],
             die_on_exit=True,
             create_new_process_group=True,
