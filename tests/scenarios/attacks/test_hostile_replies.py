@@ -110,12 +110,20 @@ ATTEMPTS += [
 
 @contextlib.contextmanager
 def hostile_engine(target):
-    """The engine of the tenant `d11`, registered with its own password at an address where the test answers."""
+    """The only engine that the tenant `d11` can have, registered with its own password at an address where the test answers. It
+    gives no status, so a session that waited for a moment would be given another one."""
     target.logs.allow(LOST)
     stolen = Stolen(target)
-    with HostileEngine() as hostile, captured_engine(target, stolen, "d11", "carol") as engine, engine.login() as thief:
-        engine.register(thief, engine.registration(hostile.address))
-        yield hostile
+    target.execute("CREATE RESOURCE UNIT d11 DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_ENGINES 1")
+    target.execute("CREATE RESOURCE POOL d11 UNIT_LIST ('d11')")
+    try:
+        captured = captured_engine(target, stolen, "d11", "carol", "d11", "d11")
+        with HostileEngine() as hostile, captured as engine, engine.login() as thief:
+            engine.register(thief, engine.registration(hostile.address))
+            yield hostile
+    finally:
+        target.execute("DROP RESOURCE POOL d11")
+        target.execute("DROP RESOURCE UNIT d11")
 
 
 def lies(target):

@@ -27,7 +27,7 @@ class AttackedGateway:
             rows(keeper, "CREATE RESOURCE UNIT u DRIVER_CPU 1, DRIVER_MEMORY '512M'")
             rows(keeper, "CREATE RESOURCE POOL p UNIT_LIST ('u')")
             rows(keeper, f"CREATE TENANT t RESOURCE_POOL_LIST ('p'), USER_LIST ('alice', '{KEEPER}')")
-            rows(keeper, "START ENGINE t p u")
+            rows(keeper, "START ENGINE t p u WAIT '2m'")
 
     def keeper(self):
         return pyhive_session(self.standalone.address, KEEPER, password=password_of(KEEPER))

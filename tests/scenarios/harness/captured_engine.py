@@ -43,13 +43,13 @@ class CapturedEngine:
 
 
 @contextlib.contextmanager
-def captured_engine(target, stolen, tenant, user):
+def captured_engine(target, stolen, tenant, user, pool="shared", unit="small"):
     """Yields the engine of a new tenant for one user. Afterwards the engine ends and the tenant is dropped."""
-    target.execute(f"CREATE TENANT {tenant} RESOURCE_POOL_LIST ('shared'), USER_LIST ('{user}')")
+    target.execute(f"CREATE TENANT {tenant} RESOURCE_POOL_LIST ('{pool}'), USER_LIST ('{user}')")
     engine = None
     try:
         with target.session("admin") as admin:
-            rows(admin, f"START ENGINE {tenant} shared small")
+            rows(admin, f"START ENGINE {tenant} {pool} {unit}")
         engine = CapturedEngine(stolen, stopped(target, tenant))
         yield engine
     finally:
