@@ -16,17 +16,19 @@ project = tomllib.load(open("tests/pyproject.toml", "rb"))["project"]
 print(*project["dependencies"], *(it for group in sys.argv[1:] for it in project["optional-dependencies"][group]), sep="\n")' "$@"
 }
 
-# The JDBC drivers that pyspark does not contain (it has Hive's 2.3), each in the one jar that clients use. Maven fetches them into a
-# repository of its own.
+# The JDBC drivers that pyspark does not contain (it has Hive's 2.3), each in the one jar that clients use, and BeeLine 3. Maven fetches
+# them into a repository of its own.
 jdbc=$cache/hive-jdbc
 hive_jdbc_3_version=3.1.3
 hive_jdbc_3_sha256=2f99f0912136d2d3ee72b26c5fa628c1edf3aac24908da21d3f5a92926074ec0
 hive_jdbc_version=4.1.0
 hive_jdbc_sha256=90e60ef18d46193986cdf9721c977895837b01e84f7751153310820fb6ca0b98
+beeline_3_sha256=323ea549c6456796dd12c396f72de65ab862083389cff40a2a1b50f5949443d8
 kyuubi_jdbc_version=1.9.2
 kyuubi_jdbc_sha256=cf1fd1ab6b38b678d38647ab9674b73c54289eaf1121c25faaa70e18c0b052af
 maven_copy=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy
 export EH_TEST_HIVE_JDBC_3=$jdbc/hive-jdbc-$hive_jdbc_3_version-standalone.jar
+export EH_TEST_BEELINE_3=$jdbc/hive-beeline-$hive_jdbc_3_version.jar
 export EH_TEST_HIVE_JDBC=$jdbc/hive-jdbc-$hive_jdbc_version-standalone.jar
 export EH_TEST_KYUUBI_JDBC=$jdbc/kyuubi-hive-jdbc-shaded-$kyuubi_jdbc_version.jar
 
@@ -90,6 +92,7 @@ install_debian_packages() {
 
 install_jdbc_drivers() {
     install_jar "$EH_TEST_HIVE_JDBC_3" "$hive_jdbc_3_sha256" "org.apache.hive:hive-jdbc:$hive_jdbc_3_version:jar:standalone" &&
+        install_jar "$EH_TEST_BEELINE_3" "$beeline_3_sha256" "org.apache.hive:hive-beeline:$hive_jdbc_3_version" &&
         install_jar "$EH_TEST_HIVE_JDBC" "$hive_jdbc_sha256" "org.apache.hive:hive-jdbc:$hive_jdbc_version:jar:standalone" &&
         install_jar "$EH_TEST_KYUUBI_JDBC" "$kyuubi_jdbc_sha256" "org.apache.kyuubi:kyuubi-hive-jdbc-shaded:$kyuubi_jdbc_version"
 }

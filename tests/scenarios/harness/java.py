@@ -1,4 +1,4 @@
-"""The real BeeLine and the real Hive JDBC driver 2.3, as pyspark ships them, and the drivers of `DRIVERS`; py4j calls them."""
+"""BeeLine and the Hive JDBC driver 2.3, as pyspark ships them, BeeLine 3.1, and the drivers of `DRIVERS`, called by py4j."""
 
 import concurrent.futures
 import contextlib
@@ -40,6 +40,9 @@ DRIVERS = {
     "4.1": Driver("EH_TEST_HIVE_JDBC"),
     "Kyuubi": Driver("EH_TEST_KYUUBI_JDBC", "org.apache.kyuubi.jdbc.KyuubiHiveDriver", "kyuubi"),
 }
+BEELINE = "org.apache.hive.beeline.BeeLine"
+# Its versions, with the variable that has the path of the jar.
+BEELINES = {"2.3": None, "3.1": "EH_TEST_BEELINE_3"}
 # A small, quickly started virtual machine: these are clients of a few statements.
 OPTIONS = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 WITHIN_S = 90
@@ -54,8 +57,17 @@ class Output:
         return [line for line in lines if line.strip()]
 
 
-def start_beeline(address, *statements, user="admin", query="", output="tsv2", password=None):
-    command = ["java", *OPTIONS, "-cp", jars(), "org.apache.hive.beeline.BeeLine"]
+def beeline_jars(version):
+    """The jars of that BeeLine before those of pyspark, which have the rest that it needs."""
+    if BEELINES[version] is None:
+        return jars()
+    jar = os.environ.get(BEELINES[version])
+    assert jar, f"{BEELINES[version]} is not set: run tests/run, which installs it"
+    return f"{jar}:{DRIVERS[version].classpath()}:{jars()}"
+
+
+def start_beeline(address, *statements, user="admin", query="", output="tsv2", password=None, version="2.3"):
+    command = ["java", *OPTIONS, "-cp", beeline_jars(version), BEELINE]
     command += ["-u", f"jdbc:hive2://{address}/{query}", "-n", user, *(["-p", password] if password else [])]
     command += [f"--outputformat={output}", "--showHeader=true", "--silent=false"]
     for statement in statements:

@@ -4,6 +4,7 @@ The services are `hive/localhost` and `HTTP/localhost`, with their keys in `keyt
 proxy accepts tickets, with its key there, too. A second realm, whose tickets the first one accepts, is served on request.
 """
 
+import dataclasses
 import pathlib
 import shutil
 import subprocess
@@ -42,6 +43,15 @@ SERVED = """    {realm} = {{
         key_stash_file = {folder}/{realm}.stash
         max_life = 1h
     }}"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Keytab:
+    """The key of a user, with which a client gets tickets by itself. In its environment there are none yet."""
+
+    principal: str
+    path: pathlib.Path
+    env: dict
 
 
 def password_of(user):
@@ -127,6 +137,14 @@ class Kdc(ServerProcess):
         env = {"KRB5_CONFIG": str(self.configuration), "KRB5CCNAME": f"FILE:{cache}"}
         self.tool("kinit", f"{user}@{realm}", env=env, text=f"{self.passwords[user]}\n")
         return env
+
+    def keytab_of(self, user):
+        path = self.folder / f"{user}.keytab"
+        if not path.exists():
+            # The password stays.
+            self.administer(f"ktadd -norandkey -k {path} {user}")
+        env = {"KRB5_CONFIG": str(self.configuration), "KRB5CCNAME": f"FILE:{self.folder / 'no.tickets'}"}
+        return Keytab(f"{user}@{REALM}", path, env)
 
     def principal(self, service="hive"):
         return f"{service}/localhost@{REALM}"

@@ -17,7 +17,7 @@ from thrift.transport import THttpClient, TSocket, TSSLSocket, TTransport
 from harness import ticket_clients
 from harness.clients import ANSWER_WITHIN_S, impyla_session, pyhive_session, rows, split
 from harness.java import Jdbc, beeline_ok
-from harness.methods import KERBEROS, METHODS
+from harness.methods import KERBEROS, METHODS, NONE
 from harness.processes import environment, finished, run
 
 SASL, THRIFT, HTTP, REST = "SASL", "plain Thrift", "HTTP", "REST"
@@ -48,13 +48,26 @@ def jdbc(driver, transport, bearer=False):
     return log_in
 
 
-def beeline(transport):
+def kyuubi_with_keytab(transport):
+    """The driver gets its tickets by itself."""
+
+    def log_in(target, login):
+        query = ticket_clients.kyuubi_query(login.keytab, transport == HTTP, target.jdbc_options)
+        return ticket_clients.jdbc(target.address, STATEMENT, login.keytab.env, query, "Kyuubi")
+
+    return log_in
+
+
+def beeline(transport, version="2.3"):
     def log_in(target, login):
         if login.ticket:
             query = ticket_clients.jdbc_query(transport == HTTP, target.jdbc_options)
-            return ticket_clients.beeline(target.address, STATEMENT, login.ticket, query).lines()[1:]
-        query = target.jdbc_options + JDBC_OPTIONS[transport]
-        done = beeline_ok(target.address, STATEMENT, user=login.user, query=query, password=login.password)
+            done = ticket_clients.beeline(target.address, STATEMENT, login.ticket, query, version)
+        else:
+            query = target.jdbc_options + JDBC_OPTIONS[transport]
+            named = {"user": login.user, "password": login.password}
+            done = beeline_ok(target.address, STATEMENT, **named, query=query, version=version)
+        assert f"Hive JDBC (version {version}." in done.err, done.err
         return done.lines()[1:]
 
     return log_in
@@ -162,10 +175,12 @@ def run_gohive(transport, target, login):
 BINARY = (SASL, THRIFT, HTTP)
 CLIENTS = [
     *(Client("BeeLine 2.3", it, beeline(it)) for it in BINARY),
+    *(Client("BeeLine 3.1", it, beeline(it, "3.1")) for it in BINARY),
     *(Client("Hive JDBC 2.3", it, jdbc("2.3", it)) for it in BINARY),
     *(Client("Hive JDBC 3.1", it, jdbc("3.1", it)) for it in BINARY),
     *(Client("Hive JDBC 4.1", it, jdbc("4.1", it, it == HTTP), it == HTTP) for it in BINARY),
     *(Client("Kyuubi JDBC 1.9", it, jdbc("Kyuubi", it)) for it in BINARY),
+    *(Client("Kyuubi JDBC 1.9, keytab", it, kyuubi_with_keytab(it)) for it in (SASL, HTTP)),
     Client("PyHive", SASL, pyhive_sasl),
     Client("PyHive", THRIFT, pyhive_thrift),
     Client("PyHive", HTTP, pyhive_http),
@@ -175,9 +190,11 @@ CLIENTS = [
     Client("curl", REST, curl, True),
 ]
 WITHOUT_PASSWORDS = dict.fromkeys(set(METHODS) - {KERBEROS}, "sends no password over plain Thrift")
+WITH_KEYTAB = dict.fromkeys({NONE, *METHODS} - {KERBEROS}, "has a keytab in place of a password")
 ONE_TICKET = {KERBEROS: "sends one ticket with each call, and a ticket counts once"}
 # (client, transport) → the methods that it does not have there, and why.
 LACKING = {
+    **{("Kyuubi JDBC 1.9, keytab", it): WITH_KEYTAB for it in (SASL, HTTP)},
     ("PyHive", THRIFT): WITHOUT_PASSWORDS,
     ("PyHive", HTTP): ONE_TICKET,
     ("impyla", THRIFT): WITHOUT_PASSWORDS,

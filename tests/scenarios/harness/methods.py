@@ -12,7 +12,7 @@ import getpass
 from harness.certificates import STORE_PASSWORD, Certificate
 from harness.clients import pyhive_session, rows
 from harness.issuer import Issuer
-from harness.kdc import Kdc
+from harness.kdc import Kdc, Keytab
 from harness.processes import run
 from harness.slapd import Slapd, group_entry, password_of, user_entry
 from harness.standalone import Standalone
@@ -42,6 +42,8 @@ class Login:
     token: str | None = None
     # The environment of a client that has a ticket, which logs in in place of the password.
     ticket: dict | None = None
+    # What gets such a ticket.
+    keytab: Keytab | None = None
 
 
 class Method:
@@ -122,7 +124,7 @@ class Tickets(Method):
         return self.kdc.of_server
 
     def login(self):
-        return Login("kim", "", ticket=self.kdc.of_client("kim"))
+        return Login("kim", "", ticket=self.kdc.of_client("kim"), keytab=self.kdc.keytab_of("kim"))
 
 
 METHODS = {"file": File, "ldap": Directory, "jwt": Tokens, KERBEROS: Tickets}

@@ -105,16 +105,24 @@ def java_options(env):
     return [f"-Djava.security.krb5.conf={env['KRB5_CONFIG']}", "-Djavax.security.auth.useSubjectCredsOnly=false"]
 
 
-def classpath(env, driver):
-    """The jar of the driver, behind the settings of Hadoop and before Hadoop's classes, which find the ticket."""
+def kyuubi_query(keytab, http=False, more=""):
+    """The same for Kyuubi's driver, which gets the user's tickets with this `harness.kdc.Keytab`."""
+    server = f"{'HTTP' if http else 'hive'}/localhost@{REALM}"
+    user = f";kyuubiClientPrincipal={keytab.principal};kyuubiClientKeytab={keytab.path}"
+    return f"{user};kyuubiServerPrincipal={server}{HTTP_OPTIONS if http else ''}{more}"
+
+
+def classpath(env, jars):
+    """These jars, behind the settings of Hadoop and before Hadoop's classes, which find the ticket."""
     site = pathlib.Path(env["KRB5_CONFIG"]).parent / "hadoop"
     site.mkdir(exist_ok=True)
     (site / "core-site.xml").write_text(CORE_SITE)
-    return f"{site}:{java.DRIVERS[driver].classpath()}:{java.jars()}"
+    return f"{site}:{jars}:{java.jars()}"
 
 
-def beeline(address, statement, env, query):
-    command = ["java", *java.OPTIONS, *java_options(env), "-cp", classpath(env, "2.3"), "org.apache.hive.beeline.BeeLine"]
+def beeline(address, statement, env, query, version="2.3"):
+    jars = classpath(env, java.beeline_jars(version))
+    command = ["java", *java.OPTIONS, *java_options(env), "-cp", jars, java.BEELINE]
     command += ["-u", f"jdbc:hive2://{address}/{query}", "--outputformat=tsv2", "-e", statement]
     done = finished(command, environment(env), java.WITHIN_S)
     return java.Output(done.returncode, done.stdout, done.stderr)
@@ -124,7 +132,7 @@ def jdbc(address, statement, env, query, driver):
     """The first column of the rows. The virtual machine is this call's own: a ticket belongs to a process."""
     with tickets(env):
         gateway = JavaGateway.launch_gateway(
-            classpath=classpath(env, driver),
+            classpath=classpath(env, java.DRIVERS[driver].classpath()),
             javaopts=[*java.OPTIONS, *java_options(env)],
             die_on_exit=True,
             create_new_process_group=True,
