@@ -11,6 +11,11 @@ install_gohive() {
     cgo=1 install_go_program tests/gohive EH_TEST_GOHIVE -tags=kerberos
 }
 
+# usql: with its driver for Hive alone.
+install_usql() {
+    package=github.com/xo/usql install_go_program tests/usql EH_TEST_USQL -tags=no_base,hive
+}
+
 # cert-manager: its controllers. What they work with is defined in its module, too.
 cert_manager_module=tests/kubernetes/cert-manager
 install_cert_manager() {
@@ -43,7 +48,7 @@ install_cert_manager_definitions() {
 }
 
 # install_go_program MODULE VARIABLE OPTION…: builds the program unless it is there, and exports the variable with its path. The
-# options are those of `go build`; `cgo=1` permits C.
+# options are those of `go build`; `cgo=1` permits C, and `package` is another one than that of the folder.
 install_go_program() {
     local module=$1 name folder
     name=$(basename "$module")
@@ -82,5 +87,5 @@ compile_go_program() (
     local module=$1 folder=$2 name=$3 go=$4
     cd "$module" || return 1
     GOFLAGS=-modcacherw GOWORK=off GOTOOLCHAIN=local GOPATH=$folder/build/path GOCACHE=$folder/build/cache \
-        CGO_ENABLED=${cgo:-0} "$go" build "${@:5}" -trimpath -mod=readonly -buildvcs=false -ldflags="-s -w" -o "$folder/build/$name" .
+        CGO_ENABLED=${cgo:-0} "$go" build "${@:5}" -trimpath -mod=readonly -buildvcs=false -ldflags="-s -w" -o "$folder/build/$name" "${package:-.}"
 )

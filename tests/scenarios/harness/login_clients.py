@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import ssl
+import urllib.parse
 from collections.abc import Callable
 
 from pyhive import hive
@@ -162,14 +163,33 @@ def gohive(transport):
 
 def run_gohive(transport, target, login):
     """`EH_TEST_GOHIVE` names the program (built from `tests/gohive` by `tests/run.d/go-programs.sh`)."""
-    program = os.environ.get("EH_TEST_GOHIVE")
-    assert program, "EH_TEST_GOHIVE is not set: run tests/run --long, which builds it"
+    program = go_program("EH_TEST_GOHIVE")
     name = {SASL: "sasl", THRIFT: "thrift", HTTP: "http"}[transport]
     command = [program, name, target.address, STATEMENT, *([target.ca] if target.ca else [])]
     env = {"LOGIN_USER": login.user, "LOGIN_PASSWORD": login.password}
     if login.ticket:
         env = login.ticket | {"LOGIN_SERVICE": "HTTP" if transport == HTTP else "hive"}
     return finished(command, environment(env))
+
+
+def go_program(variable):
+    program = os.environ.get(variable)
+    assert program, f"{variable} is not set: run tests/run --long, which builds it"
+    return program
+
+
+def usql(transport):
+    """`EH_TEST_USQL` names the program (built from `tests/usql`). Its driver has options for certificates that it trusts."""
+
+    def log_in(target, login):
+        options = {"auth": "NOSASL" if transport == THRIFT else "PLAIN"}
+        options |= {"tls.root_ca_file": target.ca} if target.ca else {}
+        url = f"hive://{login.user}:{login.password}@{target.address}/?{urllib.parse.urlencode(options)}"
+        done = finished([go_program("EH_TEST_USQL"), "-X", "--json", "-c", STATEMENT, url], environment())
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return log_in
 
 
 BINARY = (SASL, THRIFT, HTTP)
@@ -186,6 +206,7 @@ CLIENTS = [
     Client("PyHive", HTTP, pyhive_http),
     *(Client("impyla", it, impyla(it), it == HTTP) for it in BINARY),
     *(Client("gohive", it, gohive(it)) for it in BINARY),
+    *(Client("usql", it, usql(it)) for it in (SASL, THRIFT)),
     Client("enginehouse sql", SASL, sql_client),
     Client("curl", REST, curl, True),
 ]
@@ -199,6 +220,7 @@ LACKING = {
     ("PyHive", HTTP): ONE_TICKET,
     ("impyla", THRIFT): WITHOUT_PASSWORDS,
     ("gohive", HTTP): ONE_TICKET,
+    ("usql", SASL): {KERBEROS: "its driver names no service"},
     ("enginehouse sql", SASL): {KERBEROS: "has no option for tickets"},
 }
 
