@@ -200,6 +200,17 @@ fn measure(arguments: &MeasureArguments) -> Result<ExitCode> {
 }
 
 /// The program, built if none is given.
+/// What `cargo run` says of this package, and build scripts of dependencies watch: with it, much would be built again each time.
+const VARIABLES_OF_THIS_PACKAGE: [&str; 7] = [
+    "CARGO_MANIFEST_DIR",
+    "CARGO_MANIFEST_LINKS",
+    "CARGO_PKG_NAME",
+    "CARGO_PKG_VERSION_MAJOR",
+    "CARGO_PKG_VERSION_MINOR",
+    "CARGO_PKG_VERSION_PATCH",
+    "CARGO_PKG_VERSION_PRE",
+];
+
 fn program(arguments: &MeasureArguments) -> Result<PathBuf> {
     if let Some(program) = &arguments.program {
         return std::path::absolute(program).context("--program");
@@ -207,6 +218,9 @@ fn program(arguments: &MeasureArguments) -> Result<PathBuf> {
     let workspace = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let profile: &[&str] = if cfg!(debug_assertions) { &[] } else { &["--release"] };
     let mut cargo = Command::new(env!("CARGO"));
+    for name in VARIABLES_OF_THIS_PACKAGE {
+        cargo.env_remove(name);
+    }
     let built = cargo.current_dir(workspace).args(["build", "--package", "enginehouse"]).args(profile).status();
     ensure!(built.context("cannot run cargo")?.success(), "enginehouse could not be built");
     let program = std::env::current_exe()?.with_file_name("enginehouse");
