@@ -13,13 +13,14 @@ const LONG_FILES: [(&str, &str); 0] = [];
 /// Names that do not describe a content.
 const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "common", "misc", "stuff"];
 /// Public hosts that texts may name.
-const HOSTS: [&str; 17] = [
+const HOSTS: [&str; 18] = [
     "127.0.0.1",
     "arrow.apache.org",
     "datafusion.apache.org",
     "docs.rs",
     "example.com",
     "github.com",
+    "haproxy.org",
     "hive.apache.org",
     "keepachangelog.com",
     "kubernetes.default.svc",
