@@ -1,4 +1,4 @@
 // Package usql names the version of usql that tests build and start, with its driver for Hive alone.
 //
-// That driver's module, sqlflow.org/gohive, is taken from the repository of its authors: nothing serves it under its own name.
+// That driver's module, sqlflow.org/gohive, is taken from the repository of its authors, so that the host of its name is not needed.
 package usql

@@ -199,7 +199,6 @@ fn measure(arguments: &MeasureArguments) -> Result<ExitCode> {
     conclude(&setting, idle.as_ref(), rounds.as_ref())
 }
 
-/// The program, built if none is given.
 /// What `cargo run` says of this package, and build scripts of dependencies watch: with it, much would be built again each time.
 const VARIABLES_OF_THIS_PACKAGE: [&str; 7] = [
     "CARGO_MANIFEST_DIR",
@@ -211,6 +210,7 @@ const VARIABLES_OF_THIS_PACKAGE: [&str; 7] = [
     "CARGO_PKG_VERSION_PRE",
 ];
 
+/// The program, built if none is given.
 fn program(arguments: &MeasureArguments) -> Result<PathBuf> {
     if let Some(program) = &arguments.program {
         return std::path::absolute(program).context("--program");
