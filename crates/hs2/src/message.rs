@@ -49,7 +49,7 @@ impl Message {
     }
 
     pub fn method(&self) -> Option<Method> {
-        Method::from_name(self.name())
+        self.header.method
     }
 
     pub fn seqid(&self) -> i32 {
@@ -58,7 +58,7 @@ impl Message {
 
     /// Scans the message as a request.
     pub fn request(&self) -> Result<Request, ScanError> {
-        scan::request(&self.bytes)
+        scan::request_after(self.header.clone(), &self.bytes)
     }
 
     pub fn call(&self) -> Call<'_> {

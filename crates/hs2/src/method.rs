@@ -23,8 +23,15 @@ macro_rules! methods {
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             pub fn from_name(name: &str) -> Option<Self> {
+                Self::from_bytes(name.as_bytes())
+            }
+
+            /// The same for a name that was not decoded.
+            #[allow(non_upper_case_globals)] // the patterns, which have the names of the methods
+            pub(crate) fn from_bytes(name: &[u8]) -> Option<Self> {
+                $(const $name: &[u8] = stringify!($name).as_bytes();)*
                 match name {
-                    $(stringify!($name) => Some(Self::$name),)*
+                    $($name => Some(Self::$name),)*
                     _ => None,
                 }
             }

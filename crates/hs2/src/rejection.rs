@@ -128,7 +128,7 @@ fn answer(bytes: &[u8], head: Option<&Header>, why: &WireError) -> Vec<u8> {
     let Some(head) = head else {
         return encode_exception(NO_NAME, 0, ExceptionKind::ProtocolError, &error.text());
     };
-    match (head.method_in(bytes), why) {
+    match (head.method, why) {
         (Some(method), WireError::TooLong { .. } | WireError::NoRequestMemory { .. }) => {
             encode_refusal(method, head.seqid, &error)
         }

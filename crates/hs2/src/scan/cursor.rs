@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::ScanError;
+use super::strings::{self, Stopped};
 
 /// The wire's type bytes.
 pub(crate) mod wire {
@@ -191,12 +192,30 @@ impl<'a> Cursor<'a> {
         if let Some(size) = fixed {
             return self.take(count.checked_mul(size).ok_or(ScanError::NegativeLength)?).map(drop);
         }
+        if elements.iter().all(|&wire| wire == wire::STRING) {
+            let count = count.checked_mul(elements.len()).ok_or(ScanError::NegativeLength)?;
+            return self.skip_strings(count as u64);
+        }
         for _ in 0..count {
             for &wire in elements {
                 self.skip(wire, depth)?;
             }
         }
         Ok(())
+    }
+
+    fn skip_strings(&mut self, count: u64) -> Result<(), ScanError> {
+        let skipped = strings::skip(self.bytes, self.at, count);
+        match skipped.stopped {
+            Some(Stopped::NegativeLength) => Err(ScanError::NegativeLength),
+            // The last one that has a length may be incomplete.
+            _ if skipped.at > self.bytes.len() => Err(ScanError::Truncated { at_least: skipped.at }),
+            Some(Stopped::Truncated) => Err(ScanError::Truncated { at_least: skipped.at + strings::LENGTH_BYTES }),
+            None => {
+                self.at = skipped.at;
+                Ok(())
+            }
+        }
     }
 
     /// Checks that the message ends here.

@@ -15,10 +15,12 @@
 mod cursor;
 mod reply;
 mod request;
+mod strings;
 mod walk;
 
 pub(crate) use cursor::{Cursor, expect_struct};
 pub use reply::{Reply, reply, reply_head};
+pub(crate) use request::request_after;
 pub use request::{Request, request};
 pub use walk::{PieceWalker, WalkProgress, Walker};
 
@@ -85,6 +87,8 @@ pub struct Header {
     pub kind: MessageKind,
     /// The range of the method's name.
     pub name: Range<usize>,
+    /// The method, if it is one of `TCLIService`'s.
+    pub method: Option<Method>,
     /// Chosen by the caller and repeated in the reply.
     pub seqid: i32,
     /// The beginning of the struct of arguments, or of the result.
@@ -95,11 +99,6 @@ impl Header {
     /// The method's name in the scanned bytes.
     pub fn name_in<'a>(&self, bytes: &'a [u8]) -> &'a str {
         bytes.get(self.name.clone()).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default()
-    }
-
-    /// The method in the scanned bytes, if it is one of `TCLIService`'s.
-    pub fn method_in(&self, bytes: &[u8]) -> Option<Method> {
-        Method::from_name(self.name_in(bytes))
     }
 }
 
@@ -122,11 +121,13 @@ pub fn header(bytes: &[u8]) -> Result<Header, ScanError> {
         return Err(ScanError::BadName);
     }
     let name = cursor.take(length)?;
-    if !bytes[name.clone()].iter().all(u8::is_ascii_graphic) {
+    let text = &bytes[name.clone()];
+    if !text.iter().all(u8::is_ascii_graphic) {
         return Err(ScanError::BadName);
     }
+    let method = Method::from_bytes(text);
     let seqid = cursor.i32()?;
-    Ok(Header { kind, name, seqid, body: cursor.at() })
+    Ok(Header { kind, name, method, seqid, body: cursor.at() })
 }
 
 /// Checks that the bytes are exactly one message. Returns its head.

@@ -9,7 +9,7 @@ use model::error::ErrorKind;
 use model::stack_trace;
 
 use super::cursor::{Cursor, expect_struct};
-use super::{HandleAt, Header, MessageKind, ScanError, Seen, header, whole, whole_handle};
+use super::{HandleAt, Header, MessageKind, ScanError, Seen, header, whole_handle};
 use crate::limits::MAX_DEPTH;
 use crate::method::Method;
 use crate::status::CUT;
@@ -150,7 +150,7 @@ pub fn reply_head(bytes: &[u8], total: usize) -> Result<(Reply, bool), ScanError
 
 fn read(bytes: &[u8], total: Option<usize>) -> Result<(Reply, bool), ScanError> {
     let header = header(bytes)?;
-    let method = header.method_in(bytes);
+    let method = header.method;
     let mut reply = Reply {
         header,
         method,
@@ -176,14 +176,22 @@ fn read(bytes: &[u8], total: Option<usize>) -> Result<(Reply, bool), ScanError> 
     };
     match outcome {
         // A result is walked here if all of it is present; otherwise by the relay that copies it.
-        Ok(Read::AllThatMatters) if bytes.len() >= length => whole(&bytes[..length]).map(|_| (reply, true)),
+        Ok(Read::AllThatMatters) if bytes.len() >= length => {
+            // The rest of the response, and of the struct around it.
+            cursor.skip_struct(MAX_DEPTH - 1)?;
+            cursor.skip_struct(MAX_DEPTH)?;
+            ends(&cursor, length).map(|()| (reply, true))
+        }
         Ok(Read::AllThatMatters) => Ok((reply, true)),
-        // A complete walk must end where the frame ends.
-        Ok(Read::ToTheEnd) if cursor.at() == length => Ok((reply, true)),
-        Ok(Read::ToTheEnd) => Err(ScanError::Trailing),
+        Ok(Read::ToTheEnd) => ends(&cursor, length).map(|()| (reply, true)),
         Err(ScanError::Truncated { at_least }) if bytes.len() < length && at_least <= length => Ok((reply, false)),
         Err(error) => Err(error),
     }
+}
+
+/// A complete walk must end where the frame ends.
+fn ends(cursor: &Cursor<'_>, length: usize) -> Result<(), ScanError> {
+    if cursor.at() == length { Ok(()) } else { Err(ScanError::Trailing) }
 }
 
 enum Read {

@@ -41,11 +41,15 @@ pub struct Request {
 
 /// Scans a whole request.
 pub fn request(bytes: &[u8]) -> Result<Request, ScanError> {
-    let header = header(bytes)?;
+    request_after(header(bytes)?, bytes)
+}
+
+/// The same, where the head was parsed already.
+pub(crate) fn request_after(header: Header, bytes: &[u8]) -> Result<Request, ScanError> {
     if !matches!(header.kind, MessageKind::Call | MessageKind::OneWay) {
         return Err(ScanError::BadKind(2));
     }
-    let method = header.method_in(bytes);
+    let method = header.method;
     let mut cursor = Cursor::at_offset(bytes, header.body);
     let mut request = Request {
         header,

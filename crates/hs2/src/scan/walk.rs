@@ -5,6 +5,7 @@
 //! copies, so that nothing after a message's end is forwarded.
 
 use super::cursor::wire;
+use super::strings::{self, Stopped};
 use super::{Header, ScanError, header};
 use crate::limits::MAX_DEPTH;
 
@@ -116,27 +117,17 @@ impl Walker {
         Ok(self.at)
     }
 
-    /// Consecutive strings: most of every result, and so most of the time of a walk. Each step depends on the one before, so it does
-    /// only what it must.
-    fn strings(&mut self, window: Window<'_>, top: usize, mut left: u64) -> Result<(), ScanError> {
-        let mut offset = self.at.checked_sub(window.base).ok_or(ScanError::Position)?;
-        let mut ended = Ok(());
-        while left > 0 {
-            let Some(head) = window.bytes.get(offset..).and_then(<[u8]>::first_chunk) else {
-                ended = Err(ScanError::Truncated { at_least: end_of(window.base, offset)?.saturating_add(4) });
-                break;
-            };
-            let Ok(length) = usize::try_from(i32::from_be_bytes(*head)) else {
-                ended = Err(ScanError::NegativeLength);
-                break;
-            };
-            // The offset is within the window, whose length and this one are both far below the largest number.
-            offset += 4 + length;
-            left -= 1;
+    /// Consecutive strings, of which `left` are left.
+    fn strings(&mut self, window: Window<'_>, top: usize, left: u64) -> Result<(), ScanError> {
+        let from = self.at.checked_sub(window.base).ok_or(ScanError::Position)?;
+        let skipped = strings::skip(window.bytes, from, left);
+        self.at = end_of(window.base, skipped.at)?;
+        self.frames[top] = Frame::Values { left: skipped.left, next: wire::STRING, then: wire::STRING };
+        match skipped.stopped {
+            None => Ok(()),
+            Some(Stopped::Truncated) => Err(ScanError::Truncated { at_least: end_of(self.at, strings::LENGTH_BYTES)? }),
+            Some(Stopped::NegativeLength) => Err(ScanError::NegativeLength),
         }
-        self.at = end_of(window.base, offset)?;
-        self.frames[top] = Frame::Values { left, next: wire::STRING, then: wire::STRING };
-        ended
     }
 
     /// A field (type, id and value) or the struct's end.
