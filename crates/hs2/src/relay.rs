@@ -11,9 +11,10 @@
 //! A request is never sent twice. After an error the backend's connection is broken (see [`Client::is_broken`]), unless its
 //! whole reply was read before the client failed. [`RelayError`] states whether the client has seen part of a reply.
 
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::sleep;
 
 use crate::byte_budget::BudgetGuard;
 use crate::client::Client;
@@ -71,6 +72,9 @@ pub enum RelayError {
     /// The reply did not begin in time.
     #[error("the backend did not reply within {} ms", .0.as_millis())]
     Timeout(Duration),
+    /// The caller has given up the call before its reply began, for this reason.
+    #[error("{0}")]
+    GivenUp(String),
     /// The reply could not be written to the client: its connection can only be closed.
     #[error("the client failed: {0}")]
     Client(#[source] WireError),
@@ -82,7 +86,7 @@ pub enum RelayError {
 impl RelayError {
     /// Whether the client has seen nothing of this reply, so that the caller may send another.
     pub fn client_is_usable(&self) -> bool {
-        matches!(self, Self::Broken | Self::Timeout(_) | Self::Backend { partly: false, .. })
+        matches!(self, Self::Broken | Self::Timeout(_) | Self::GivenUp(_) | Self::Backend { partly: false, .. })
     }
 }
 
@@ -99,34 +103,55 @@ pub async fn exchange(
     deadline: Duration,
     decide: impl FnOnce(&Reply, &[u8]) -> Decision,
 ) -> Result<Outcome, RelayError> {
+    exchange_unless(client, request, to, passed(deadline), decide).await
+}
+
+/// Completes when the reply to a call that begins now should have begun.
+pub async fn passed(deadline: Duration) -> RelayError {
+    sleep(deadline).await;
+    RelayError::Timeout(deadline)
+}
+
+/// The same, and `given_up` is the end of the call if it completes before the reply begins.
+pub async fn exchange_unless(
+    client: &mut Connection,
+    request: &Message,
+    to: &mut Client,
+    given_up: impl Future<Output = RelayError>,
+    decide: impl FnOnce(&Reply, &[u8]) -> Decision,
+) -> Result<Outcome, RelayError> {
     let usable = !to.is_broken() && to.wire.is_quiet();
     to.set_broken(true);
     if !usable {
         return Err(RelayError::Broken);
     }
-    let until = Instant::now() + deadline;
+    let mut given_up = pin!(given_up);
     let sending = async {
         to.write(request.bytes()).await.map_err(backend)?;
         model::failpoint!(RELAY_REQUEST_SENT);
         to.wire.readable().await.map_err(backend)
     };
     tokio::select! {
-        arriving = timeout_at(until, sending) => arriving.map_err(|_| RelayError::Timeout(deadline))??,
+        // The reply first: when it arrives, nothing else has to be looked at.
+        biased;
+        arriving = sending => arriving?,
+        error = &mut given_up => return Err(error),
         () = client.closed() => return Err(RelayError::ClientGone),
     }
     let mut decide = Some(decide);
     let outcome = match pass_on(client, request, to, &mut decide)? {
         // In a box: it is rare, and its state is large.
-        Passed::Nothing => Box::pin(deliver(client, request, to, (until, deadline), decide)).await?,
+        Passed::Nothing => Box::pin(deliver(client, request, to, given_up, decide)).await?,
         Passed::Buffered(reply) => Outcome::Buffered(reply),
         Passed::Decided { total } => buffer(to, total).await?,
         Passed::Begun { total, rest, unsent } => {
             // Only a stream takes the beginning of a reply in this way.
             if let (Some(unsent), Some(stream)) = (unsent, client.state.transport.stream()) {
-                stream.wire.write(&unsent, &[]).await.map_err(RelayError::Client)?;
+                Box::pin(stream.wire.write(&unsent, &[])).await.map_err(RelayError::Client)?;
             }
             if let Some(rest) = rest {
-                copy_rest(client, to, rest).await?;
+                // In a box: short replies have none, and are those whose time matters.
+                Box::pin(copy_rest(client, to, rest)).await?;
             }
             Outcome::Forwarded { bytes: total }
         }
@@ -234,7 +259,7 @@ async fn deliver<D>(
     client: &mut Connection,
     request: &Message,
     to: &mut Client,
-    (until, deadline): (Instant, Duration),
+    given_up: Pin<&mut impl Future<Output = RelayError>>,
     decide: Option<D>,
 ) -> Result<Outcome, RelayError>
 where
@@ -247,7 +272,9 @@ where
         cut(to, reply, total, &mut budget_guard).await
     };
     let (reply, total) = tokio::select! {
-        begun = timeout_at(until, beginning) => begun.map_err(|_| RelayError::Timeout(deadline))??,
+        biased;
+        begun = beginning => begun?,
+        error = given_up => return Err(error),
         () = client.closed() => return Err(RelayError::ClientGone),
     };
     model::failpoint!(RELAY_REPLY_BEGUN);
@@ -345,7 +372,11 @@ async fn cut(
 
 /// Checks that the reply has the method and the sequence number of the request.
 fn same_call(request: &Message, reply: &Reply, bytes: &[u8]) -> Result<(), RelayError> {
-    if reply.header.seqid == request.seqid() && reply.header.name_in(bytes) == request.name() {
+    let (called, replied) = (request.header(), &reply.header);
+    // The names of the service's methods need not be compared.
+    let has_its_method =
+        called.method == replied.method && (called.method.is_some() || replied.name_in(bytes) == request.name());
+    if replied.seqid == called.seqid && has_its_method {
         Ok(())
     } else {
         Err(backend(WireError::Decode("the reply belongs to another call".to_owned())))

@@ -132,8 +132,8 @@ async fn relay_to_engine(
     let exchanged = match addressed(engine, call, left) {
         Ok(request) => {
             let deadline = left.map_or(call.deadline(), |left| (left + TIMEOUT_GRACE).min(call.deadline()));
-            let lost = liveness::lost(gateway, &route);
-            exchange(connection, &request, &mut engine.client, deadline, lost, decide).await
+            let given_up = liveness::given_up(gateway, &route, deadline);
+            exchange(connection, &request, &mut engine.client, given_up, decide).await
         }
         Err(error) => Err(Failure::Broken(format!("the call could not be addressed: {error}"))),
     };

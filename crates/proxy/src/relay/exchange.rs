@@ -1,9 +1,5 @@
 //! One exchange with a backend: sends a call and relays its reply, unless the backend is lost before the reply begins.
 
-use std::future::pending;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
 use hs2::relay::{self, Decision, Outcome, RelayError};
 use hs2::scan::Reply;
 use hs2::{Client, Connection, Message};
@@ -19,31 +15,16 @@ pub(super) enum Failure {
     Client(Disconnect),
 }
 
-/// Sends one call; the reply goes where `decide` says. `lost` resolves when the backend is considered lost; that ends the
-/// call unless its reply has begun.
+/// Sends one call; the reply goes where `decide` says. `given_up` completes when the backend is considered lost, or the reply is too
+/// late; that ends the call unless its reply has begun.
 pub(super) async fn exchange(
     connection: &mut Connection,
     message: &Message,
     to: &mut Client,
-    deadline: Duration,
-    lost: impl Future<Output = String> + Send,
+    given_up: impl Future<Output = RelayError> + Send,
     decide: impl FnOnce(&Reply, &[u8]) -> Decision,
 ) -> Result<Outcome, Failure> {
-    let begun = AtomicBool::new(false);
-    let decide = |reply: &Reply, bytes: &[u8]| {
-        begun.store(true, Ordering::Relaxed);
-        decide(reply, bytes)
-    };
-    let lost_before_reply = async {
-        let reason = lost.await;
-        // The client has seen part of the reply: the rest has the relay's own limits.
-        if begun.load(Ordering::Relaxed) { pending().await } else { reason }
-    };
-    let relayed = tokio::select! {
-        biased;
-        relayed = relay::exchange(connection, message, to, deadline, decide) => relayed,
-        reason = lost_before_reply => return Err(Failure::Backend(reason)),
-    };
+    let relayed = relay::exchange_unless(connection, message, to, given_up, decide).await;
     relayed.map_err(|error| match error {
         RelayError::Broken => Failure::Broken(error.to_string()),
         error if error.client_is_usable() => Failure::Backend(error.to_string()),

@@ -3,11 +3,10 @@
 //! A lost engine takes its operations with it. A lost metadata agent is replaced: the statement is started again, under
 //! its id, at another.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hs2::relay::{Decision, Outcome};
+use hs2::relay::{self, Decision, Outcome, RelayError};
 use hs2::tcli::{TGetOperationStatusResp, TOperationState};
 use hs2::{Client, Connection, Handle, Method, scan, status};
 use model::error::{ErrorKind, UserError};
@@ -49,8 +48,7 @@ async fn forward(
     call: &mut OperationCall<'_>,
     handle: &Handle,
     to: &mut Client,
-    deadline: Duration,
-    lost: impl Future<Output = String> + Send,
+    given_up: impl Future<Output = RelayError> + Send,
 ) -> Result<(Reply, Option<bool>), Failure> {
     call.address_to(handle).map_err(|error| Failure::Broken(format!("the call could not be addressed: {error}")))?;
     let (method, mut succeeded) = (call.method, None);
@@ -59,7 +57,7 @@ async fn forward(
         let timed_out = reply.operation_state == Some(TOperationState::TIMEDOUT_STATE.0);
         if timed_out && method == Method::GetOperationStatus { Decision::Buffer } else { Decision::Forward }
     };
-    match exchange(connection, &call.message, to, deadline, lost, decide).await? {
+    match exchange(connection, &call.message, to, given_up, decide).await? {
         Outcome::Forwarded { .. } => Ok((Reply::Relayed, succeeded)),
         Outcome::Buffered(reply) => Ok((timed_out_status(&reply).into(), succeeded)),
     }
@@ -90,8 +88,8 @@ pub(crate) async fn forward_to_engine(
     };
     let forwarded = match session.engines.get_mut(binding) {
         Some(BoundEngine { client, route, .. }) => {
-            let (deadline, lost) = (deadline_of(call.method), liveness::lost(gateway, route));
-            forward(connection, &mut call, &handle, client, deadline, lost).await
+            let given_up = liveness::given_up(gateway, route, deadline_of(call.method));
+            forward(connection, &mut call, &handle, client, given_up).await
         }
         None => Err(Failure::Broken("its connection was closed".to_owned())),
     };
@@ -169,8 +167,8 @@ async fn forward_once(
     let (channel, _) = session.control();
     match channel.agent_of(&operation.running) {
         Some((client, handle)) => {
-            let forwarding = forward(connection, call, &handle, client, CONTROL_CALL_DEADLINE, pending());
-            let (reply, _) = forwarding.await?;
+            let given_up = relay::passed(CONTROL_CALL_DEADLINE);
+            let (reply, _) = forward(connection, call, &handle, client, given_up).await?;
             operation.fetched |= call.method == Method::FetchResults && !call.is_about_log();
             Ok(reply)
         }

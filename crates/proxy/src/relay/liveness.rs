@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use hs2::relay::{RelayError, passed};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 
@@ -24,12 +25,20 @@ const MISSES_UNREGISTERED: u32 = 3;
 /// The same of an engine that is registered, as far as this proxy knows.
 const MISSES_REGISTERED: u32 = 12;
 
-/// Returns with the reason when the engine is taken for lost; never while its agent answers.
-pub(crate) async fn lost(gateway: &Gateway, route: &Route) -> String {
+/// Completes when the engine is taken for lost, never while its agent answers, or when the reply should have begun.
+pub(crate) async fn given_up(gateway: &Gateway, route: &Route, deadline: Duration) -> RelayError {
+    // One timer is enough for both.
+    let Some(left) = deadline.checked_sub(REPLY_OVERDUE) else { return passed(deadline).await };
     let began = Instant::now();
     sleep(REPLY_OVERDUE).await;
     // In a box: most replies are not overdue.
-    Box::pin(gives_no_status(gateway, route, began)).await
+    Box::pin(async {
+        tokio::select! {
+            reason = gives_no_status(gateway, route, began) => RelayError::GivenUp(reason),
+            () = sleep(left) => RelayError::Timeout(deadline),
+        }
+    })
+    .await
 }
 
 async fn gives_no_status(gateway: &Gateway, route: &Route, began: Instant) -> String {
