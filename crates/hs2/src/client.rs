@@ -20,6 +20,7 @@ use crate::message::{Message, decode_reply, encode_call};
 use crate::method::Method;
 use crate::scan::ScanError;
 use crate::service_proof::ServiceLogin;
+use crate::socket::set_options;
 use crate::tls::client::{ClientTls, handshake_error};
 use crate::wire::{Wire, within};
 use crate::{sasl, status};
@@ -203,6 +204,7 @@ impl Client {
         let failed = |source: io::Error| ClientError::Connect { address: options.address.clone(), source };
         let connecting = async {
             let stream = TcpStream::connect(&options.address).await.map_err(failed)?;
+            set_options(&stream);
             let mut wire = Wire::new(stream, options.limits.stall);
             if let Some(tls) = &options.tls {
                 // In a box: few connections have it, and its state is large.

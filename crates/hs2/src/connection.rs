@@ -77,13 +77,13 @@ impl Connection {
     /// Detects the transport and authenticates, where the transport does so before the first message.
     pub(crate) async fn accept(
         mut wire: Wire,
+        peer: SocketAddr,
         authenticator: Arc<dyn Authenticator>,
         api: Option<Arc<dyn HttpApi>>,
         limits: Arc<Limits>,
         tls: Option<&ServerTls>,
         log: &Arc<TlsLog>,
     ) -> Result<Self, HandshakeError> {
-        let peer = wire.peer().map_err(WireError::from)?;
         let unknown_until = Instant::now() + limits.auth_deadline;
         if let Some(tls) = tls {
             // In a box, which ends with the handshake.

@@ -60,7 +60,7 @@ mod service_proof;
 pub mod session;
 mod socket;
 pub mod status;
-mod tcp_read;
+mod tcp_io;
 pub mod tls;
 mod transport;
 mod typed_server;

@@ -24,6 +24,7 @@ use crate::connection::{Connection, HandshakeError};
 use crate::http_api::HttpApi;
 use crate::limits::Limits;
 use crate::not_admitted::NotAdmitted;
+use crate::socket::set_options;
 use crate::tls::ServerTls;
 use crate::tls::log::TlsLog;
 use crate::wire::Wire;
@@ -63,6 +64,7 @@ impl Server {
 
     /// For a socket that listens already.
     pub fn from_listener(listener: TcpListener, limits: Limits) -> Self {
+        set_options(&listener);
         Self { listener, limits: Arc::new(limits), clock: SystemClock::shared(), tls: None }
     }
 
@@ -123,14 +125,14 @@ impl Server {
             };
             match counts.admit(peer, &authenticator) {
                 Ok(Admitted::Now(admission)) => {
-                    tasks.spawn(Arc::clone(&serving).serve(stream, admission));
+                    tasks.spawn(Arc::clone(&serving).serve(stream, peer, admission));
                 }
                 Ok(Admitted::Later(waiting)) => {
-                    tasks.spawn(Arc::clone(&serving).serve_later(stream, waiting));
+                    tasks.spawn(Arc::clone(&serving).serve_later(stream, peer, waiting));
                 }
                 Err(reason) => {
                     if let Some(permit) = serving.may_reject() {
-                        tasks.spawn(Arc::clone(&serving).reject(stream, reason, permit));
+                        tasks.spawn(Arc::clone(&serving).reject(stream, peer, reason, permit));
                     }
                 }
             }
@@ -170,11 +172,11 @@ struct Serving<H> {
 
 impl<H: Handler> Serving<H> {
     /// Serves an admitted connection to its end.
-    async fn serve(self: Arc<Self>, stream: TcpStream, admission: Arc<Admission>) {
+    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, admission: Arc<Admission>) {
         let connection = tokio::select! {
             () = self.stop.cancelled() => return,
             // In a box, which ends with the handshake.
-            connection = Box::pin(self.open(stream, admission, self.api.clone())) => connection,
+            connection = Box::pin(self.open(stream, peer, admission, self.api.clone())) => connection,
         };
         if let Some(connection) = connection {
             Arc::clone(&self.handler).connection(connection, self.stop.clone()).await;
@@ -182,16 +184,16 @@ impl<H: Handler> Serving<H> {
     }
 
     /// The same once the connection has a place of its address. If it has none in time it is rejected.
-    async fn serve_later(self: Arc<Self>, stream: TcpStream, waiting: Waiting) {
+    async fn serve_later(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, waiting: Waiting) {
         let admitted = tokio::select! {
             () = self.stop.cancelled() => return,
             admitted = waiting.place(&stream) => admitted,
         };
         match admitted {
-            Ok(admission) => self.serve(stream, admission).await,
+            Ok(admission) => self.serve(stream, peer, admission).await,
             Err(Ended::Refused(reason)) => {
                 if let Some(permit) = self.may_reject() {
-                    self.reject(stream, reason, permit).await;
+                    self.reject(stream, peer, reason, permit).await;
                 }
             }
             Err(Ended::Silent) => {}
@@ -203,11 +205,18 @@ impl<H: Handler> Serving<H> {
         Arc::clone(&self.rejections).try_acquire_owned().ok()
     }
 
-    async fn reject(self: Arc<Self>, stream: TcpStream, reason: NotAdmitted, _permit: OwnedSemaphorePermit) {
+    async fn reject(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        reason: NotAdmitted,
+        _permit: OwnedSemaphorePermit,
+    ) {
         let reason = Arc::new(reason);
         let rejected = async {
             // SASL and HTTP reject in the handshake; plain Thrift in the reply to the first call.
-            let mut connection = self.open(stream, Arc::clone(&reason) as Arc<dyn Authenticator>, None).await?;
+            let authenticator = Arc::clone(&reason) as Arc<dyn Authenticator>;
+            let mut connection = self.open(stream, peer, authenticator, None).await?;
             let message = connection.next().await.ok()??;
             let method = message.method()?;
             connection.send(&encode_refusal(method, message.seqid(), &reason.error())).await.ok()?;
@@ -225,17 +234,17 @@ impl<H: Handler> Serving<H> {
     async fn open(
         &self,
         stream: TcpStream,
+        peer: SocketAddr,
         authenticator: Arc<dyn Authenticator>,
         api: Option<Arc<dyn HttpApi>>,
     ) -> Option<Connection> {
         let limits = Arc::clone(&self.limits);
         let wire = Wire::new(stream, limits.stall);
-        let peer = wire.peer().ok();
-        match Connection::accept(wire, authenticator, api, limits, self.tls.as_deref(), &self.log).await {
+        match Connection::accept(wire, peer, authenticator, api, limits, self.tls.as_deref(), &self.log).await {
             Ok(connection) => Some(connection),
             Err(HandshakeError::GoneAway) => None,
             Err(error) => {
-                debug!(peer = peer.map(tracing::field::display), %error, "handshake failed");
+                debug!(%peer, %error, "handshake failed");
                 None
             }
         }

@@ -3,8 +3,9 @@
 //! With TLS, bytes that were decrypted but not read count as readable, and a write is complete once its records were
 //! sent: see [`Socket::try_flush`].
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::tcp_read::try_read;
+use crate::tcp_io::{try_read, try_write};
 use crate::tls::session::TlsSession;
 
 /// TCP keep-alive: idle time, interval and probes. A machine that vanished is detected after two minutes, and its
@@ -21,11 +22,20 @@ const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 
-fn enable_keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE_AFTER)?;
-    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
-    sockopt::set_socket_keepalive(stream, true)
+/// Sets the options of a connection, or those which the connections that a listener accepts will have: Linux copies them.
+pub(crate) fn set_options(socket: impl AsFd) {
+    // Small messages are sent at once; without the option they are only slower.
+    let _ = sockopt::set_tcp_nodelay(&socket, true);
+    if let Err(error) = enable_keep_alive(&socket) {
+        tracing::debug!(%error, "could not enable TCP keep-alive; a peer that vanishes is not detected while idle");
+    }
+}
+
+fn enable_keep_alive(socket: impl AsFd) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(&socket, KEEPALIVE_AFTER)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(&socket, true)
 }
 
 pub(crate) struct Socket {
@@ -34,12 +44,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
+    /// For a connection with [its options](set_options).
     pub(crate) fn new(stream: TcpStream) -> Self {
-        // Small messages are sent at once; without the option they are only slower.
-        let _ = stream.set_nodelay(true);
-        if let Err(error) = enable_keep_alive(&stream) {
-            tracing::debug!(%error, "could not enable TCP keep-alive; a peer that vanishes is not detected while idle");
-        }
         Self { stream, tls: None }
     }
 
@@ -56,19 +62,13 @@ impl Socket {
         self.tls.is_some()
     }
 
-    pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
-        self.stream.peer_addr()
-    }
-
-    /// Waits until [`Socket::try_read`] may return bytes or the end.
+    /// Waits until [`Socket::try_read`] may return bytes or the end. Only one task waits in this way: with several, the last one is
+    /// woken. Such a wait costs less to begin and to give up than those of tokio for any number of tasks.
     pub(crate) async fn readable(&self) -> io::Result<()> {
-        match &self.tls {
-            Some(session) if session.is_readable() => Ok(()),
-            _ => self.stream.readable().await,
-        }
+        poll_fn(|cx| self.poll_readable(cx)).await
     }
 
-    /// The same as a poll, for one task.
+    /// The same as a poll.
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.tls {
             Some(session) if session.is_readable() => Poll::Ready(Ok(())),
@@ -99,6 +99,11 @@ impl Socket {
         Ok((length > 0).then_some(one[0]))
     }
 
+    /// Waits until the operating system may have something to read, or fails; in the way of [`Socket::readable`].
+    pub(crate) async fn received(&self) {
+        let _ = poll_fn(|cx| self.stream.poll_read_ready(cx)).await;
+    }
+
     /// Waits until the operating system has something to read; `true` when the peer has closed its end.
     pub(crate) async fn is_closed_by_peer(&self) -> io::Result<bool> {
         Ok(self.stream.ready(Interest::READABLE).await?.is_read_closed())
@@ -116,7 +121,7 @@ impl Socket {
     /// Takes bytes to send. With TLS some of them may wait for [`Socket::try_flush`].
     pub(crate) fn try_write(&self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
         match &self.tls {
-            None => self.stream.try_write_vectored(bytes),
+            None => try_write(&self.stream, bytes),
             Some(session) => session.try_write(&self.stream, bytes),
         }
     }
@@ -155,13 +160,14 @@ mod tests {
     #[tokio::test]
     async fn both_ends_enable_keep_alive() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        set_options(&listener);
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        set_options(&stream);
         let (accepted, _) = listener.accept().await.unwrap();
         for stream in [stream, accepted] {
-            let socket = Socket::new(stream);
-            assert!(sockopt::socket_keepalive(&socket.stream).unwrap());
-            let most = sockopt::tcp_keepidle(&socket.stream).unwrap()
-                + sockopt::tcp_keepintvl(&socket.stream).unwrap() * sockopt::tcp_keepcnt(&socket.stream).unwrap();
+            assert!(sockopt::socket_keepalive(&stream).unwrap() && sockopt::tcp_nodelay(&stream).unwrap());
+            let most = sockopt::tcp_keepidle(&stream).unwrap()
+                + sockopt::tcp_keepintvl(&stream).unwrap() * sockopt::tcp_keepcnt(&stream).unwrap();
             assert_eq!(most, Duration::from_mins(2));
         }
     }

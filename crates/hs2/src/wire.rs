@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +21,9 @@ use crate::socket::Socket;
 
 /// How often a connection with unread bytes is checked for a closed peer.
 const HANG_UP_POLL: Duration = Duration::from_millis(250);
+
+/// Two pieces of at most so many bytes together are copied to be written as one.
+const JOINED_BYTES: usize = 1024;
 
 /// The most bytes that are discarded from a peer before closing, so that the last response reaches it.
 pub(crate) const LINGER_BYTES: usize = 256 * 1024;
@@ -48,6 +50,7 @@ struct Arriving {
 }
 
 impl Wire {
+    /// For a connection with [its options](crate::socket::set_options).
     pub(crate) fn new(stream: TcpStream, stall: Duration) -> Self {
         let socket = Arc::new(Socket::new(stream));
         Self { socket, pending: Vec::new(), stall, arriving: None, share: None }
@@ -55,10 +58,6 @@ impl Wire {
 
     pub(crate) fn socket(&self) -> Arc<Socket> {
         Arc::clone(&self.socket)
-    }
-
-    pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
-        self.socket.peer()
     }
 
     /// Performs a TLS handshake, for which the caller has a deadline.
@@ -207,12 +206,25 @@ impl Wire {
 
     /// Writes two pieces as one.
     pub(crate) async fn write(&self, first: &[u8], second: &[u8]) -> Result<(), WireError> {
+        let done = match self.try_write_both(first, second) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error.into()),
+        };
+        if done == first.len() + second.len() && self.socket.try_flush().is_ok() {
+            return Ok(());
+        }
+        // In a box: most writes end here.
+        Box::pin(self.write_from(done, first, second)).await
+    }
+
+    /// The same from so many bytes on.
+    async fn write_from(&self, mut done: usize, first: &[u8], second: &[u8]) -> Result<(), WireError> {
         let total = first.len() + second.len();
-        let mut done = 0;
         while done < total {
             let head = first.get(done..).unwrap_or_default();
             let tail = &second[done.saturating_sub(first.len())..];
-            match self.socket.try_write(&[IoSlice::new(head), IoSlice::new(tail)]) {
+            match self.try_write_both(head, tail) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(length) => done += length,
                 Err(error) => self.writable_after(error).await?,
@@ -222,6 +234,23 @@ impl Wire {
             self.writable_after(error).await?;
         }
         Ok(())
+    }
+
+    /// Writes as much of two pieces as the operating system takes at once.
+    fn try_write_both(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
+        let total = first.len() + second.len();
+        if first.is_empty() || second.is_empty() {
+            return self.socket.try_write(&[IoSlice::new(if first.is_empty() { second } else { first })]);
+        }
+        if total > JOINED_BYTES || self.socket.is_tls() {
+            return self.socket.try_write(&[IoSlice::new(first), IoSlice::new(second)]);
+        }
+        // One piece is less work for the operating system, more than a short copy is.
+        scratch::with(total, |joined| {
+            joined[..first.len()].copy_from_slice(first);
+            joined[first.len()..].copy_from_slice(second);
+            self.socket.try_write(&[IoSlice::new(joined)])
+        })
     }
 
     /// Writes as much as the operating system takes at once. Returns what is left for [`Wire::write`]; `None` if all was sent.
@@ -240,7 +269,7 @@ impl Wire {
 
     /// Writes as much of two pieces as the operating system takes at once.
     pub(crate) fn write_at_once(&self, first: &[u8], second: &[u8]) {
-        let _ = self.socket.try_write(&[IoSlice::new(first), IoSlice::new(second)]);
+        let _ = self.try_write_both(first, second);
         let _ = self.socket.try_flush();
     }
 
@@ -299,18 +328,21 @@ impl Wire {
     }
 
     fn try_copy(
-        &self,
+        &mut self,
         to: &Self,
         left: usize,
         check: &mut impl FnMut(&[u8]) -> Result<(), ScanError>,
     ) -> Result<Copied, CopyError> {
-        scratch::with(left, |scratch| {
+        // More than is left may be read: a read that leaves room shows that the socket is empty.
+        scratch::with(usize::MAX, |scratch| {
             let length = match self.socket.try_read(scratch) {
                 Ok(0) => return Err(CopyError::From(WireError::ClosedInside)),
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Copied::Nothing),
                 Err(error) => return Err(CopyError::From(error.into())),
             };
+            let (length, surplus) = (length.min(left), length.saturating_sub(left));
+            self.pending.extend_from_slice(&scratch[length..length + surplus]);
             check(&scratch[..length]).map_err(|error| CopyError::From(error.into()))?;
             match to.try_write(&scratch[..length]) {
                 Ok(None) => Ok(Copied::All(length)),
@@ -322,6 +354,12 @@ impl Wire {
 
     /// Completes when the peer has closed the connection. Reads nothing.
     pub(crate) async fn hung_up(&self) {
+        self.socket.received().await;
+        // In a box: most waits are given up before.
+        Box::pin(self.hung_up_after_receiving()).await;
+    }
+
+    async fn hung_up_after_receiving(&self) {
         loop {
             match self.socket.is_closed_by_peer().await {
                 Err(_) | Ok(true) => return,

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
-use crate::tcp_read::try_read;
+use crate::tcp_io::{try_read, try_write};
 
 /// The most bytes that are encrypted before the socket accepts them.
 const MAX_WAITING_BYTES: usize = 64 * 1024;
@@ -29,11 +29,11 @@ impl Read for NonBlocking<'_> {
 
 impl Write for NonBlocking<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
+        try_write(self.0, &[IoSlice::new(bytes)])
     }
 
     fn write_vectored(&mut self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_write_vectored(bytes)
+        try_write(self.0, bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
