@@ -1,6 +1,8 @@
 //! Handles of sessions and operations: a public id of 16 bytes and a secret of 16 bytes.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use crate::tcli::{THandleIdentifier, TOperationHandle, TOperationType, TSessionHandle};
 
@@ -9,7 +11,7 @@ use crate::tcli::{THandleIdentifier, TOperationHandle, TOperationType, TSessionH
 #[error("a handle must be 16 and 16 bytes")]
 pub struct InvalidHandle;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Handle {
     /// The id; may be printed.
     pub guid: [u8; 16],
@@ -33,6 +35,36 @@ impl Handle {
 
     fn identifier(&self) -> THandleIdentifier {
         THandleIdentifier { guid: self.guid.to_vec(), secret: self.secret.to_vec() }
+    }
+}
+
+/// The id alone, which is random in handles of ours.
+impl Hash for Handle {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u128(u128::from_ne_bytes(self.guid));
+    }
+}
+
+/// The tables of our own handles. A client may look for any, but only random ones are in a table, so none can make others collide.
+pub type HandleMap<V> = HashMap<Handle, V, BuildHasherDefault<RandomId>>;
+
+/// The hash of a random id: a part of it.
+#[derive(Debug, Default)]
+pub struct RandomId(u64);
+
+impl Hasher for RandomId {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u128(&mut self, id: u128) {
+        self.0 = id as u64;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
     }
 }
 

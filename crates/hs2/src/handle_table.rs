@@ -3,20 +3,19 @@
 //! Invariants: the table never has more sessions than its limit; every operation belongs to a session in the table and is
 //! removed with it. The table takes no lock and checks no permission: its owner does both.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::error::{ErrorKind, UserError};
 
-use crate::handle::Handle;
+use crate::handle::{Handle, HandleMap};
 use crate::method::Scope;
 
 /// Sessions of type `S` and their operations.
 #[derive(Debug)]
 pub struct HandleTable<S> {
-    sessions: HashMap<Handle, Slot<S>>,
+    sessions: HandleMap<Slot<S>>,
     /// The session of each operation.
-    operations: HashMap<Handle, Handle>,
+    operations: HandleMap<Handle>,
     limit: usize,
 }
 
@@ -30,7 +29,7 @@ struct Slot<S> {
 impl<S> HandleTable<S> {
     /// An empty table for at most `limit` sessions.
     pub fn new(limit: usize) -> Self {
-        Self { sessions: HashMap::new(), operations: HashMap::new(), limit }
+        Self { sessions: HandleMap::default(), operations: HandleMap::default(), limit }
     }
 
     /// Adds a session; refused, without effect, when the table is full.

@@ -77,7 +77,7 @@ pub use auth::{Authenticator, Credentials, HttpScheme, Mechanism, Principal};
 pub use client::{Auth, Client, ClientError, ClientOptions};
 pub use connection::Connection;
 pub use error::{WireError, WireErrorKind};
-pub use handle::Handle;
+pub use handle::{Handle, HandleMap};
 pub use handle_table::HandleTable;
 pub use http_api::{ApiRequest, HttpApi};
 pub use limit_hits::{Limit, LimitHits};

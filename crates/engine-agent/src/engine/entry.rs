@@ -1,9 +1,7 @@
 //! One session of a proxy: its connection to the engine, and the work of it that a drain must wait for.
 
-use std::collections::HashMap;
-
 use hs2::tcli::TOperationHandle;
-use hs2::{Client, Handle};
+use hs2::{Client, Handle, HandleMap};
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
 
@@ -33,7 +31,7 @@ struct SessionWork {
     pinned: bool,
     /// Statements that run within their call; they have no handle yet.
     executing: usize,
-    operations: HashMap<Handle, Operation>,
+    operations: HandleMap<Operation>,
 }
 
 /// A statement that runs within its call; counted until this is dropped.

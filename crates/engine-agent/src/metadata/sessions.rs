@@ -1,9 +1,8 @@
 //! The sessions of proxies, and their operations.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use hs2::{Context as Call, Handle, HandleTable, Mechanism, Scope};
+use hs2::{Context as Call, Handle, HandleMap, HandleTable, Mechanism, Scope};
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
 
@@ -16,7 +15,7 @@ struct Session {
     user: String,
     /// The connection that it ends with; `None` over HTTP.
     connection: Option<u64>,
-    operations: Mutex<HashMap<Handle, Arc<Operation>>>,
+    operations: Mutex<HandleMap<Arc<Operation>>>,
 }
 
 fn missing(object: &str) -> UserError {

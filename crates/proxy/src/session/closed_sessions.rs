@@ -3,10 +3,10 @@
 //! A FIFO of limited length, which holds the handles of sessions and of operations that were open. A caller learns only of a session
 //! that it may name; any other is answered as if it had never existed. A session that was evicted here is answered so as well.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hs2::Handle;
+use hs2::{Handle, HandleMap};
 
 use super::owner::{Caller, Owner};
 use super::time_limit::TimeLimit;
@@ -16,7 +16,7 @@ const MAX_HANDLES: usize = 4_096;
 
 #[derive(Default)]
 pub(crate) struct ClosedSessions {
-    by_handle: HashMap<Handle, Arc<(Owner, TimeLimit)>>,
+    by_handle: HandleMap<Arc<(Owner, TimeLimit)>>,
     /// The oldest first.
     order: VecDeque<Handle>,
 }

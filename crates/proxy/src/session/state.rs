@@ -3,14 +3,13 @@
 //! A session has at most one current binding, which new statements use, and older ones whose results are still read. A
 //! session is *pinned* while its current engine holds state that cannot be replayed elsewhere.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ddl::SessionStatement;
 use hs2::tcli::TCloseSessionReq;
-use hs2::{Client, Handle, Limit, Principal};
+use hs2::{Client, Handle, HandleMap, Limit, Principal};
 use model::error::{ErrorKind, UserError};
 use model::name::TenantName;
 use model::owner::Owner;
@@ -44,7 +43,7 @@ pub(crate) struct Session {
     next_number: u64,
     /// Set when a pinned session loses its engine: the error of every later statement.
     pub(crate) lost: Option<Box<UserError>>,
-    pub(crate) operations: HashMap<Handle, Operation>,
+    pub(crate) operations: HandleMap<Operation>,
     /// When the current engine was last used, by the clock that counts suspension.
     engine_used_at: Duration,
     /// Its place in the demand, while a statement of it waits for an engine.
@@ -125,7 +124,7 @@ impl Session {
             current: None,
             next_number: 1,
             lost: None,
-            operations: HashMap::new(),
+            operations: HandleMap::default(),
             engine_used_at: Duration::ZERO,
             waiting: Weak::new(),
             released: None,

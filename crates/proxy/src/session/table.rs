@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hs2::{Handle, HandleTable, Limit, LimitHits, Scope};
+use hs2::{Handle, HandleMap, HandleTable, Limit, LimitHits, Scope};
 use model::error::{ErrorKind, UserError};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -62,7 +62,7 @@ pub(crate) struct Entry {
     /// suspension.
     used_at: Mutex<Duration>,
     /// Operations at engines with the engine's handles: a cancel must not wait for the session's other calls.
-    at_engines: Mutex<HashMap<Handle, (Arc<Route>, Handle)>>,
+    at_engines: Mutex<HandleMap<(Arc<Route>, Handle)>>,
     pub(crate) state: tokio::sync::Mutex<Session>,
     /// Set when the session is closed: a call of another connection (over HTTP) must not delay that.
     pub(crate) closed: Closed,
@@ -130,7 +130,7 @@ impl Entry {
         now.saturating_sub(self.opened_at)
     }
 
-    fn at_engines(&self) -> MutexGuard<'_, HashMap<Handle, (Arc<Route>, Handle)>> {
+    fn at_engines(&self) -> MutexGuard<'_, HandleMap<(Arc<Route>, Handle)>> {
         self.at_engines.lock()
     }
 
