@@ -4,6 +4,7 @@
 //! is closed after a time limit; when it ends, its sessions end with it. Over HTTP a session outlives its connections. An idle
 //! session has neither a timer nor a buffer nor the state of a call.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -24,34 +25,41 @@ impl Handler for Gateway {
     async fn connection(self: Arc<Self>, mut connection: Connection, stop: CancellationToken) {
         let (id, peer) = (connection.id(), connection.peer());
         let is_http = connection.mechanism() == Mechanism::Http;
-        // One of the sessions that end with the connection.
-        let mut session: Option<Arc<Entry>> = None;
-        loop {
-            if session.as_ref().is_none_or(|session| session.closed.is_set()) && !is_http {
-                session = self.sessions.any_of_connection(id);
-            }
-            let message = tokio::select! {
-                () = stop.cancelled() => break,
-                () = closed(session.as_deref()), if session.is_some() => continue,
-                () = sleep(self.settings.limits.without_session), if session.is_none() && !is_http => {
-                    debug!(connection = id, %peer, "closing an idle connection");
+        // This wait and that for the end of a session go on from call to call, because to begin one costs more than to keep it.
+        let mut stopped = pin!(stop.cancelled());
+        'connection: loop {
+            // One of the sessions that end with the connection.
+            let session = if is_http { None } else { self.sessions.any_of_connection(id) };
+            let mut closed = pin!(closed(session.as_deref()));
+            while is_http || session.as_ref().is_none_or(|session| !session.closed.is_set()) {
+                let message = tokio::select! {
+                    // The message first: once it is there, nothing else has to be looked at.
+                    biased;
+                    message = connection.next() => message,
+                    () = &mut stopped => break 'connection,
+                    () = &mut closed, if session.is_some() => break,
+                    () = sleep(self.settings.limits.without_session), if session.is_none() && !is_http => {
+                        debug!(connection = id, %peer, "closing an idle connection");
+                        break 'connection;
+                    }
+                };
+                let message = match message {
+                    Ok(Some(message)) => message,
+                    Ok(None) => break 'connection,
+                    Err(error) => {
+                        debug!(connection = id, %peer, %error, "client connection failed");
+                        break 'connection;
+                    }
+                };
+                let span = origin::span_of_call(&connection, &message);
+                // In a box: most connections are idle most of the time, and a call needs much state.
+                if let Err(reason) = Box::pin(serve(&self, &mut connection, message)).instrument(span).await {
+                    debug!(connection = id, %peer, reason = %chain(&reason), "closing a client connection");
+                    break 'connection;
+                }
+                if session.is_none() && !is_http {
                     break;
                 }
-                message = connection.next() => message,
-            };
-            let message = match message {
-                Ok(Some(message)) => message,
-                Ok(None) => break,
-                Err(error) => {
-                    debug!(connection = id, %peer, %error, "client connection failed");
-                    break;
-                }
-            };
-            let span = origin::span_of_call(&connection, &message);
-            // In a box: most connections are idle most of the time, and a call needs much state.
-            if let Err(reason) = Box::pin(serve(&self, &mut connection, message)).instrument(span).await {
-                debug!(connection = id, %peer, reason = %chain(&reason), "closing a client connection");
-                break;
             }
         }
         if !is_http {

@@ -126,6 +126,7 @@ pub(crate) async fn serve(
     }
     entry.used(now, method.makes_operation());
     let served = tokio::select! {
+        biased;
         served = dispatch(gateway, connection, &entry, named, method, message, &request) => served,
         // The statement is cancelled with the connection to the engine.
         () = entry.closed.wait() => Err(Disconnect::SessionClosed.into()),

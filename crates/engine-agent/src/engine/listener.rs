@@ -1,6 +1,7 @@
 //! The listener of an engine agent: authenticates connections and serves their calls one after another.
 
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use agent_api::Audience;
@@ -8,7 +9,7 @@ use async_trait::async_trait;
 use hs2::{Authenticator, Connection, Credentials, Handler, Principal, ServiceProof};
 use model::cause::chain;
 use model::error::UserError;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tracing::debug;
 
 use super::calls;
@@ -46,13 +47,15 @@ impl Authenticator for AgentContext {
 impl Handler for AgentContext {
     async fn connection(self: Arc<Self>, mut connection: Connection, stop: CancellationToken) {
         let id = connection.id();
+        // Both waits go on from call to call, because to begin one costs more than to keep it.
+        let (mut stopped, mut cut) = (pin!(stop.cancelled()), pin!(self.cut.cancelled()));
         loop {
             // Calls sent before the engine ends still get a reply: a statement that is refused because the engine drains
             // can be sent elsewhere, one whose connection broke cannot.
             let message = tokio::select! {
                 biased;
                 message = connection.next() => message,
-                () = shortly_after(&stop) => break,
+                () = shortly_after(stopped.as_mut()) => break,
             };
             let message = match message {
                 Ok(Some(message)) => message,
@@ -64,9 +67,10 @@ impl Handler for AgentContext {
             };
             let serving = self.sessions.count_call();
             let served = tokio::select! {
+                biased;
                 // In a box: most connections are idle most of the time, and a call needs much state.
                 served = Box::pin(calls::serve(&self, &mut connection, message)) => served,
-                () = self.cut.cancelled() => break,
+                () = &mut cut => break,
             };
             drop(serving);
             if let Err(reason) = served {
@@ -86,7 +90,7 @@ impl AgentContext {
     }
 }
 
-async fn shortly_after(stop: &CancellationToken) {
-    stop.cancelled().await;
+async fn shortly_after(stopped: Pin<&mut WaitForCancellationFuture<'_>>) {
+    stopped.await;
     tokio::time::sleep(LINGER).await;
 }

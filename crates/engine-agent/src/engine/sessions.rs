@@ -73,7 +73,7 @@ pub(super) struct CallGuard<'a>(&'a Sessions);
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::SeqCst);
-        self.0.changed.send_replace(());
+        self.0.notify();
     }
 }
 
@@ -113,6 +113,14 @@ impl Sessions {
     /// Notifies when a call, an operation or a session ended.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
+    }
+
+    /// Notifies that a call, an operation or a session ended. Only a drain listens. One that begins to at this moment may miss it, and
+    /// checks again soon.
+    fn notify(&self) {
+        if self.changed.receiver_count() > 0 {
+            self.changed.send_replace(());
+        }
     }
 
     /// Counts a call. Take it before checking for a drain, so that the drain waits for the call.
@@ -185,7 +193,7 @@ impl Sessions {
                 }
             }
         }
-        self.changed.send_replace(());
+        self.notify();
     }
 
     pub(super) async fn connect(&self, user: &str) -> Result<Client, ClientError> {
@@ -265,7 +273,7 @@ impl Sessions {
     pub(super) fn remove_operation(&self, entry: &Entry, operation: &Handle) {
         entry.remove(operation);
         self.table.lock().handles.remove_operation(operation);
-        self.changed.send_replace(());
+        self.notify();
     }
 
     /// Removes a session; the engine's session is closed in the background.
@@ -283,9 +291,9 @@ impl Sessions {
             if tokio::time::timeout(CLEAN_UP_DEADLINE, closing).await.is_err() {
                 debug!("closing an engine session timed out; connection cut");
             }
-            sessions.changed.send_replace(());
+            sessions.notify();
         });
-        self.changed.send_replace(());
+        self.notify();
     }
 
     /// Closes the sessions of a connection that ended.

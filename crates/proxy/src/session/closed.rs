@@ -2,7 +2,6 @@
 //!
 //! Each session has one. It is smaller than a `CancellationToken`, which has an allocation of its own.
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
@@ -25,9 +24,8 @@ impl Closed {
 
     /// Completes when the session is closed.
     pub(crate) async fn wait(&self) {
-        let mut changed = pin!(self.changed.notified());
-        // Enabled before the flag is read, so that no notification is missed.
-        changed.as_mut().enable();
+        // Created before the flag is read: it notices each notification of all waiters since then.
+        let changed = self.changed.notified();
         if !self.is_set() {
             changed.await;
         }
