@@ -103,7 +103,7 @@ pub async fn exchange(
     deadline: Duration,
     decide: impl FnOnce(&Reply, &[u8]) -> Decision,
 ) -> Result<Outcome, RelayError> {
-    exchange_unless(client, request, to, passed(deadline), decide).await
+    exchange_unless(client, request, to, pin!(passed(deadline)), decide).await
 }
 
 /// Completes when the reply to a call that begins now should have begun.
@@ -112,12 +112,13 @@ pub async fn passed(deadline: Duration) -> RelayError {
     RelayError::Timeout(deadline)
 }
 
-/// The same, and `given_up` is the end of the call if it completes before the reply begins.
+/// The same, and `given_up` is the end of the call if it completes before the reply begins. It is pinned by the caller, so that no
+/// function on the way has a copy in its state.
 pub async fn exchange_unless(
     client: &mut Connection,
     request: &Message,
     to: &mut Client,
-    given_up: impl Future<Output = RelayError>,
+    mut given_up: Pin<&mut impl Future<Output = RelayError>>,
     decide: impl FnOnce(&Reply, &[u8]) -> Decision,
 ) -> Result<Outcome, RelayError> {
     let usable = !to.is_broken() && to.wire.is_quiet();
@@ -125,7 +126,6 @@ pub async fn exchange_unless(
     if !usable {
         return Err(RelayError::Broken);
     }
-    let mut given_up = pin!(given_up);
     let sending = async {
         to.write(request.bytes()).await.map_err(backend)?;
         model::failpoint!(RELAY_REQUEST_SENT);
@@ -135,7 +135,7 @@ pub async fn exchange_unless(
         // The reply first: when it arrives, nothing else has to be looked at.
         biased;
         arriving = sending => arriving?,
-        error = &mut given_up => return Err(error),
+        error = given_up.as_mut() => return Err(error),
         () = client.closed() => return Err(RelayError::ClientGone),
     }
     let mut decide = Some(decide);
@@ -143,7 +143,7 @@ pub async fn exchange_unless(
         // In a box: it is rare, and its state is large.
         Passed::Nothing => Box::pin(deliver(client, request, to, given_up, decide)).await?,
         Passed::Buffered(reply) => Outcome::Buffered(reply),
-        Passed::Decided { total } => buffer(to, total).await?,
+        Passed::Decided { total } => Box::pin(buffer(to, total)).await?,
         Passed::Begun { total, rest, unsent } => {
             // Only a stream takes the beginning of a reply in this way.
             if let (Some(unsent), Some(stream)) = (unsent, client.state.transport.stream()) {

@@ -8,6 +8,7 @@ mod exchange;
 pub(crate) mod forward;
 mod liveness;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,7 +133,7 @@ async fn relay_to_engine(
     let exchanged = match addressed(engine, call, left) {
         Ok(request) => {
             let deadline = left.map_or(call.deadline(), |left| (left + TIMEOUT_GRACE).min(call.deadline()));
-            let given_up = liveness::given_up(gateway, &route, deadline);
+            let given_up = pin!(liveness::given_up(gateway, &route, deadline));
             exchange(connection, &request, &mut engine.client, given_up, decide).await
         }
         Err(error) => Err(Failure::Broken(format!("the call could not be addressed: {error}"))),

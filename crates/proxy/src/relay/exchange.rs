@@ -1,5 +1,7 @@
 //! One exchange with a backend: sends a call and relays its reply, unless the backend is lost before the reply begins.
 
+use std::pin::Pin;
+
 use hs2::relay::{self, Decision, Outcome, RelayError};
 use hs2::scan::Reply;
 use hs2::{Client, Connection, Message};
@@ -21,7 +23,7 @@ pub(super) async fn exchange(
     connection: &mut Connection,
     message: &Message,
     to: &mut Client,
-    given_up: impl Future<Output = RelayError> + Send,
+    given_up: Pin<&mut (impl Future<Output = RelayError> + Send)>,
     decide: impl FnOnce(&Reply, &[u8]) -> Decision,
 ) -> Result<Outcome, Failure> {
     let relayed = relay::exchange_unless(connection, message, to, given_up, decide).await;

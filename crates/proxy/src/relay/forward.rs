@@ -3,6 +3,7 @@
 //! A lost engine takes its operations with it. A lost metadata agent is replaced: the statement is started again, under
 //! its id, at another.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ async fn forward(
     call: &mut OperationCall<'_>,
     handle: &Handle,
     to: &mut Client,
-    given_up: impl Future<Output = RelayError> + Send,
+    given_up: Pin<&mut (impl Future<Output = RelayError> + Send)>,
 ) -> Result<(Reply, Option<bool>), Failure> {
     call.address_to(handle).map_err(|error| Failure::Broken(format!("the call could not be addressed: {error}")))?;
     let (method, mut succeeded) = (call.method, None);
@@ -81,15 +82,15 @@ pub(crate) async fn forward_to_engine(
     connection: &mut Connection,
     session: &mut Session,
     operation: &mut Operation,
-    mut call: OperationCall<'_>,
+    call: &mut OperationCall<'_>,
 ) -> Result<Reply, CallError> {
     let OperationState::AtEngine { binding, handle, .. } = operation.state else {
         return Err(UserError::internal("the operation is at no engine").into());
     };
     let forwarded = match session.engines.get_mut(binding) {
         Some(BoundEngine { client, route, .. }) => {
-            let given_up = liveness::given_up(gateway, route, deadline_of(call.method));
-            forward(connection, &mut call, &handle, client, given_up).await
+            let given_up = pin!(liveness::given_up(gateway, route, deadline_of(call.method)));
+            forward(connection, call, &handle, client, given_up).await
         }
         None => Err(Failure::Broken("its connection was closed".to_owned())),
     };
@@ -167,7 +168,7 @@ async fn forward_once(
     let (channel, _) = session.control();
     match channel.agent_of(&operation.running) {
         Some((client, handle)) => {
-            let given_up = relay::passed(CONTROL_CALL_DEADLINE);
+            let given_up = pin!(relay::passed(CONTROL_CALL_DEADLINE));
             let (reply, _) = forward(connection, call, &handle, client, given_up).await?;
             operation.fetched |= call.method == Method::FetchResults && !call.is_about_log();
             Ok(reply)

@@ -20,7 +20,7 @@ pub(crate) async fn serve(
     connection: &mut Connection,
     entry: &Arc<Entry>,
     named: Handle,
-    call: OperationCall<'_>,
+    mut call: OperationCall<'_>,
 ) -> Result<Reply, CallError> {
     let mut session = entry.state.lock().await;
     if let Some(caller) = connection.principal() {
@@ -51,7 +51,7 @@ pub(crate) async fn serve(
         OperationState::Waiting(_) => answer_waiting(method),
         OperationState::Failed(error) => Err(CallError::OperationFailed(error.clone())),
         OperationState::AtEngine { .. } => {
-            let served = forward_to_engine(gateway, connection, &mut session, &mut operation, call).await;
+            let served = forward_to_engine(gateway, connection, &mut session, &mut operation, &mut call).await;
             session.engine_used(gateway.clock.boottime());
             served
         }
