@@ -38,27 +38,27 @@ impl Handle {
     }
 }
 
-/// The id alone, which is random in handles of ours.
+/// Both halves, which are random in handles of ours. The id alone would lead a guess to the handle that it is compared with.
 impl Hash for Handle {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u128(u128::from_ne_bytes(self.guid));
+        state.write_u128(u128::from_ne_bytes(self.guid) ^ u128::from_ne_bytes(self.secret));
     }
 }
 
 /// The tables of our own handles. A client may look for any, but only random ones are in a table, so none can make others collide.
-pub type HandleMap<V> = HashMap<Handle, V, BuildHasherDefault<RandomId>>;
+pub type HandleMap<V> = HashMap<Handle, V, BuildHasherDefault<RandomBits>>;
 
-/// The hash of a random id: a part of it.
+/// The hash of random bits: a part of them.
 #[derive(Debug, Default)]
-pub struct RandomId(u64);
+pub struct RandomBits(u64);
 
-impl Hasher for RandomId {
+impl Hasher for RandomBits {
     fn finish(&self) -> u64 {
         self.0
     }
 
-    fn write_u128(&mut self, id: u128) {
-        self.0 = id as u64;
+    fn write_u128(&mut self, bits: u128) {
+        self.0 = bits as u64;
     }
 
     fn write(&mut self, bytes: &[u8]) {
