@@ -103,17 +103,17 @@ pub async fn exchange(
     deadline: Duration,
     decide: impl FnOnce(&Reply, &[u8]) -> Decision,
 ) -> Result<Outcome, RelayError> {
-    exchange_unless(client, request, to, pin!(passed(deadline)), decide).await
+    exchange_unless(client, request, to, pin!(deadline_passed(deadline)), decide).await
 }
 
-/// Completes when the reply to a call that begins now should have begun.
-pub async fn passed(deadline: Duration) -> RelayError {
+/// Completes `deadline` from now, when the reply to a call should have begun, with [`RelayError::Timeout`].
+pub async fn deadline_passed(deadline: Duration) -> RelayError {
     sleep(deadline).await;
     RelayError::Timeout(deadline)
 }
 
-/// The same, and `given_up` is the end of the call if it completes before the reply begins. It is pinned by the caller, so that no
-/// function on the way has a copy in its state.
+/// Does the same as [`exchange`], with any reason to give the call up: once `given_up` completes, the call ends with its error, unless the
+/// reply has begun. It is pinned by the caller, so that no function on the way has a copy in its state.
 pub async fn exchange_unless(
     client: &mut Connection,
     request: &Message,

@@ -325,7 +325,10 @@ async fn a_backend_that_speaks_unasked_or_has_gone_is_not_asked_again() {
         let unasked = if stays { &good[..] } else { b"" };
         let answer = [&framed(good.len(), &good), unasked].concat();
         let (mut connection, mut stream) = client_connection().await;
-        tokio::spawn(async move { stream.read_to_end(&mut Vec::new()).await });
+        let reading = tokio::spawn(async move {
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).await.map(|_| received)
+        });
         let mut to = Client::connect(&bad_backend(answer, stays).await).await.unwrap();
         let request = fetch_request();
         let forward = |_: &hs2::scan::Reply, _: &[u8]| Decision::Forward;
@@ -338,6 +341,9 @@ async fn a_backend_that_speaks_unasked_or_has_gone_is_not_asked_again() {
         }
         let outcome = relay::exchange(&mut connection, &request, &mut to, DEADLINE, forward).await;
         assert!(matches!(outcome, Err(RelayError::Broken)), "{outcome:?}");
+        // Nor does the client receive a byte of it.
+        connection.close().await;
+        assert!(reading.await.unwrap().unwrap() == framed(good.len(), &good));
     }
 }
 

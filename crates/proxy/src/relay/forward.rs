@@ -168,7 +168,7 @@ async fn forward_once(
     let (channel, _) = session.control();
     match channel.agent_of(&operation.running) {
         Some((client, handle)) => {
-            let given_up = pin!(relay::passed(CONTROL_CALL_DEADLINE));
+            let given_up = pin!(relay::deadline_passed(CONTROL_CALL_DEADLINE));
             let (reply, _) = forward(connection, call, &handle, client, given_up).await?;
             operation.fetched |= call.method == Method::FetchResults && !call.is_about_log();
             Ok(reply)

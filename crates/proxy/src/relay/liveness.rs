@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use hs2::relay::{RelayError, passed};
+use hs2::relay::{RelayError, deadline_passed};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 
@@ -25,10 +25,10 @@ const MISSES_UNREGISTERED: u32 = 3;
 /// The same of an engine that is registered, as far as this proxy knows.
 const MISSES_REGISTERED: u32 = 12;
 
-/// Completes when the engine is taken for lost, never while its agent answers, or when the reply should have begun.
+/// Completes when the engine is taken for lost, which it never is while its agent answers, or when `deadline` has passed.
 pub(crate) async fn given_up(gateway: &Gateway, route: &Route, deadline: Duration) -> RelayError {
     // One timer is enough for both.
-    let Some(left) = deadline.checked_sub(REPLY_OVERDUE) else { return passed(deadline).await };
+    let Some(left) = deadline.checked_sub(REPLY_OVERDUE) else { return deadline_passed(deadline).await };
     let began = Instant::now();
     sleep(REPLY_OVERDUE).await;
     // In a box: most replies are not overdue.
